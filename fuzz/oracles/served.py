@@ -29,7 +29,7 @@ from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.region_addresses import region_address
+from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.session import Session, SessionOptions
 from fuzz.expectations import LIMITS, expect
 from fuzz.oracles.partial_reads import expect_equal, read_batches
@@ -115,7 +115,7 @@ def _serve(transport: BlockingChannel, region: Region, data: bytes, checksum: in
 def _addresses(header: BatchHeader, index: int, offset: int, checksum: int, count: int) -> tuple[AddressBody, bool]:
     buffers = header.buffers()
     offsets, lengths = buffers["offset"].astype(np.uint64), buffers["length"].astype(np.uint64)
-    addresses = offsets + np.uint64(region_address(index, offset))
+    addresses = offsets + np.uint64(encode_region_address(index, offset))
     mutation = checksum % 12 if checksum // 16 % 4 == count % 4 else 12
     if not len(addresses) or mutation > 6:
         return AddressBody.of(addresses, lengths), False
@@ -125,7 +125,7 @@ def _addresses(header: BatchHeader, index: int, offset: int, checksum: int, coun
     elif mutation == 1:
         lengths[address_index] = np.uint64((1 << 62) + checksum % 3)
     elif mutation == 2:
-        addresses[address_index] = np.uint64(region_address(index + 1, 0))
+        addresses[address_index] = np.uint64(encode_region_address(index + 1, 0))
     elif mutation == 3:
         lengths[address_index] //= np.uint64(2)
     elif mutation == 4:

@@ -31,7 +31,7 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, store_in_region
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, dataset_uri
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.region_addresses import region_addresses
+from bowstring.transports.region_addresses import encode_region_addresses
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
@@ -152,7 +152,7 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
         path.touch()
         os.truncate(path, 1 << 43)
         indexes = [transport.export(region).index for region in (Region.from_file(path), dataset.region)]
-        addresses = region_addresses(indexes[1], message.buffers.addresses)
+        addresses = encode_region_addresses(indexes[1], message.buffers.addresses)
         addresses[-1] = 0
         lengths = message.buffers.lengths.copy()
         lengths[-1] = 1 << 42

@@ -24,7 +24,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.observation import ObservedEvent
-from bowstring.transports.region_addresses import split_region_address
+from bowstring.transports.region_addresses import decode_region_address
 from tests.polling import wait_until
 
 TABLE = bs.Table.from_batches([bs.record_batch({"n": range(start, start + 3000)}) for start in (0, 3000)])
@@ -94,7 +94,7 @@ def test_both_ends_record_the_same_messages_and_memory(tmp_path: Path, scheme: s
     assert (client_region.address, client_region.text) == (server_region.address, "sealed memory")
     bodies = [decode_addresses(e.view()) for e in client if (e.tag or 0) >> 56 == 1]
     for number, body in enumerate(bodies):
-        (_, offset), length = split_region_address(int(body.addresses[-1])), int(body.lengths[-1])
+        (_, offset), length = decode_region_address(int(body.addresses[-1])), int(body.lengths[-1])
         values = client_region.view()[offset : offset + length].cast("q")
         assert values.tolist() == list(range(number * 3000, number * 3000 + 3000))
     freed = [e.read() for e in client if e.tag == 2]

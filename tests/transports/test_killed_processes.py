@@ -20,7 +20,7 @@ from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.region_addresses import region_address, region_addresses
+from bowstring.transports.region_addresses import encode_region_address, encode_region_addresses
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
 
@@ -34,7 +34,7 @@ from bowstring.memory.region import Region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.unix import UNIX
-from bowstring.transports.region_addresses import region_address
+from bowstring.transports.region_addresses import encode_region_address
 from bowstring.dissociated.client import ClientStream
 transport = BlockingChannel.dial(UNIX, sys.argv[1])
 """
@@ -56,7 +56,7 @@ while not client.has_all_messages:
     for event in client.receive(*transport.receive()):
         body = getattr(getattr(event, "message", None), "body", None)
         if body is not None:
-            views = transport.memory.resolve_all(body.addresses, body.lengths)
+            views = transport.memory.view_buffers(body.addresses, body.lengths)
             transport.send([bytes(view[:1]) for view in views], tag=99)
 signal.pause()
 """
@@ -118,7 +118,7 @@ def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: B
         child.wait(10)
         with pytest.raises(ConnectionLostError):
             transport.receive()
-        view = transport.memory.resolve(region_address(0, SIZE_BYTES - 3), 3)
+        view = transport.memory.view_buffer(encode_region_address(0, SIZE_BYTES - 3), 3)
         transport.close()
         assert bytes(view) == b"xxx"
         assert processes_with_memfd(PUBLISHED) == [str(os.getpid())]
@@ -145,7 +145,7 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
         server.receive(*transport.receive())
         with Region.copy_of([b"abcdef"], f"leased by {os.getpid()}") as region:
             index = transport.export(region).index
-            body = AddressBody.of(region_addresses(index, [0, 3]), [3, 3])
+            body = AddressBody.of(encode_region_addresses(index, [0, 3]), [3, 3])
             for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.send_end()]:
                 transport.send_message(message)
         assert bytes(transport.receive().data) == b"ad"

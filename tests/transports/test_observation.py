@@ -27,7 +27,7 @@ from bowstring.transports.base import (
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.observation import ObservedEvent, ObservedEventKind, ObservedTransport
-from bowstring.transports.region_addresses import region_address
+from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.unix import UNIX
 
@@ -85,9 +85,9 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
     by_connection = [[entry for entry in others if entry.connection == index] for index in (0, 1)]
     passed = [
         ("message", None, None, 13),
-        ("region", None, region_address(0, 0), 6),
+        ("region", None, encode_region_address(0, 0), 6),
         ("message", 7, None, 40_000),
-        ("retirement", None, region_address(0, 0), 0),
+        ("retirement", None, encode_region_address(0, 0), 0),
         ("message", None, None, 4),
     ]
     assert describe_entries(by_connection[0]) == [

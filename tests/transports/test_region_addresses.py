@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bowstring.transports.region_addresses import region_address, region_addresses, split_region_address
+from bowstring.transports.region_addresses import decode_region_address, encode_region_address, encode_region_addresses
 
 
 def test_an_address_is_an_index_and_an_offset() -> None:
-    assert region_address(65535, 2**48 - 1) == 2**64 - 1
-    assert split_region_address(region_address(7, 9)) == (7, 9)
-    assert region_addresses(2, [0, 5]).tolist() == [2 << 48, (2 << 48) + 5]
+    assert encode_region_address(65535, 2**48 - 1) == 2**64 - 1
+    assert decode_region_address(encode_region_address(7, 9)) == (7, 9)
+    assert encode_region_addresses(2, [0, 5]).tolist() == [2 << 48, (2 << 48) + 5]

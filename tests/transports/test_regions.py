@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.transports.region_addresses import region_address, region_addresses, split_region_address
+from bowstring.transports.region_addresses import decode_region_address, encode_region_address, encode_region_addresses
 from bowstring.transports.regions import RemoteRegionTable
 
 SIZES = (100, 0, 50)
@@ -30,13 +30,13 @@ def uint64(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 
 def test_buffers_of_one_region_are_located_at_once(table: RemoteRegionTable) -> None:
-    extent, offsets = table.locate_buffers(region_addresses(2, [0, 10, 50]), uint64(10, 40, 0))
+    extent, offsets = table.locate_buffers(encode_region_addresses(2, [0, 10, 50]), uint64(10, 40, 0))
     assert extent.memory is table[2]
     assert offsets.tolist() == [0, 10, 50]
 
 
 def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionTable) -> None:
-    views = table.resolve_all(uint64(region_address(2, 48), 98, region_address(9, 9)), uint64(2, 2, 0))
+    views = table.view_buffers(uint64(encode_region_address(2, 48), 98, encode_region_address(9, 9)), uint64(2, 2, 0))
     assert [bytes(view) for view in views] == [b"\3\3", b"\1\1", b""]
     assert all(view.readonly for view in views)
 
@@ -44,13 +44,13 @@ def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionT
 @pytest.mark.parametrize(
     ("addresses", "lengths"),
     [
-        ((region_address(2, 0), region_address(2, 0) - 1), (1, 2)),
-        ((region_address(2, 0), region_address(1, 0)), (1, 1)),
+        ((encode_region_address(2, 0), encode_region_address(2, 0) - 1), (1, 2)),
+        ((encode_region_address(2, 0), encode_region_address(1, 0)), (1, 1)),
         ((0, 2**64 - 1), (1, 1)),
         ((0,), (2**64 - 1,)),
         ((1,), (100,)),
-        ((region_address(1, 0),), (1,)),
-        ((region_address(3, 0),), (1,)),
+        ((encode_region_address(1, 0),), (1,)),
+        ((encode_region_address(3, 0),), (1,)),
     ],
 )
 def test_a_buffer_outside_its_region_is_an_error(
@@ -61,23 +61,25 @@ def test_a_buffer_outside_its_region_is_an_error(
 
 
 OFFSETS = st.sampled_from([0, 1, 49, 50, 51, 99, 100, 101, 2**48 - 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
-ADDRESSES = st.builds(lambda index, offset: (region_address(index, 0) + offset) % 2**64, st.integers(0, 4), OFFSETS)
+ADDRESSES = st.builds(
+    lambda index, offset: (encode_region_address(index, 0) + offset) % 2**64, st.integers(0, 4), OFFSETS
+)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(ADDRESSES, OFFSETS), min_size=1, max_size=4))
 def test_resolving_agrees_with_plain_arithmetic(table: RemoteRegionTable, pairs: list[tuple[int, int]]) -> None:
     def is_inside(address: int, length: int) -> bool:
-        index, offset = split_region_address(address)
+        index, offset = decode_region_address(address)
         return length == 0 or (index < len(SIZES) and offset + length <= SIZES[index])
 
     addresses, lengths = uint64(*[a for a, _ in pairs]), uint64(*[n for _, n in pairs])
     if all(is_inside(*pair) for pair in pairs):
-        views = table.resolve_all(addresses, lengths)
+        views = table.view_buffers(addresses, lengths)
         assert [bytes(view) for view in views] == [bytes([(a >> 48) + 1]) * n if n else b"" for a, n in pairs]
     else:
         with pytest.raises(ProtocolError):
-            table.resolve_all(addresses, lengths)
+            table.view_buffers(addresses, lengths)
 
 
 def test_region_indices_are_consecutive_and_used_once(table: RemoteRegionTable) -> None:

@@ -18,7 +18,7 @@ from bowstring.memory.region import Region
 from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
-from bowstring.transports.region_addresses import region_address
+from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.session import MessageLocated, Session, SessionFailed, SessionOptions
 from tests.polling import wait_until
 from tests.transports.served_session import Served, client_core, served
@@ -70,7 +70,7 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
         assert server.exporter is not None
         server.step_until(lambda: bool(server.events))
         server.exporter.export(first)
-        server.stream(second, [AddressBody.of([0, region_address(1, 1), 9], [5, 5, 0]), PackedBody.of(b"after")])
+        server.stream(second, [AddressBody.of([0, encode_region_address(1, 1), 9], [5, 5, 0]), PackedBody.of(b"after")])
         _, located, after = receive_all(driver)
         assert located.lease is None
         assert [bytes(located.memory[o : o + 5]) for o in located.offsets.tolist()[:2]] == [b"first", b"econd"]

@@ -17,7 +17,7 @@ from bowstring.memory.buffer import Buffer
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, store_in_region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.region_addresses import region_address
+from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.unix import UNIX
 
 WANT, FREE = 1, 2
@@ -36,7 +36,7 @@ class Server:
         index = self.transport.export(dataset.region).index if self.connection.role is ConnectionRole.BODIES else 0
         messages = self.connection.send(dataset.schema)
         for number, message in enumerate(dataset.messages):
-            body: Body = message.address_body(region_address(index, 0))
+            body: Body = message.address_body(encode_region_address(index, 0))
             if number % 2:
                 body = PackedBody.of(dataset.region.view(message.body_offset, message.body_bytes))
             messages += self.connection.send(message.metadata, body)
@@ -81,7 +81,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
                     message = dataset.messages[event.message.sequence - 1]
                     body = event.message.body
                     if isinstance(body, AddressBody):
-                        views = bodies.memory.resolve_all(body.addresses, body.lengths)
+                        views = bodies.memory.view_buffers(body.addresses, body.lengths)
                         offsets, lengths = message.buffers.addresses.tolist(), message.buffers.lengths.tolist()
                         assert views == [dataset.region.view(*span) for span in zip(offsets, lengths, strict=True)]
                         bodies.send_message(_free_body(client, body))

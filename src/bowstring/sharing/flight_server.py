@@ -34,7 +34,7 @@ from bowstring.sharing.flight import (
 from bowstring.sharing.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
-from bowstring.transports.tcp_address import format_address, parse_address, resolve
+from bowstring.transports.tcp_address import format_address, parse_address, resolve_host
 from bowstring.transports.tls import TlsOptions
 
 _MAX_TICKET_BYTES = 1 << 16
@@ -66,7 +66,7 @@ class FlightServer(Closable):
         self._lock = threading.Lock()
         """Locked by calls that use the streams."""
         host, port = parse_address(address)
-        where = resolve(host, port)[0]
+        where = resolve_host(host, port)[0]
         if tls is None and not where.is_loopback:
             raise InvalidArgumentError(f"flight {address!r}: {where.name[0]} is not a loopback address: use tls there")
         scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))

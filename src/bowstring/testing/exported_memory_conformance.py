@@ -127,7 +127,7 @@ class MemoryConformance:
             _uint64_array(9, 0, 5000, 0),
         )
         located_buffers = pair.memory.locate_buffers(addresses, lengths)
-        view = pair.memory.view(located_buffers.extent)
+        view = pair.memory.view_extent(located_buffers.extent)
         if view is not None:
             first, _, third, _ = located_buffers.offsets.tolist()
             assert self.read_view(view, first, 9) == CONTENT[1:10]
@@ -151,7 +151,7 @@ class MemoryConformance:
     def test_addresses_outside_of_exported_memory_are_rejected(self, pair: ExportingConnection) -> None:
         with Region.copy_of([CONTENT]) as region:
             start = pair.export(region).address
-        extent = pair.memory.extent(start)
+        extent = pair.memory.find_extent(start)
         assert extent.size_bytes <= pair.memory.size_bytes
         end = extent.start + extent.size_bytes
         for address, length in [(end, 1), (end - 1, 2), (start, 2**64 - 1), (start + 1, 2**63), (2**64 - 1, 1)]:
@@ -167,7 +167,7 @@ class MemoryConformance:
         located_buffers = pair.memory.locate_buffers(
             _uint64_array(exported_region.address), _uint64_array(len(CONTENT))
         )
-        view, offset = pair.memory.view(located_buffers.extent), int(located_buffers.offsets[0])
+        view, offset = pair.memory.view_extent(located_buffers.extent), int(located_buffers.offsets[0])
         pair.exporter.retire(exported_region)
         pair.synchronize()
         with Region.copy_of([b"later"]) as region:

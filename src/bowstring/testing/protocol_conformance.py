@@ -20,7 +20,7 @@ from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import Transport, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.region_addresses import region_addresses
+from bowstring.transports.region_addresses import encode_region_addresses
 
 ChannelPair: TypeAlias = tuple[BlockingChannel, BlockingChannel]
 DEFAULT_OPTIONS = TransportOptions(timeout_s=20.0)
@@ -74,9 +74,9 @@ class ProtocolConformance:
         one, other = ends
         with Region.copy_of([bytes(range(256)) * 16]) as region:
             index = one.export(region).index
-        bodies = [AddressBody.of(region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)]
+        bodies = [AddressBody.of(encode_region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)]
         received = self._transfer_stream(ends, bodies)
-        views = [other.memory.resolve_all(m.body.addresses, m.body.lengths) for m in received[1:]]
+        views = [other.memory.view_buffers(m.body.addresses, m.body.lengths) for m in received[1:]]
         whole = bytes(range(256)) * 16
         assert [[bytes(v) for v in pair] for pair in views] == [
             [whole[n * 16 : n * 16 + 8], whole[n * 16 + 8 : n * 16 + 11]] for n in range(200)

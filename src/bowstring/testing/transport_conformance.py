@@ -44,7 +44,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.blocking import BlockingChannel, wait
-from bowstring.transports.region_addresses import MAX_REGIONS, region_address
+from bowstring.transports.region_addresses import MAX_REGIONS, encode_region_address
 
 
 class TransportConformance(MemoryConformance, ProtocolConformance):
@@ -237,8 +237,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         one.send([b"go"])
         other.receive()
         assert indexes == [0, 1]
-        assert bytes(other.memory.resolve(region_address(0, 1), 4)) == b"irst"
-        view = other.memory.resolve(region_address(1, 0), 6)
+        assert bytes(other.memory.view_buffer(encode_region_address(0, 1), 4)) == b"irst"
+        view = other.memory.view_buffer(encode_region_address(1, 0), 6)
         assert view.readonly
         other.close()
         assert bytes(view) == b"second"
@@ -250,12 +250,12 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             exported_region = one.export(region)
         one.send([b"go"])
         other.receive()
-        view = other.memory.resolve(exported_region.address, 4)
+        view = other.memory.view_buffer(exported_region.address, 4)
         one.retire(exported_region)
         one.send([b"go"])
         other.receive()
         with pytest.raises(ProtocolError, match="region 0"):
-            other.memory.resolve(exported_region.address, 4)
+            other.memory.view_buffer(exported_region.address, 4)
         assert bytes(view) == b"data"
 
     def test_the_number_of_regions_is_limited_and_only_sent_regions_can_be_retired(
@@ -270,7 +270,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                 one.export(region)
         for index in (-1, 2):
             with pytest.raises(InvalidArgumentError, match=f"region {index}: this end has sent 2 regions"):
-                one.retire(ExportedRegion(region_address(index % MAX_REGIONS, 0), index))
+                one.retire(ExportedRegion(encode_region_address(index % MAX_REGIONS, 0), index))
         with pytest.raises(InvalidArgumentError, match="this end has sent 0 regions"):
             other.retire(ExportedRegion(0))
         one.send([b"go"])
@@ -287,16 +287,16 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         for address, length in [
             (1, 100),
             (101, 0),
-            (region_address(1, 0), 1),
+            (encode_region_address(1, 0), 1),
             (2**64 - 1, 1),
             (0, 2**63),
             (50, 2**64 - 1),
         ]:
             if length == 0:
-                assert bytes(other.memory.resolve(address, length)) == b""
+                assert bytes(other.memory.view_buffer(address, length)) == b""
                 continue
             with pytest.raises(ProtocolError):
-                other.memory.resolve(address, length)
+                other.memory.view_buffer(address, length)
 
     def test_a_regular_file_is_passed_without_copying_or_rejected_if_files_are_not_accepted(
         self, tmp_path: Path
@@ -311,7 +311,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                 one.send([b"go"])
                 if accepts_files:
                     other.receive()
-                    assert bytes(other.memory.resolve(region_address(0, 5), 6)) == b"a file"
+                    assert bytes(other.memory.view_buffer(encode_region_address(0, 5), 6)) == b"a file"
                 else:
                     with pytest.raises(BowstringError, match="file"):
                         other.receive()

@@ -380,7 +380,7 @@ class RemoteMemory(Closable, ABC):
     """Whether views stay valid after the connection ends; otherwise it is kept until no view is left."""
 
     @abstractmethod
-    def extent(self, address: int) -> Extent:
+    def find_extent(self, address: int) -> Extent:
         """Return the exported range of an address. Raises `ProtocolError` if there is none."""
 
     @property
@@ -389,7 +389,7 @@ class RemoteMemory(Closable, ABC):
         """The size of all extents; 2**64 if it is not known."""
 
     @abstractmethod
-    def view(self, extent: Extent) -> Any | None:
+    def view_extent(self, extent: Extent) -> Any | None:
         """Return an extent's memory without a copy, None if it has to be fetched. Raises as `Region.check_file`."""
 
     @property
@@ -420,7 +420,7 @@ class RemoteMemory(Closable, ABC):
         extent of the longest one.
         """
         longest = int(lengths.argmax())
-        extent = self.extent(int(addresses[longest]))
+        extent = self.find_extent(int(addresses[longest]))
         # An address before the extent wraps to a huge offset.
         offsets, size = addresses - np.uint64(extent.start), np.uint64(extent.size_bytes)
         if lengths[longest] <= size and offsets.max() <= size and (offsets + lengths).max() <= size:
@@ -445,7 +445,7 @@ class RemoteMemory(Closable, ABC):
         groups: list[tuple[npt.NDArray[np.intp], BufferLocations]] = []
         remaining = np.flatnonzero(lengths)
         while remaining.size:
-            extent = self.extent(int(addresses[remaining[0]]))
+            extent = self.find_extent(int(addresses[remaining[0]]))
             is_inside = addresses[remaining] - np.uint64(extent.start) < np.uint64(max(extent.size_bytes, 1))
             is_inside[0] = True
             indices, remaining = remaining[is_inside], remaining[~is_inside]

@@ -242,7 +242,7 @@ class BlockingChannel(Closable):
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
         deadline = self.channel.options.deadline(timeout_s)
-        with _ExclusiveUse(self, self._send_lock, deadline, "send"):
+        with _ChannelLock(self, self._send_lock, deadline, "send"):
             self._drain(deadline, self.channel.submit(parts, tag))
 
     def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
@@ -252,7 +252,7 @@ class BlockingChannel(Closable):
     def flush(self, *, timeout_s: float | None = None) -> None:
         """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
         deadline = self.channel.options.deadline(timeout_s)
-        with _ExclusiveUse(self, self._send_lock, deadline, "flush"):
+        with _ChannelLock(self, self._send_lock, deadline, "flush"):
             self._drain(deadline, None)
 
     def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
@@ -261,7 +261,7 @@ class BlockingChannel(Closable):
         Raises as `send`, and `InvalidArgumentError` as `MemoryExporter`.
         """
         deadline = self.channel.options.deadline(timeout_s)
-        with _ExclusiveUse(self, self._send_lock, deadline, "export"):
+        with _ChannelLock(self, self._send_lock, deadline, "export"):
             if self.exporter is None:
                 raise InvalidArgumentError("this transport can't export memory")
             exported_region = self.exporter.export(region)
@@ -271,7 +271,7 @@ class BlockingChannel(Closable):
     def retire(self, exported_region: ExportedRegion, *, timeout_s: float | None = None) -> None:
         """Tell the peer that no later message refers to exported memory. Raises as `export`."""
         deadline = self.channel.options.deadline(timeout_s)
-        with _ExclusiveUse(self, self._send_lock, deadline, "retire"):
+        with _ChannelLock(self, self._send_lock, deadline, "retire"):
             if self.exporter is None:
                 raise InvalidArgumentError("this transport can't export memory")
             self.exporter.retire(exported_region)
@@ -283,7 +283,7 @@ class BlockingChannel(Closable):
         Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
         """
         deadline, channel = self.channel.options.deadline(timeout_s), self.channel
-        with _ExclusiveUse(self, self._receive_lock, deadline, "receive"):
+        with _ChannelLock(self, self._receive_lock, deadline, "receive"):
             while True:
                 while self._inbox:
                     message = self._handle_event(self._inbox.popleft(), allocate)
@@ -328,10 +328,10 @@ class BlockingChannel(Closable):
         elif isinstance(event, RemoteMemoryUpdated):
             self.memory.apply_update(event.update)
         else:
-            self._check_not_lost([event])
+            self._raise_if_ended([event])
         return None
 
-    def _check_not_lost(self, events: Sequence[Event]) -> None:
+    def _raise_if_ended(self, events: Sequence[Event]) -> None:
         """Raise the error of a lost connection."""
         for event in events:
             if isinstance(event, DirectionEnded):
@@ -346,7 +346,7 @@ class BlockingChannel(Closable):
         try:
             while True:
                 previous_bytes = channel.bytes_sent
-                self._check_not_lost(channel.progress(SEND))
+                self._raise_if_ended(channel.progress(SEND))
                 if not channel.is_sending:
                     return
                 if channel.bytes_sent != previous_bytes:
@@ -384,7 +384,7 @@ class BlockingChannel(Closable):
         return f"<BlockingChannel {state}: {self.channel!r}>"
 
 
-class _ExclusiveUse:
+class _ChannelLock:
     """Holds a lock of a channel.
 
     An error ends the connection, except for `DeadlineError` and `InvalidArgumentError`.

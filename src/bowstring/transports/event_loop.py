@@ -121,7 +121,7 @@ class EventLoop(Closable):
             for _ in range(len(self._calls)):
                 self._calls.popleft()()
             if time.monotonic() >= self._next_expiry:
-                self._run_expired()
+                self._handle_deadlines()
 
     def _call_handler(self, handler: EventHandler, action: Callable[[], None]) -> None:
         """Call a handler's method. After an unexpected error the handler is closed and the others continue."""
@@ -134,12 +134,12 @@ class EventLoop(Closable):
         if handler in self._handlers:
             self._update_registration(handler)
 
-    def _resume_handler(self, handler: EventHandler) -> None:
+    def _continue_handler(self, handler: EventHandler) -> None:
         """Let a handler do the rest of its work."""
         if handler in self._handlers:
             self._call_handler(handler, handler.handle_deadline)
 
-    def _run_expired(self) -> None:
+    def _handle_deadlines(self) -> None:
         """Call the handlers whose deadline has passed, and compute the next deadline."""
         now = time.monotonic()
         for handler in [handler for handler in self._handlers if 0 < handler.deadline <= now]:
@@ -161,7 +161,7 @@ class EventLoop(Closable):
             self._handlers[handler] = interests
         deadline = handler.deadline
         if not deadline:
-            self._calls.append(partial(self._resume_handler, handler))
+            self._calls.append(partial(self._continue_handler, handler))
         else:
             self._next_expiry = min(self._next_expiry, deadline)
 

@@ -193,7 +193,7 @@ class Fetch(Protocol):
     """A copy of a peer's memory that was started."""
 
     @property
-    def is_complete(self) -> bool:
+    def is_done(self) -> bool:
         """Whether it has ended, successfully or not."""
 
     @property
@@ -205,7 +205,7 @@ class Fetch(Protocol):
 class CompletedFetch:
     """A copy that was complete when it was started, as from a mapping."""
 
-    is_complete: bool = True
+    is_done: bool = True
     error: BowstringError | None = None
 
 
@@ -219,8 +219,8 @@ class RemoteArena(RemoteMemory):
         self._fetches: dict[int, list[Fetch]] = {}
         self._next_token = 1
 
-    def extent(self, address: int) -> Extent:
-        """As `RemoteMemory.extent`: all of the memory."""
+    def find_extent(self, address: int) -> Extent:
+        """As `RemoteMemory.find_extent`: all of the memory."""
         extent = self._extent
         if not extent.start <= address <= extent.start + extent.size_bytes:
             raise ProtocolError(
@@ -256,7 +256,7 @@ class RemoteArena(RemoteMemory):
         """As `RemoteMemory.progress`."""
         completed_fetches = []
         for token, fetches in list(self._fetches.items()):
-            if all(fetch.is_complete for fetch in fetches):
+            if all(fetch.is_done for fetch in fetches):
                 del self._fetches[token]
                 completed_fetches.append(
                     FetchEnded(token, next((fetch.error for fetch in fetches if fetch.error), None))

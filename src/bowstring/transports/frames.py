@@ -96,7 +96,7 @@ class FrameQueue:
         part = self._entries[0][0]
         return part if isinstance(part, FileRange) else None
 
-    def next_views(self) -> tuple[list[bytes | memoryview], Region | None]:
+    def next_buffers(self) -> tuple[list[bytes | memoryview], Region | None]:
         """The buffers of the next call. A frame with a descriptor starts a new one."""
         views: list[bytes | memoryview] = []
         for part, region, _ in self._entries:
@@ -161,7 +161,7 @@ class IncomingFrame:
         return descriptor
 
 
-class FrameReader:
+class FrameParser:
     """Cuts received bytes into frames. A subclass adds frames of its own kinds."""
 
     control_body_bytes: ClassVar[Mapping[FrameKind, int]] = {FrameKind.HELLO: HELLO_BODY.size}
@@ -207,7 +207,7 @@ class FrameReader:
         return self.has_credit if self.frame is None else self.frame.body is not None
 
     @property
-    def can_parse_buffer(self) -> bool:
+    def has_buffered_message(self) -> bool:
         """Whether buffered bytes are enough to deliver or offer a message."""
         if not self.buffered_bytes or not self.can_receive:
             return False
@@ -328,7 +328,7 @@ class FrameReader:
             if not frame.is_discarded:
                 events.append(MessageReceived(frame.tag if kind is TAGGED else None, frame.body))
         elif kind is FrameKind.HELLO:
-            self._process_hello(frame)
+            self._check_version(frame)
         else:
             events.append(self._parse_control_frame(frame))
         self.frame = None
@@ -365,7 +365,7 @@ class FrameReader:
         """Return the event of a frame of a kind that a subclass has."""
         raise NotImplementedError(frame.kind)
 
-    def _process_hello(self, frame: IncomingFrame) -> None:
+    def _check_version(self, frame: IncomingFrame) -> None:
         """Compare the versions. If the peer dialed, the answer precedes the next submitted message."""
         lowest, highest = HELLO_BODY.unpack(frame.body or b"")
         self.must_answer_hello = not self.is_dialer

@@ -48,7 +48,7 @@ from bowstring.transports.credit import Credit
 from bowstring.transports.regions import RegionExporter, RegionUpdate, RemoteRegionTable
 
 
-class _EventFd:
+class _EventDescriptor:
     """A descriptor that is readable while the event is set."""
 
     __slots__ = ("_is_set", "descriptor")
@@ -93,7 +93,7 @@ class _Message:
             self.update.region.close()
 
 
-class _Queue:
+class _MessageQueue:
     """One direction: the messages that were sent and not received. A lock protects it from the other end's thread."""
 
     def __init__(self, limit: int) -> None:
@@ -104,8 +104,8 @@ class _Queue:
         """The sender sends no more."""
         self.has_receiver_ended = False
         """The receiver receives no more."""
-        self.readable = _EventFd(is_set=False)
-        self.writable = _EventFd(is_set=True)
+        self.readable = _EventDescriptor(is_set=False)
+        self.writable = _EventDescriptor(is_set=True)
 
     def put(self, message: _Message) -> bool:
         """Append a message; False if the queue is full."""
@@ -155,7 +155,9 @@ class _Queue:
 class LoopbackChannel(Channel):
     """One end of a connection; created by `dial`, `LoopbackListener.accept` or `pair`."""
 
-    def __init__(self, outbound: _Queue, inbound: _Queue, options: TransportOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(
+        self, outbound: _MessageQueue, inbound: _MessageQueue, options: TransportOptions = DEFAULT_OPTIONS
+    ) -> None:
         self.options = options
         self.traits = ChannelTraits(peer=PeerIdentity(os.getuid(), os.getpid()))
         self.memory = RemoteRegionTable(options.max_regions)
@@ -317,7 +319,7 @@ class LoopbackChannel(Channel):
                 return
             if message.update is not None:
                 queue.pop()
-                events.append(RemoteMemoryUpdated(self._accept_region(message.update), message.update.region is None))
+                events.append(RemoteMemoryUpdated(self._check_region(message.update), message.update.region is None))
                 continue
             if self._offer is not None:
                 destination = self._offer[1]
@@ -341,7 +343,7 @@ class LoopbackChannel(Channel):
         self.bytes_received += message.length_bytes
         events.append(MessageReceived(message.tag, content))
 
-    def _accept_region(self, update: RegionUpdate) -> RegionUpdate:
+    def _check_region(self, update: RegionUpdate) -> RegionUpdate:
         region = update.region
         if region is not None:
             with close_on_error(region):
@@ -368,7 +370,7 @@ class LoopbackListener(Listener):
         self.options = options
         self.is_closed = False
         self._pending_channels: deque[LoopbackChannel] = deque()
-        self._accept_event = _EventFd(is_set=False)
+        self._accept_event = _EventDescriptor(is_set=False)
         self._lock = threading.Lock()
 
     def add_pending_channel(self, channel: LoopbackChannel) -> None:
@@ -449,7 +451,7 @@ class LoopbackTransport(Transport):
         options: TransportOptions = DEFAULT_OPTIONS, other_options: TransportOptions | None = None
     ) -> tuple[LoopbackChannel, LoopbackChannel]:
         """Create two connected ends, by default with the same options."""
-        forward, backward = _Queue(options.queue_messages), _Queue(options.queue_messages)
+        forward, backward = _MessageQueue(options.queue_messages), _MessageQueue(options.queue_messages)
         other = LoopbackChannel(backward, forward, other_options or options)
         return LoopbackChannel(forward, backward, options), other
 

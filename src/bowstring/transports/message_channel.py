@@ -42,7 +42,7 @@ from bowstring.transports.timer import Timer
 
 RETRY_S = 0.001
 """The time after which a library is asked again that can't report when it can continue."""
-LINGER_S = 0.2
+MAX_SEND_WAIT_S = 0.2
 """How long `MessageChannel.close` waits for messages that are still being sent."""
 _MAX_ROUNDS = 8
 
@@ -405,7 +405,7 @@ class MessageChannel(Channel):
         """Prepare the library's descriptor for what happens next; False if there is more to do already."""
 
     @property
-    def _recheck_s(self) -> float:
+    def _poll_delay_s(self) -> float:
         """The time after which to progress, although no descriptor reports it; `math.inf` for none."""
         return math.inf
 
@@ -446,7 +446,7 @@ class MessageChannel(Channel):
         is_armed = advance_until_armed(advance, self._arm)
         has_changed = self._progress_count != previous_count
         delay_s = math.inf if is_armed else 0.0 if has_changed else RETRY_S
-        delay_s = min(delay_s, self._recheck_s)
+        delay_s = min(delay_s, self._poll_delay_s)
         if delay_s < math.inf:
             self._set_timers(BOTH_DIRECTIONS, delay_s)
         if has_changed:

@@ -49,7 +49,7 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.region_addresses import region_address
+from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.regions import RegionUpdate
 
 
@@ -170,7 +170,7 @@ class ObservedTransport(Transport):
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> Channel:
         """As `Transport.dial`."""
-        return self.observe(self._transport.dial(address, options), Direction.SENT, address)
+        return self.wrap_channel(self._transport.dial(address, options), Direction.SENT, address)
 
     def address_scope(self, address: str) -> str | None:
         """As `Transport.address_scope`."""
@@ -187,7 +187,7 @@ class ObservedTransport(Transport):
         assert isinstance(channel, _ObservedChannel)
         return self._transport.open_remote_memory(channel.channel, remote_handle)
 
-    def observe(self, channel: Channel, direction: Direction, address: str) -> Channel:
+    def wrap_channel(self, channel: Channel, direction: Direction, address: str) -> Channel:
         """Wrap a new channel that was dialed (sent) or accepted (received)."""
         wrapper = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
         uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
@@ -211,7 +211,7 @@ class _ObservedListener(Listener):
 
     def accept(self, limit: int = 16) -> list[Channel]:
         channels = self._listener.accept(limit)
-        return [self._transport.observe(channel, Direction.RECEIVED, self.address) for channel in channels]
+        return [self._transport.wrap_channel(channel, Direction.RECEIVED, self.address) for channel in channels]
 
     def interests(self) -> list[Interest]:
         return self._listener.interests()
@@ -364,7 +364,7 @@ class _ObservedChannel(Channel):
                 self.report(Direction.SENT, ObservedEventKind.DEPARTURE, tag=message[0], length_bytes=message[1])
         elif isinstance(event, RemoteMemoryUpdated):
             if isinstance(event.update, RegionUpdate):
-                address = region_address(event.update.index, 0)
+                address = encode_region_address(event.update.index, 0)
                 if event.update.region is None:
                     self.report_retirement(direction, address)
                 else:

@@ -1,8 +1,8 @@
 """Addresses in bodies: the index of a region in bits 48 to 63, an offset in it in bits 0 to 47.
 
->>> region_address(2, 64)
+>>> encode_region_address(2, 64)
 562949953421376
->>> split_region_address(562949953421376)
+>>> decode_region_address(562949953421376)
 (2, 64)
 """
 
@@ -16,16 +16,16 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 MAX_REGIONS = 1 << (64 - OFFSET_BITS)
 
 
-def region_address(index: int, offset_bytes: int) -> int:
+def encode_region_address(index: int, offset_bytes: int) -> int:
     """Return the address of a byte of the region with this index."""
     return index << OFFSET_BITS | offset_bytes
 
 
-def region_addresses(index: int, offsets_bytes: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+def encode_region_addresses(index: int, offsets_bytes: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     """Return the addresses of these offsets in one region as uint64."""
     return np.asarray(offsets_bytes, np.uint64) | np.uint64(index << OFFSET_BITS)
 
 
-def split_region_address(address: int) -> tuple[int, int]:
+def decode_region_address(address: int) -> tuple[int, int]:
     """Return the region's index and the offset in it."""
     return address >> OFFSET_BITS, address & OFFSET_MASK

@@ -20,7 +20,7 @@ from bowstring.transports.base import (
     RemoteMemory,
     Uint64Array,
 )
-from bowstring.transports.region_addresses import MAX_REGIONS, region_address, split_region_address
+from bowstring.transports.region_addresses import MAX_REGIONS, decode_region_address, encode_region_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class RemoteRegionTable(RemoteMemory):
             raise ProtocolError(f"region: expected index {self._next_index}, found {index}")
         if len(self._extents) >= self._limit:
             raise LimitError(f"region {index}: the connection has {len(self._extents)} regions already, the limit")
-        self._extents[index] = Extent(region_address(index, 0), region.size_bytes, f"region {index}", region)
+        self._extents[index] = Extent(encode_region_address(index, 0), region.size_bytes, f"region {index}", region)
         self._next_index += 1
 
     def remove(self, index: int) -> None:
@@ -79,7 +79,7 @@ class RemoteRegionTable(RemoteMemory):
             self._extents.popitem()[1].memory.close()
 
     def __getitem__(self, index: int) -> Region:
-        region: Region = self.extent(region_address(index, 0)).memory
+        region: Region = self.find_extent(encode_region_address(index, 0)).memory
         return region
 
     def __iter__(self) -> Iterator[int]:
@@ -88,9 +88,9 @@ class RemoteRegionTable(RemoteMemory):
     def __len__(self) -> int:
         return len(self._extents)
 
-    def extent(self, address: int) -> Extent:
-        """As `RemoteMemory.extent`."""
-        index, _ = split_region_address(address)
+    def find_extent(self, address: int) -> Extent:
+        """As `RemoteMemory.find_extent`."""
+        index, _ = decode_region_address(address)
         try:
             return self._extents[index]
         except KeyError:
@@ -101,15 +101,15 @@ class RemoteRegionTable(RemoteMemory):
         """As `RemoteMemory.size_bytes`."""
         return sum(extent.size_bytes for extent in self._extents.values())
 
-    def view(self, extent: Extent) -> memoryview:
-        """As `RemoteMemory.view`: the mapping, read-only. Raises `TruncatedError` if a file became shorter."""
+    def view_extent(self, extent: Extent) -> memoryview:
+        """As `RemoteMemory.view_extent`: the mapping, read-only. Raises `TruncatedError` if a file became shorter."""
         extent.memory.check_file()
         memory: memoryview = extent.memory.memory
         return memory
 
     def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """As `RemoteMemory.start_fetch`: copies at once."""
-        memory, whole, end = self.view(locations.extent), memoryview(destination), 0
+        memory, whole, end = self.view_extent(locations.extent), memoryview(destination), 0
         for offset, length in zip(locations.offsets.tolist(), lengths.tolist(), strict=True):
             copy_bytes(memory[offset : offset + length], whole[end : end + length])
             end += length
@@ -122,16 +122,16 @@ class RemoteRegionTable(RemoteMemory):
         completed_fetches, self._fetched = self._fetched, []
         return completed_fetches
 
-    def resolve(self, address: int, length_bytes: int) -> memoryview:
+    def view_buffer(self, address: int, length_bytes: int) -> memoryview:
         """Return the bytes at an address, read-only, without a copy. Raises `ProtocolError` outside of regions."""
-        (view,) = self.resolve_all(np.array([address], np.uint64), np.array([length_bytes], np.uint64))
+        (view,) = self.view_buffers(np.array([address], np.uint64), np.array([length_bytes], np.uint64))
         return view
 
-    def resolve_all(self, addresses: Uint64Array, lengths: Uint64Array) -> list[memoryview]:
+    def view_buffers(self, addresses: Uint64Array, lengths: Uint64Array) -> list[memoryview]:
         """Return the bytes of each buffer of any region, read-only, without copies. Raises `ProtocolError`."""
         views: list[memoryview] = [memoryview(b"")] * addresses.size
         for indices, locations in self.locate_buffers_by_extent(addresses, lengths):
-            memory = self.view(locations.extent)
+            memory = self.view_extent(locations.extent)
             spans = zip(indices.tolist(), locations.offsets.tolist(), lengths[indices].tolist(), strict=True)
             for index, start, length in spans:
                 views[index] = memory[start : start + length]
@@ -168,7 +168,7 @@ class RegionExporter(MemoryExporter):
         index = self._channel.num_regions_sent
         self._channel.submit_region(index, region)
         self._channel.num_regions_sent += 1
-        return ExportedRegion(region_address(index, 0), index)
+        return ExportedRegion(encode_region_address(index, 0), index)
 
     def retire(self, exported_region: ExportedRegion) -> None:
         """As `MemoryExporter.retire`."""

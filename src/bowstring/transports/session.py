@@ -399,7 +399,7 @@ class Session(Closable):
             locations = _locate_in_one_extent(memory, body)
         except ProtocolError as error:
             raise ProtocolError(f"message {message.sequence}: {error}") from error
-        view = None if locations is None or self.options.copies_memory else memory.view(locations.extent)
+        view = None if locations is None or self.options.copies_memory else memory.view_extent(locations.extent)
         if locations is None or view is None:
             return self._start_copy(message, lease, memory)
         return MessageLocated(message, view, locations.offsets, lease)

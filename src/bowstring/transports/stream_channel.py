@@ -38,8 +38,8 @@ from bowstring.transports.frames import (
     TAGGED,
     VERSION,
     FrameKind,
+    FrameParser,
     FrameQueue,
-    FrameReader,
 )
 
 MEMORY_KINDS = frozenset({"host", "file"})
@@ -50,7 +50,7 @@ _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 class StreamChannel(Channel):
     """One end of a connection. After an error of receiving, submitted messages can still be sent."""
 
-    reader_type: type[FrameReader] = FrameReader
+    parser_type: type[FrameParser] = FrameParser
 
     def __init__(self, connection: socket.socket, name: str, options: TransportOptions) -> None:
         tokens = itertools.count(1)
@@ -63,7 +63,7 @@ class StreamChannel(Channel):
         self._name = name
         self._socket = connection
         self._queue = FrameQueue(tokens)
-        self._reader = self.reader_type(name, options, tokens)
+        self._parser = self.parser_type(name, options, tokens)
         self._lost_directions = 0
         self._is_half_closed = False
         connection.setblocking(False)
@@ -85,13 +85,13 @@ class StreamChannel(Channel):
     @property
     def has_incoming_message(self) -> bool:
         """As `Channel.has_incoming_message`."""
-        return not self._reader.is_between_frames
+        return not self._parser.is_between_frames
 
     @property
     def max_wait_s(self) -> float:
         """As `Channel.max_wait_s`."""
         # Bytes that were received but not delivered, for lack of credit or behind an offer, need no descriptor.
-        return 0.0 if self._reader.can_parse_buffer and not self._lost_directions & RECEIVE else math.inf
+        return 0.0 if self._parser.has_buffered_message and not self._lost_directions & RECEIVE else math.inf
 
     @property
     def wait_description(self) -> str:
@@ -105,30 +105,30 @@ class StreamChannel(Channel):
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
         """As `Channel.submit`."""
-        if self._reader.must_answer_hello:
+        if self._parser.must_answer_hello:
             self._answer_hello()
         return self._queue.submit(PLAIN if tag is None else TAGGED, tag or 0, parts)
 
     def accept_message_into(self, token: int, destination: Any = None) -> None:
         """As `Channel.accept_message_into`."""
-        self._reader.accept_message_into(token, destination)
+        self._parser.accept_message_into(token, destination)
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`."""
-        is_discarded = self._reader.discard(token)
+        is_discarded = self._parser.discard(token)
         return self._queue.cancel(token) if is_discarded is None else is_discarded
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
         """As `Channel.grant_credit`."""
-        self._reader.credit_messages += num_messages
-        self._reader.credit_bytes += nbytes
+        self._parser.credit_messages += num_messages
+        self._parser.credit_bytes += nbytes
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         """As `Channel.progress`."""
         events: list[Event] = []
         if not self.is_connected:
             try:
-                self.is_connected = not self._lost_directions and self._retry_connect()
+                self.is_connected = not self._lost_directions and self._continue_connecting()
             except BowstringError as error:
                 self._lost_directions = BOTH_DIRECTIONS
                 events.append(DirectionEnded(strip_traceback(error), BOTH_DIRECTIONS))
@@ -141,11 +141,11 @@ class StreamChannel(Channel):
             try:
                 self._receive(events)
             except BowstringError as error:
-                self._reader.close()
+                self._parser.close()
                 self._lost_directions |= RECEIVE
                 # The peer learns the reason from the answer. Nothing is sent after other errors: another thread may be
                 # sending to a peer that has only ended its own direction.
-                if not self._reader.has_common_version and not self._lost_directions & SEND:
+                if not self._parser.has_common_version and not self._lost_directions & SEND:
                     self._answer_hello()
                     self._send(events)
                 events.append(DirectionEnded(strip_traceback(error), RECEIVE))
@@ -155,7 +155,7 @@ class StreamChannel(Channel):
         """As `Channel.interests`."""
         directions &= ~self._lost_directions
         needed = SEND if directions & SEND and self._queue.queued_bytes else 0
-        if directions & RECEIVE and self._reader.can_receive:
+        if directions & RECEIVE and self._parser.can_receive:
             needed |= RECEIVE
         return [Interest(self._socket.fileno(), needed)] if needed and self.is_connected else []
 
@@ -175,9 +175,9 @@ class StreamChannel(Channel):
         self._lost_directions = BOTH_DIRECTIONS
         self._socket.close()
         self._queue.clear()
-        self._reader.close()
+        self._parser.close()
 
-    def _retry_connect(self) -> bool:
+    def _continue_connecting(self) -> bool:
         """Continue to connect; return whether it is done. Raises an error of `bowstring.errors`."""
         return True
 
@@ -203,8 +203,8 @@ class StreamChannel(Channel):
 
     def _answer_hello(self) -> None:
         """Answer the HELLO of a peer that dialed, before the first other frame."""
-        if self._reader.must_answer_hello:
-            self._reader.must_answer_hello = False
+        if self._parser.must_answer_hello:
+            self._parser.must_answer_hello = False
             self._submit_hello()
 
     def _submit_hello(self) -> None:
@@ -216,7 +216,7 @@ class StreamChannel(Channel):
                 break
             try:
                 file = self._queue.next_file()
-                count = self._write(*self._queue.next_views()) if file is None else self._write_file(file)
+                count = self._write(*self._queue.next_buffers()) if file is None else self._write_file(file)
             except BlockingIOError:
                 return
             except (OSError, BowstringError) as error:
@@ -233,7 +233,7 @@ class StreamChannel(Channel):
             self._shut_down(socket.SHUT_WR)
 
     def _receive(self, events: list[Event]) -> None:
-        reader = self._reader
+        reader = self._parser
         for _ in range(_CALLS_PER_PROGRESS):
             target = reader.remaining_destination()
             try:
@@ -271,7 +271,7 @@ class StreamChannel(Channel):
     def _end_of_input_error(self) -> BowstringError:
         if self.is_closed:
             return ClosedError(f"{self._name}: closed while receiving")
-        return ConnectionLostError(f"{self._name}: the peer disconnected {self._reader.position_description}")
+        return ConnectionLostError(f"{self._name}: the peer disconnected {self._parser.position_description}")
 
     def _translate_socket_error(self, error: OSError) -> BowstringError:
         if self.is_closed:

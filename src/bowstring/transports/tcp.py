@@ -20,7 +20,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.stream_listener import StreamListener
-from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve
+from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve_host
 from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, create_accepted_channel
 from bowstring.transports.tcp_connector import TcpConnector
 from bowstring.transports.tls import TlsOptions
@@ -36,7 +36,7 @@ class TcpListener(StreamListener):
 
     def __init__(self, address: str, options: TransportOptions, scheme: str, context: ssl.SSLContext | None) -> None:
         host, port = parse_address(address)
-        socket_address = resolve(host, port)[0]
+        socket_address = resolve_host(host, port)[0]
         if context is None and not socket_address.is_loopback and not options.allow_other_hosts:
             raise InvalidArgumentError(
                 f"tcp {address!r}: {socket_address.name[0]} is not a loopback address: "
@@ -74,7 +74,7 @@ class TcpTransport(Transport):
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
         """As `Transport.dial`. Blocks while the name of a remote host is resolved."""
         self.check_options(options)
-        connector = TcpConnector(resolve(*parse_address(address)), f"{self.scheme} {address}")
+        connector = TcpConnector(resolve_host(*parse_address(address)), f"{self.scheme} {address}")
         channel = TcpChannel(connector.socket, address, options)
         channel.start_connecting(connector)
         return channel
@@ -107,16 +107,16 @@ class TlsTransport(TcpTransport):
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:
         """As `Transport.listen`. Raises `InvalidArgumentError` without a certificate."""
         self.check_options(options)
-        context = (options.tls or TlsOptions()).server_context()
+        context = (options.tls or TlsOptions()).create_server_context()
         return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, context)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
         """As `TcpTransport.dial`. An end without a valid certificate is a `DirectionEnded` event."""
         self.check_options(options)
         tls = options.tls or TlsOptions()
-        context = tls.client_context()
+        context = tls.create_client_context()
         host, port = parse_address(address)
-        connector = TcpConnector(resolve(host, port), f"{self.scheme} {address}")
+        connector = TcpConnector(resolve_host(host, port), f"{self.scheme} {address}")
         channel = TlsChannel(connector.socket, address, options, context, tls.server_name or host)
         channel.start_connecting(connector)
         return channel

@@ -65,7 +65,7 @@ def format_address(host: str, port: int) -> str:
     return f"//[{host}]:{port}" if ":" in host else f"//{host}:{port}"
 
 
-def resolve(host: str, port: int) -> list[SocketAddress]:
+def resolve_host(host: str, port: int) -> list[SocketAddress]:
     """Return the socket addresses of a host, the preferred one first. Blocks for a name that is not local.
 
     Raises `ConnectionLostError` if it has none, `ResourceError` if no descriptors are left.
@@ -81,5 +81,5 @@ def resolve(host: str, port: int) -> list[SocketAddress]:
 
 
 def loopback_scope(host: str, port: int) -> str | None:
-    """Return the network's scope if the host is this one, by a loopback address; None otherwise. As `resolve`."""
-    return network_scope() if all(address.is_loopback for address in resolve(host, port)) else None
+    """Return the network's scope if the host is this one, by a loopback address; None otherwise. As `resolve_host`."""
+    return network_scope() if all(address.is_loopback for address in resolve_host(host, port)) else None

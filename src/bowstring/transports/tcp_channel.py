@@ -63,7 +63,7 @@ class TcpChannel(StreamChannel):
 
     def start_connecting(self, connector: TcpConnector) -> None:
         """Use a connection that is being made. The first frame is a HELLO."""
-        self._reader.is_dialer = True
+        self._parser.is_dialer = True
         self._submit_hello()
         self.is_connected = False
         self._connector = connector
@@ -107,7 +107,7 @@ class TcpChannel(StreamChannel):
     def _connect_direction(self) -> int:
         return SEND
 
-    def _retry_connect(self) -> bool:
+    def _continue_connecting(self) -> bool:
         assert self._connector is not None
         is_connected = self._connector.progress()
         self._socket = self._connector.socket
@@ -175,7 +175,7 @@ class TlsChannel(TcpChannel):
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`."""
-        return super().cancel(token) if not self._is_writing else bool(self._reader.discard(token))
+        return super().cancel(token) if not self._is_writing else bool(self._parser.discard(token))
 
     def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """As `Channel.interests`."""
@@ -187,7 +187,7 @@ class TlsChannel(TcpChannel):
     @property
     def max_wait_s(self) -> float:
         """As `Channel.max_wait_s`; bytes that OpenSSL has decrypted need no descriptor."""
-        can_receive = self.is_connected and not self._lost_directions & RECEIVE and self._reader.can_receive
+        can_receive = self.is_connected and not self._lost_directions & RECEIVE and self._parser.can_receive
         if can_receive and not self.is_closed:
             with self._lock:
                 if self._tls_socket.pending():
@@ -212,12 +212,12 @@ class TlsChannel(TcpChannel):
         )
         self._handshake_direction = RECEIVE if self._server_name is None else SEND
 
-    def _retry_connect(self) -> bool:
+    def _continue_connecting(self) -> bool:
         import ssl
 
         try:
             if not self._handshake_direction:
-                if not super()._retry_connect():
+                if not super()._continue_connecting():
                     return False
                 self._start_handshake()
             self._tls_socket.do_handshake()
@@ -302,7 +302,7 @@ class TlsChannel(TcpChannel):
             return super()._translate_socket_error(error)
         if isinstance(error, ssl.SSLEOFError):
             return ConnectionLostError(
-                f"{self._name}: the peer disconnected {self._reader.position_description}", error
+                f"{self._name}: the peer disconnected {self._parser.position_description}", error
             )
         reason = _describe_error(error)
         if "ALERT" in reason.upper():

@@ -32,7 +32,7 @@ class TlsOptions:
     allow_unencrypted: bool = False
     """Client: whether, of two servers for metadata and bodies, one on another host may be without TLS."""
 
-    def server_context(self) -> ssl.SSLContext:
+    def create_server_context(self) -> ssl.SSLContext:
         """Create the context of a server. Raises `InvalidArgumentError`, and `NotFoundError` for paths."""
         import ssl
 
@@ -45,8 +45,8 @@ class TlsOptions:
             context.verify_mode = ssl.CERT_REQUIRED
         return self._load_certificates(context)
 
-    def client_context(self) -> ssl.SSLContext:
-        """Create the context of a client. Raises as `server_context`."""
+    def create_client_context(self) -> ssl.SSLContext:
+        """Create the context of a client. Raises as `create_server_context`."""
         import ssl
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

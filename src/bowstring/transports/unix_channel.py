@@ -23,7 +23,7 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     TransportOptions,
 )
-from bowstring.transports.frames import HELLO_BODY, FrameKind, FrameReader, IncomingFrame
+from bowstring.transports.frames import HELLO_BODY, FrameKind, FrameParser, IncomingFrame
 from bowstring.transports.regions import RegionUpdate, RemoteRegionTable
 from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
 from bowstring.transports.unix_socket import CONNECT_RETRY_S, peer_credentials, try_connect
@@ -40,7 +40,7 @@ _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
 _TRUNCATED = int(socket.MSG_CTRUNC)
 
 
-class UnixFrameReader(FrameReader):
+class UnixFrameParser(FrameParser):
     """Adds regions, and pairs descriptors with their frames."""
 
     control_body_bytes: ClassVar[Mapping[FrameKind, int]] = {
@@ -55,11 +55,11 @@ class UnixFrameReader(FrameReader):
 
     @property
     def has_descriptors(self) -> bool:
-        """As `FrameReader.has_descriptors`."""
+        """As `FrameParser.has_descriptors`."""
         return bool(self.descriptors)
 
     def parse_frames(self, events: list[Event]) -> bool:
-        """As `FrameReader.parse_frames`."""
+        """As `FrameParser.parse_frames`."""
         first_event = len(events)
         needs_more = super().parse_frames(events)
         # One that arrived with the end of the bytes may belong to the next, incomplete header.
@@ -70,7 +70,7 @@ class UnixFrameReader(FrameReader):
         return needs_more
 
     def close(self) -> None:
-        """As `FrameReader.close`; also closes the descriptors."""
+        """As `FrameParser.close`; also closes the descriptors."""
         if self.frame is not None and self.frame.descriptor >= 0:
             os.close(self.frame.take_descriptor())
         super().close()
@@ -87,10 +87,10 @@ class UnixFrameReader(FrameReader):
         return self.descriptors.pop() if expected else -1
 
     def _parse_control_frame(self, frame: IncomingFrame) -> Event:
-        region = self._attach_region(frame) if frame.kind is FrameKind.REGION else None
+        region = self._open_region(frame) if frame.kind is FrameKind.REGION else None
         return RemoteMemoryUpdated(RegionUpdate(frame.tag, region), is_retirement=region is None)
 
-    def _attach_region(self, frame: IncomingFrame) -> Region:
+    def _open_region(self, frame: IncomingFrame) -> Region:
         size_bytes, flags = REGION_BODY.unpack(frame.body or b"")
         name = f"region {frame.tag}"
         region = Region.attach(frame.take_descriptor(), size_bytes, accept_files=self.options.accept_files, name=name)
@@ -107,8 +107,8 @@ class UnixFrameReader(FrameReader):
 class UnixChannel(StreamChannel):
     """One end of a connection; created by `dial`, `UnixListener.accept` or `pair`."""
 
-    reader_type = UnixFrameReader
-    _reader: UnixFrameReader
+    parser_type = UnixFrameParser
+    _parser: UnixFrameParser
 
     def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(connection, "unix socket", options)
@@ -130,7 +130,7 @@ class UnixChannel(StreamChannel):
         """As `Transport.dial`. The first frame is a HELLO."""
         connection, is_connected = try_connect(address)
         channel = cls(connection, options)
-        channel._reader.is_dialer = True
+        channel._parser.is_dialer = True
         channel._submit_hello()
         with close_on_error(channel):
             if is_connected:
@@ -172,7 +172,7 @@ class UnixChannel(StreamChannel):
         self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
-    def _retry_connect(self) -> bool:
+    def _continue_connecting(self) -> bool:
         """Try to connect again, because the listener's queue was full, for which poll can't wait."""
         assert self._pending_address is not None
         connection, is_connected = try_connect(self._pending_address, self._socket)
@@ -187,7 +187,7 @@ class UnixChannel(StreamChannel):
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 count = len(payload) // _DESCRIPTOR_BYTES
-                self._reader.descriptors.extend(struct.unpack_from(f"{count}i", payload))
+                self._parser.descriptors.extend(struct.unpack_from(f"{count}i", payload))
         if flags & _TRUNCATED:
             raise ProtocolError(
                 "unix socket: more than one descriptor with a frame, or this process can't open more (ulimit -n)"

@@ -127,8 +127,8 @@ class Proxy:
                     self._pass_both_on(client, server)
                     return
                 with (
-                    self._tls.server_context().wrap_socket(client, server_side=True) as tls_client,
-                    TlsOptions().client_context().wrap_socket(server, server_hostname=_HOST) as tls_server,
+                    self._tls.create_server_context().wrap_socket(client, server_side=True) as tls_client,
+                    TlsOptions().create_client_context().wrap_socket(server, server_hostname=_HOST) as tls_server,
                 ):
                     self._pass_both_on(TlsSocket(tls_client), TlsSocket(tls_server))
 

@@ -205,7 +205,10 @@ def test_a_handle_can_t_claim_more_than_its_allocation() -> None:
     with pytest.raises(ResourceError, match="can't use the device with the UUID 00"):
         RemoteCudaMemory(CudaRemoteHandle(bytes(64), 1, bytes(16)).encode(), 0)
     assert RemoteCudaMemory(handle.ipc_handle, 0).size_bytes == arena.allocation.size_bytes
-    assert RemoteCudaMemory(arena.handle, 0).view(RemoteCudaMemory(arena.handle, 0).extent(0)).owner is arena.allocation
+    assert (
+        RemoteCudaMemory(arena.handle, 0).view_extent(RemoteCudaMemory(arena.handle, 0).find_extent(0)).owner
+        is arena.allocation
+    )
 
 
 def test_a_handle_that_does_not_exist_is_an_error() -> None:

@@ -30,7 +30,7 @@ from bowstring.transports.fabric.control_socket import ControlSocket, Hello
 from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
 from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FrameKind, FrameLink
 from bowstring.transports.fabric.transport import FabricListener, FabricTransport
-from bowstring.transports.tcp_address import parse_address, resolve
+from bowstring.transports.tcp_address import parse_address, resolve_host
 from tests.polling import wait_until
 from tests.transports.fabric.pairs import require_libfabric, require_provider
 
@@ -80,7 +80,7 @@ class HostilePeer:
         self.domain = Domain("tcp", "127.0.0.1")
         self.link = FrameLink(LibfabricEndpoint(self.domain), "peer")
         host, port = parse_address(listener.address.removesuffix("/tcp"))
-        self.control = ControlSocket(None, resolve(host, port), "peer")
+        self.control = ControlSocket(None, resolve_host(host, port), "peer")
         self.control.send(self.link.hello)
         self.control.progress()
         self.server = accept(listener)

@@ -46,7 +46,7 @@ def connected(transport: FabricTransport, listener: FabricListener) -> Iterator[
 def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[int], lengths: list[int]) -> bytes:
     """Fetch buffers; raise the error if it fails."""
     located = memory.locate_buffers(uint64s(*addresses), uint64s(*lengths))
-    assert memory.view(located.extent) is None
+    assert memory.view_extent(located.extent) is None
     destination = bytearray(sum(lengths))
     token = memory.start_fetch(located, uint64s(*lengths), destination)
     while not (fetched := memory.progress()):

@@ -60,7 +60,7 @@ def drive(workers: Sequence[Worker], is_done: Callable[[], object], timeout_s: f
 
 
 def drive_requests(worker: Worker, requests: Sequence[Request]) -> None:
-    drive([worker], lambda: all(request.is_complete for request in requests))
+    drive([worker], lambda: all(request.is_done for request in requests))
     for request in requests:
         if request.error is not None:
             raise request.error

@@ -79,7 +79,7 @@ def connected(worker: Worker, error_mode: ErrorMode = ErrorMode.PEER) -> Iterato
 
 def close_endpoints(worker: Worker, *endpoints: Endpoint) -> None:
     requests = [request for endpoint in endpoints if (request := endpoint.close()) is not None]
-    drive(worker, lambda: all(request.is_complete for request in requests))
+    drive(worker, lambda: all(request.is_done for request in requests))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -183,7 +183,7 @@ def test_a_killed_sender_is_reported_and_its_message_ends(worker: Worker, listen
         message = receive_probed(worker)
         os.kill(process.pid, signal.SIGKILL)
         request = message.receive_into(bytearray(message.length_bytes))
-        drive(worker, lambda: request.is_complete and endpoint.status < 0)
+        drive(worker, lambda: request.is_done and endpoint.status < 0)
         assert isinstance(endpoint.error, ConnectionLostError)
 
 

@@ -25,7 +25,7 @@ class TestUcx(TransportConformance):
                 channels[0].progress()
                 channels += listener.accept()
             requests = [channel.endpoint.flush() for channel in channels if isinstance(channel, UcxChannel)]
-            while not all(request.is_complete for request in requests):
+            while not all(request.is_done for request in requests):
                 for channel in channels:
                     channel.progress()
             dialed, accepted = (BlockingChannel(self.transport, channel) for channel in channels)

@@ -61,7 +61,7 @@ def connect(transport: UcxTransport, listener: UcxListener) -> tuple[UcxChannel,
         accepted += [channel for channel in listener.accept() if isinstance(channel, UcxChannel)]
     server = accepted[0]
     requests = [channel.endpoint.flush() for channel in (client, server)]
-    while not all(request.is_complete for request in requests):
+    while not all(request.is_done for request in requests):
         client.progress()
         server.progress()
     return client, server
@@ -80,7 +80,7 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
             start = exporter.export(region).address
             addresses, lengths = numbers(start + 1, 0, start + 300), numbers(9, 0, 100)
             located = memory.locate_buffers(addresses, lengths)
-            view = memory.view(located.extent)
+            view = memory.view_extent(located.extent)
             if options:
                 assert view is None
             else:
@@ -125,7 +125,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
             with RemoteUcxMemory(client, listener.remote_handle[:-24]) as memory:
                 assert memory.size_bytes == 1 << 64
                 located = memory.locate_buffers(numbers(start), numbers(256))
-                assert memory.view(located.extent) is None
+                assert memory.view_extent(located.extent) is None
                 destination = bytearray(256)
                 memory.start_fetch(located, numbers(256), destination)
                 while not memory.progress():

@@ -47,7 +47,7 @@ def drive(worker: Worker, is_done: Callable[[], object], timeout_s: float = TIME
 
 def drive_requests(worker: Worker, *requests: Request) -> None:
     """Drive the requests to their end; raise the error of one that failed."""
-    drive(worker, lambda: all(request.is_complete for request in requests))
+    drive(worker, lambda: all(request.is_done for request in requests))
     for request in requests:
         if (error := request.error) is not None:
             raise error

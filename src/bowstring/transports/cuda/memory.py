@@ -126,14 +126,14 @@ class RemoteCudaMemory(RemoteArena):
         super().__init__(0, size_bytes)
         self._memory: DeviceMemory | None = allocation.memory(size_bytes)
 
-    def view(self, extent: Extent) -> DeviceMemory:  # noqa: ARG002 - there is only one
-        """As `RemoteMemory.view`: memory of the device, which consumers could write. Raises `ClosedError`."""
+    def view_extent(self, extent: Extent) -> DeviceMemory:  # noqa: ARG002 - there is only one
+        """As `RemoteMemory.view_extent`: memory of the device, which consumers could write. Raises `ClosedError`."""
         if self._memory is None:
             raise ClosedError("cuda: the server's memory was closed")
         return self._memory
 
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
-        memory = self.view(self._extent)
+        memory = self.view_extent(self._extent)
         memory.owner.gpu.read(memory.pointer + address, buffer)
         return CompletedFetch()
 

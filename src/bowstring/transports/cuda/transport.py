@@ -107,12 +107,12 @@ class CudaTransport(Transport):
 
         Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
         """
-        return CudaListener(address, _without_regions(options), self._checked_settings())
+        return CudaListener(address, _refuse_regions(options), self._require_shared_memory())
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """As `Transport.dial`. Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set."""
-        self._checked_settings()
-        return CudaChannel.dial(address, _without_regions(options))
+        self._require_shared_memory()
+        return CudaChannel.dial(address, _refuse_regions(options))
 
     def exporter(self, channel: Channel) -> CudaExporter | None:
         """As `Transport.exporter`: only for accepted channels."""
@@ -121,13 +121,13 @@ class CudaTransport(Transport):
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteCudaMemory | None:  # noqa: ARG002
         """As `Transport.open_remote_memory`. Raises errors of `bowstring.memory.cuda`."""
-        return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._checked_settings().device)
+        return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._require_shared_memory().device)
 
     def address_scope(self, address: str) -> str | None:
         """As `Transport.address_scope`: that of the unix socket."""
         return unix_address_scope(address)
 
-    def _checked_settings(self) -> CudaOptions:
+    def _require_shared_memory(self) -> CudaOptions:
         if not self.settings.shares_memory:
             raise InvalidArgumentError(
                 "cuda+unix: CUDA maps memory writable, so peers have to be trusted: allow it with "
@@ -136,7 +136,7 @@ class CudaTransport(Transport):
         return self.settings
 
 
-def _without_regions(options: TransportOptions) -> TransportOptions:
+def _refuse_regions(options: TransportOptions) -> TransportOptions:
     return replace(options, max_regions=0)
 
 

@@ -20,7 +20,7 @@ from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Endpoint, Operation
 from bowstring.transports.fabric.frame_link import MAX_MESSAGE_NUMBER, Frame, FrameKind, FrameLink
 from bowstring.transports.message_channel import (
-    LINGER_S,
+    MAX_SEND_WAIT_S,
     RETRY_S,
     MessageChannel,
     MessageReceiver,
@@ -56,8 +56,8 @@ class _OutgoingLongMessage:
 
     def progress(self, link: FrameLink) -> int:
         """Start parts; return the number of bytes that were sent."""
-        sent_bytes = sum(length_bytes for operation, length_bytes in self._started if operation.is_complete)
-        self._started = [entry for entry in self._started if not entry[0].is_complete]
+        sent_bytes = sum(length_bytes for operation, length_bytes in self._started if operation.is_done)
+        self._started = [entry for entry in self._started if not entry[0].is_done]
         while self._next_part is not None and len(self._started) < _MAX_STARTED_PARTS:
             operation = link.send_part(self._next_part, self._number, self._num_started)
             if operation is None:
@@ -98,21 +98,24 @@ class _Sender(MessageSender):
     def _start_messages(self, link: FrameLink, events: list[Event]) -> None:
         while self.queue and link.can_send and self._next_number < MAX_MESSAGE_NUMBER:
             message = self.queue[0]
-            is_short = link.is_short(message.length_bytes)
-            content = message.parts if is_short else ()
+            fits_in_frame = link.fits_in_frame(message.length_bytes)
+            content = message.parts if fits_in_frame else ()
             if not link.send_message_frame(self._next_number, message.tag, message.length_bytes, content):
                 return
             self.queue.popleft()
             self.started_messages[message.token] = message
-            if is_short:  # a copy is being sent
+            if fits_in_frame:  # a copy is being sent
                 self.bytes_sent += message.length_bytes
                 self.report_sent(message, events)
             else:
                 self._announced[self._next_number] = message
             self._next_number += 1
 
-    def process_answer(self, frame: Frame, link: FrameLink) -> None:
-        """Process READY and REFUSED. Raises `ProtocolError` for a message that was not announced."""
+    def start_content(self, frame: Frame, link: FrameLink) -> None:
+        """Send the content of an announced message, or nothing if the peer refused it.
+
+        Raises `ProtocolError` for a message that was not announced.
+        """
         message = self._announced.pop(frame.number, None)
         if message is None:
             raise ProtocolError(f"{link.name}: the peer is ready for message {frame.number}, which was not announced")
@@ -142,7 +145,7 @@ class _IncomingMessage:
     def is_complete(self) -> bool:
         return self._offset == self.destination.nbytes
 
-    def copy_from(self, content: memoryview) -> None:
+    def set_content(self, content: memoryview) -> None:
         """Copy the content of a short message."""
         self.destination[:] = content
         self._offset = content.nbytes
@@ -154,7 +157,7 @@ class _IncomingMessage:
             if self._operation is None:
                 memory = Memory(self.destination[self._offset :])
                 self._operation = link.receive_part(memory, self._number, self._index)
-            if self._operation is None or not self._operation.is_complete or self._operation.error is not None:
+            if self._operation is None or not self._operation.is_done or self._operation.error is not None:
                 break
             received_bytes += self._operation.length_bytes
             self._offset += self._operation.length_bytes
@@ -181,7 +184,7 @@ class _Receiver(MessageReceiver[Frame]):
         return self._arrival is not None or bool(self.offers)
 
     @property
-    def is_waiting_for_user(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether only this end's user can make progress: by credit, or by accepting an offer."""
         return bool(self.offers) or (self._next_number in self._frames and not self.credit.is_available)
 
@@ -222,7 +225,7 @@ class _Receiver(MessageReceiver[Frame]):
         if message.content is None:
             self.link.send_control_frame(FrameKind.READY, message.number)
         else:
-            self._arrival.copy_from(message.content)
+            self._arrival.set_content(message.content)
             self.bytes_received += message.length_bytes
         self.link.recycle_frame(message)
 
@@ -246,9 +249,9 @@ class FabricFetch:
         self._operation: Operation | None = None
 
     @property
-    def is_complete(self) -> bool:
+    def is_done(self) -> bool:
         """Whether it has ended, successfully or not."""
-        return self._operation is not None and self._operation.is_complete
+        return self._operation is not None and self._operation.is_done
 
     @property
     def error(self) -> BowstringError | None:
@@ -306,7 +309,7 @@ class FabricChannel(MessageChannel):
             return
         for frame in link.progress():
             if frame.kind in (FrameKind.READY, FrameKind.REFUSED):
-                self._sender.process_answer(frame, link)
+                self._sender.start_content(frame, link)
             elif frame.kind != FrameKind.FREED:
                 self._receiver.add_frame(frame)
         while self._fetches and link.is_connected and self._fetches[0].start(link):
@@ -333,7 +336,7 @@ class FabricChannel(MessageChannel):
         return self._link is None or self._link.endpoint.try_wait()
 
     @property
-    def _recheck_s(self) -> float:
+    def _poll_delay_s(self) -> float:
         delay_s = RETRY_S if self._link is not None and self._link.endpoint.is_full else math.inf
         remaining_s = self._grace_end - time.monotonic()
         return min(delay_s, remaining_s) if remaining_s > 0 else delay_s
@@ -346,7 +349,7 @@ class FabricChannel(MessageChannel):
 
     @property
     def _has_received_all(self) -> bool:
-        is_over = time.monotonic() >= self._grace_end and not self._receiver.is_waiting_for_user
+        is_over = time.monotonic() >= self._grace_end and not self._receiver.is_paused
         return is_over or self._failure is not None
 
     def _connection_interests(self) -> list[Interest]:
@@ -366,7 +369,7 @@ class FabricChannel(MessageChannel):
 
     def _close_connection(self) -> None:
         if not self._is_inherited:
-            self._linger()
+            self._wait_for_sends()
             self._control.shut_down()
         self._control.close()
         if self.arena is not None:
@@ -374,9 +377,9 @@ class FabricChannel(MessageChannel):
         if self._link is not None:
             self._close_endpoint(self._link.endpoint)
 
-    def _linger(self) -> None:
+    def _wait_for_sends(self) -> None:
         link = self._link
-        end = time.monotonic() + LINGER_S
+        end = time.monotonic() + MAX_SEND_WAIT_S
         try:
             while link is not None and link.has_unsent_frames and link.error is None and time.monotonic() < end:
                 link.progress()

@@ -94,7 +94,7 @@ class ControlSocket(Closable):
 
     def progress(self) -> None:
         """Connect, send and receive. Raises `ConnectionLostError`, `ProtocolError`."""
-        if self.has_ended or (not self.is_connected and not self._retry_connect()):
+        if self.has_ended or (not self.is_connected and not self._continue_connecting()):
             return
         try:
             if self._output:
@@ -140,7 +140,7 @@ class ControlSocket(Closable):
         if len(address) == address_bytes:
             self.peer_hello = Hello(num_frames, frame_bytes, address)
 
-    def _retry_connect(self) -> bool:
+    def _continue_connecting(self) -> bool:
         """Continue to connect; return whether it is done."""
         assert self._connector is not None
         try:

@@ -223,14 +223,14 @@ class RegisteredMemory(Closable):
 class Operation:
     """Sending, receiving or fetching. `length_bytes` is that of the received message."""
 
-    __slots__ = ("buffers", "context", "error", "is_complete", "length_bytes", "purpose")
+    __slots__ = ("buffers", "context", "error", "is_done", "length_bytes", "purpose")
 
     def __init__(self, purpose: str, buffers: object) -> None:
         self.context = (ctypes.c_uint64 * 8)()
         """Space for the provider (`struct fi_context2`); its address identifies the operation."""
         self.purpose = purpose
         self.buffers = buffers
-        self.is_complete = False
+        self.is_done = False
         self.error: BowstringError | None = None
         self.length_bytes = 0
 
@@ -418,7 +418,7 @@ class Endpoint(Closable):
         operation = self._operations.pop(context, None)
         if operation is None:
             return []
-        operation.is_complete = True
+        operation.is_done = True
         operation.length_bytes = length_bytes
         if code is not None:
             operation.error = self.domain.error(operation.purpose, code)

@@ -99,7 +99,7 @@ class FrameLink:
         self._num_free = hello.num_frames
         self.is_connected = True
 
-    def is_short(self, size_bytes: int) -> bool:
+    def fits_in_frame(self, size_bytes: int) -> bool:
         """Whether a message of this size fits into a frame."""
         return size_bytes <= self._peer_frame_bytes - _HEADER.size
 

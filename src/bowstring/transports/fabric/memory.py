@@ -65,8 +65,8 @@ class RemoteFabricMemory(RemoteArena):
         self._channel = channel
         super().__init__(address, size_bytes)
 
-    def view(self, extent: Extent) -> None:  # noqa: ARG002 - of any extent
-        """As `RemoteMemory.view`: the memory has to be fetched."""
+    def view_extent(self, extent: Extent) -> None:  # noqa: ARG002 - of any extent
+        """As `RemoteMemory.view_extent`: the memory has to be fetched."""
         return
 
     def _start_copy(self, address: int, buffer: memoryview) -> FabricFetch:

@@ -32,7 +32,7 @@ from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, check_provider
 from bowstring.transports.fabric.memory import FabricArena, RemoteFabricMemory
 from bowstring.transports.stream_listener import StreamListener
-from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve
+from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve_host
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 _ADDRESS = re.compile(r"((?://)?[^/]+)/?([A-Za-z0-9_]+(?:;[A-Za-z0-9_]+)*)?")
@@ -57,7 +57,7 @@ class FabricListener(StreamListener):
 
     def __init__(self, transport: FabricTransport, address: str, options: TransportOptions) -> None:
         host, port, self._provider = parse_fabric_address(address, transport.settings.provider)
-        socket_address = resolve(host, port)[0]
+        socket_address = resolve_host(host, port)[0]
         name = f"fabric {address!r}"
         self._transport = transport
         self._arena: FabricArena | None = None
@@ -163,7 +163,7 @@ class FabricTransport(Transport):
         host, port, provider = parse_fabric_address(address, self.settings.provider)
         check_provider(provider)
         libfabric.load(self.settings.library)
-        control = ControlSocket(None, resolve(host, port), f"fabric {address!r}")
+        control = ControlSocket(None, resolve_host(host, port), f"fabric {address!r}")
         with close_on_error(control):
             return self.create_channel(control, provider, options)
 

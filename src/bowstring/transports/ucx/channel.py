@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from bowstring.errors import BowstringError, ClosedError, LimitError, ProtocolError
 from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions
 from bowstring.transports.message_channel import (
-    LINGER_S,
+    MAX_SEND_WAIT_S,
     MessageChannel,
     MessageReceiver,
     MessageSender,
@@ -59,7 +59,7 @@ class _Sender(MessageSender):
                 self._start_message(self.queue.popleft())
             requests, self._requests = self._requests, []
             for message, request in requests:
-                if not request.is_complete:
+                if not request.is_done:
                     self._requests.append((message, request))
                 elif (error := request.error) is not None:
                     raise error
@@ -112,7 +112,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
         return self._counts == self._total and not self.has_incoming_message
 
     @property
-    def _is_awaiting_plain(self) -> bool:
+    def _is_receiving_plain_message(self) -> bool:
         """Whether the bytes of a plain message have not arrived."""
         if any(arrival.tag is None for arrival in self._arrivals):
             return True
@@ -122,13 +122,13 @@ class _Receiver(MessageReceiver[UcxMessage]):
         """As `MessageReceiver.progress`."""
         while True:
             self._receive_available(events)
-            if not self._deliver_complete(events) or not self._worker.active_messages:
+            if not self._report_arrivals(events) or not self._worker.active_messages:
                 return
 
     def _receive_available(self, events: list[Event]) -> None:
         credit, active_messages = self.credit, self._worker.active_messages
         while active_messages and (
-            active_messages[0].id == END_ID or (credit.is_available and not self._is_awaiting_plain)
+            active_messages[0].id == END_ID or (credit.is_available and not self._is_receiving_plain_message)
         ):
             active_message = active_messages.popleft()
             if active_message.id == END_ID:
@@ -138,11 +138,11 @@ class _Receiver(MessageReceiver[UcxMessage]):
         while credit.is_available and (tagged_message := self._worker.probe()) is not None:
             self.offer_or_receive(tagged_message, events)
 
-    def _deliver_complete(self, events: list[Event]) -> bool:
+    def _report_arrivals(self, events: list[Event]) -> bool:
         """Report the messages that have arrived; return whether there were any."""
         num_events, incomplete = len(events), []
         for arrival in self._arrivals:
-            if arrival.request is not None and not arrival.request.is_complete:
+            if arrival.request is not None and not arrival.request.is_done:
                 incomplete.append(arrival)
             elif arrival.request is not None and (error := arrival.request.error) is not None:
                 raise error
@@ -241,18 +241,18 @@ class UcxChannel(MessageChannel):
         if self._is_inherited:
             return
         try:
-            self._linger()
+            self._wait_for_sends()
             self._worker.close()
         except ClosedError:
             pass
         self._on_close()
 
-    def _linger(self) -> None:
+    def _wait_for_sends(self) -> None:
         if self._sender.started_messages or self.endpoint.status < 0:
             return
         request = self.endpoint.close(is_forced=False)
-        end = time.monotonic() + LINGER_S
-        while request is not None and not request.is_complete and (remaining_s := end - time.monotonic()) > 0:
+        end = time.monotonic() + MAX_SEND_WAIT_S
+        while request is not None and not request.is_done and (remaining_s := end - time.monotonic()) > 0:
             self._worker.progress()
-            if not request.is_complete:
+            if not request.is_done:
                 self._worker.wait(remaining_s)

@@ -156,15 +156,15 @@ class Context(Closable):
             for worker in list(self.workers):
                 worker.close()
             _open_contexts.discard(self)
-            self._clean_up()
+            self._destroy_if_unused()
 
     def remove_worker(self, worker: Closable) -> None:
         """Forget a worker, which was closed."""
         with self.lock:
             self.workers.discard(worker)
-            self._clean_up()
+            self._destroy_if_unused()
 
-    def _clean_up(self) -> None:
+    def _destroy_if_unused(self) -> None:
         if self._is_closed and not self._mappings and not self.workers and self.handle:
             handle, self.handle = self.handle, 0
             self.library.ucp_cleanup(handle)
@@ -175,7 +175,7 @@ class Context(Closable):
         with self.lock:
             self.library.ucp_mem_unmap(self.handle, handle)
             self._mappings.discard(handle)
-            self._clean_up()
+            self._destroy_if_unused()
 
     def check_open(self) -> None:
         """Raise `ClosedError` if the context was closed, or belongs to the parent of this process."""

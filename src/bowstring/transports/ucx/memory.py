@@ -64,8 +64,8 @@ class RemoteUcxMemory(RemoteArena):
         """As `RemoteMemory.size_bytes`."""
         return self._size_bytes
 
-    def view(self, extent: Extent) -> memoryview | None:
-        """As `RemoteMemory.view`: a read-only mapping, if the server is on this machine and its bounds are known."""
+    def view_extent(self, extent: Extent) -> memoryview | None:
+        """As `RemoteMemory.view_extent`: a read-only mapping if the server is local and the bounds are known."""
         if self._view is None and self.size_bytes != _UNKNOWN_BYTES:
             self._view = self._unpack_key().map(extent.start, extent.size_bytes)
         return self._view
@@ -73,10 +73,10 @@ class RemoteUcxMemory(RemoteArena):
     @property
     def has_stable_mapping(self) -> bool:
         """As `RemoteMemory.has_stable_mapping`: from the second stream on, when the connection exists."""
-        return self._channel.bytes_received > 0 and self.view(self._extent) is not None
+        return self._channel.bytes_received > 0 and self.view_extent(self._extent) is not None
 
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
-        view = self.view(self._extent)
+        view = self.view_extent(self._extent)
         if view is None:
             return self._unpack_key().fetch(address, buffer)
         # libucp may prefer TCP to shared memory for a long RMA operation.

@@ -5,7 +5,7 @@ fetching return a `Request` at once. `Worker.progress` advances all operations a
 never blocks. When no work is left, `Worker.arm` prepares `Worker.event_descriptor`, which is readable as soon as there
 is work again::
 
-    while not request.is_complete:
+    while not request.is_done:
         worker.progress() or worker.wait(timeout_s)
 
 libucp does not check arguments, so everything that could end the process is checked before. Buffers, iovec arrays and
@@ -156,7 +156,7 @@ class Request:
         self.length_bytes: int | None = None
 
     @property
-    def is_complete(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the operation has ended, successfully or not."""
         return self.status != StatusCode.IN_PROGRESS
 
@@ -168,7 +168,7 @@ class Request:
     def cancel(self) -> None:
         """Try to cancel a receive. It ends with `AbortedConnectionError`, or successfully if it was faster."""
         with self._worker._locked_library() as library:
-            if self._handle and not self.is_complete:
+            if self._handle and not self.is_done:
                 library.ucp_request_cancel(self._worker._handle, self._handle)
 
     def _complete(self, status: int, handle: int = 0) -> None:
@@ -473,7 +473,7 @@ class Worker(Closable):
     def _progress_until_complete(self, requests: Sequence[Request | None]) -> None:
         """Make progress until the requests have ended, for a limited time."""
         end = time.monotonic() + _CLOSE_TIMEOUT_S
-        while any(request is not None and not request.is_complete for request in requests):
+        while any(request is not None and not request.is_done for request in requests):
             self.context.library.ucp_worker_progress(self._handle)
             if time.monotonic() > end:
                 break
@@ -524,7 +524,7 @@ class Worker(Closable):
         if status < 0 or not pointer:
             _callback_targets.pop(key, None)
             request._complete(status)
-        elif not request.is_complete:
+        elif not request.is_done:
             request._handle = pointer
         return request
 
