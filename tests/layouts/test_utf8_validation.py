@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import text as utf8
+from bowstring.layouts import utf8
 from tests.layouts.decoding import is_decodable
 
 BYTES = bytes.fromhex("0041 7f808f909fa0bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5f8ff")

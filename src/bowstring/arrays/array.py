@@ -280,7 +280,7 @@ class Array(ArrayData):
 
     def __buffer__(self, flags: int) -> memoryview:
         """Support `memoryview(array)` from Python 3.12 on (`bowstring.interop.buffer_protocol`)."""
-        return buffer_protocol.array_memoryview(self)
+        return buffer_protocol.to_memoryview(self)
 
     def __dlpack__(self, **options: Any) -> Any:
         """Return the values as a DLPack capsule: a copy, or with `copy=False` the read-only memory itself.
@@ -288,11 +288,11 @@ class Array(ArrayData):
         `options` are those of the array API standard (`bowstring.interop.dlpack`). Raises `NotShareableError` (a
         `BufferError`) for nulls and for layouts without primitive elements.
         """
-        return dlpack.array_dlpack_capsule(self, options)
+        return dlpack.array_to_dlpack(self, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The DLPack device of the values: the CPU, or a GPU whose memory a server shares."""
-        return dlpack.array_dlpack_device(self)
+        return dlpack.dlpack_device_of(self)
 
     def __arrow_c_schema__(self) -> object:
         return self.type.__arrow_c_schema__()

@@ -56,7 +56,7 @@ class ChunkedArray(ColumnChunks):
         self._chunks = arrays
 
     @classmethod
-    def with_lazy_chunks(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
+    def from_lazy_chunks(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
         """Return a column whose chunks are created on first use, from their index; `starts` are as `chunk_starts`
         returns them.
         """
@@ -96,7 +96,7 @@ class ChunkedArray(ColumnChunks):
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
         """Return up to `length` values from value `offset` on, without copying."""
         spans = split_slice_by_chunk(self._starts, *clip_slice(offset, length, len(self)))
-        chunks = [self._chunks[number].slice(first, count) for number, first, count in spans]
+        chunks = [self._chunks[chunk_index].slice(first, count) for chunk_index, first, count in spans]
         return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self._chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
@@ -207,9 +207,9 @@ class ChunkedArray(ColumnChunks):
                 return self.combine_chunks()[key]
             return self.slice(start, max(stop - start, 0))
         key = normalize_index(key, len(self))
-        number = bisect_right(self._starts, key) - 1
-        chunk = self._chunks[number]
-        return chunk.layout.value_at(chunk, key - self._starts[number])
+        chunk_index = bisect_right(self._starts, key) - 1
+        chunk = self._chunks[chunk_index]
+        return chunk.layout.value_at(chunk, key - self._starts[chunk_index])
 
     def equals(self, other: Any, nans_equal: bool = False) -> bool:
         """Return whether types and values are equal; chunks may have different lengths.
@@ -232,8 +232,8 @@ class ChunkedArray(ColumnChunks):
         )
 
     def _slice_within_chunk(self, start: int, stop: int) -> Array:
-        number = min(bisect_right(self._starts, start), self.num_chunks) - 1
-        return self._chunks[number].slice(start - self._starts[number], stop - start)
+        chunk_index = min(bisect_right(self._starts, start), self.num_chunks) - 1
+        return self._chunks[chunk_index].slice(start - self._starts[chunk_index], stop - start)
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, ChunkedArray) else NotImplemented

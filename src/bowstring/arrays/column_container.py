@@ -20,7 +20,7 @@ from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, WouldCopyError
 from bowstring.interop import c_data
-from bowstring.interop.c_array import BatchLike
+from bowstring.interop.c_array import RecordBatchProtocol
 from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, object_array
@@ -157,7 +157,7 @@ class ColumnContainer(ABC):
         return self._take_rows(sort_rows(keys, null_placement))
 
     @abstractmethod
-    def _record_batches(self) -> Sequence[BatchLike]:
+    def _record_batches(self) -> Sequence[RecordBatchProtocol]:
         """Return the record batches."""
 
     @abstractmethod

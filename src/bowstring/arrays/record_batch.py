@@ -49,7 +49,7 @@ class RecordBatch(ColumnContainer):
         Raises `InvalidArgumentError` if lengths, number or types do not agree.
         """
         arrays = [as_array(array) for array in arrays]
-        schema = resolve_schema(arrays, names, schema)
+        schema = schema_of_columns(arrays, names, schema)
         return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
 
     @classmethod
@@ -58,8 +58,8 @@ class RecordBatch(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
-        `InvalidArgumentError` if the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `InvalidArgumentError`
+        if the frame has other columns than the schema.
         """
         batch_schema, columns = frame_to_columns(df, schema, preserve_index)
         return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
@@ -116,7 +116,7 @@ class RecordBatch(ColumnContainer):
 
         Raises `InvalidArgumentError` if the names differ.
         """
-        target_schema = resolve_target_schema(self.schema, target_schema)
+        target_schema = resolve_cast_schema(self.schema, target_schema)
         columns = []
         for field, column in zip(target_schema, self.source, strict=True):
             with prefix_errors(f"column {field.name!r}"):
@@ -145,10 +145,7 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(self.schema, self.num_rows, [column.to_host() for column in self.columns], self.pairs)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Convert to rows, as dictionaries of Python values.
-
-        Raises `InvalidArgumentError` if two columns share a name.
-        """
+        """Convert to rows, as dictionaries of Python values. Raises `InvalidArgumentError` if two columns share a name."""
         names = require_distinct_names(self.schema)
         return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
 
@@ -191,7 +188,7 @@ class RecordBatch(ColumnContainer):
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
 
 
-def resolve_target_schema(schema: Schema, target: SchemaLike) -> Schema:
+def resolve_cast_schema(schema: Schema, target: SchemaLike) -> Schema:
     """Return the target schema of a cast. Raises `InvalidArgumentError` if its names differ or it is not a schema."""
     target = as_schema(target, "cast")
     if schema.names != target.names:
@@ -199,7 +196,7 @@ def resolve_target_schema(schema: Schema, target: SchemaLike) -> Schema:
     return target
 
 
-def resolve_schema(
+def schema_of_columns(
     columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: SchemaLike | None
 ) -> Schema:
     """Return the given schema, or one of names and the columns' types.
@@ -267,7 +264,7 @@ def build_columns_and_schema(
         raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     types_ = [None] * len(data) if schema is None else schema.types
     columns = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, types_, strict=True)]
-    return columns, resolve_schema(columns, names, schema)
+    return columns, schema_of_columns(columns, names, schema)
 
 
 def as_batch(source: object) -> RecordBatch:

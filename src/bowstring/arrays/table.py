@@ -18,8 +18,8 @@ from bowstring.arrays.record_batch import (
     build_columns_and_schema,
     import_batch,
     import_stream,
-    resolve_schema,
-    resolve_target_schema,
+    resolve_cast_schema,
+    schema_of_columns,
 )
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
@@ -61,9 +61,9 @@ class Table(ColumnContainer):
             if not batches:
                 raise InvalidArgumentError("a table of no batches needs a schema")
             schema = batches[0].schema
-        for number, batch in enumerate(batches):
+        for batch_index, batch in enumerate(batches):
             if batch.schema is not schema and batch.schema != schema:
-                raise InvalidArgumentError(f"batch {number} has another schema: {batch.schema!r}, not {schema!r}")
+                raise InvalidArgumentError(f"batch {batch_index} has another schema: {batch.schema!r}, not {schema!r}")
         return cls(schema, batches)
 
     @classmethod
@@ -78,7 +78,7 @@ class Table(ColumnContainer):
         Each chunk boundary of a column starts a new batch.
         """
         columns = list(map(as_chunked_array, arrays))
-        schema = resolve_schema(columns, names, schema)
+        schema = schema_of_columns(columns, names, schema)
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
         if not spans and columns and all(column.chunks for column in columns):
@@ -92,8 +92,8 @@ class Table(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
-        `InvalidArgumentError` if the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `InvalidArgumentError`
+        if the frame has other columns than the schema.
         """
         table_schema, columns = frame_to_columns(df, schema, preserve_index)
         if not columns:
@@ -118,7 +118,9 @@ class Table(ColumnContainer):
         column = self._columns.get(index)
         if column is None:
             batches, type_ = self._batches, self.schema.field(index).type
-            column = ChunkedArray.with_lazy_chunks(lambda number: batches[number].source[index], self._starts, type_)
+            column = ChunkedArray.from_lazy_chunks(
+                lambda batch_index: batches[batch_index].source[index], self._starts, type_
+            )
             if batches and not getattr(batches[0].source, "is_local", True):
                 _ = column.chunks
             column = self._columns.setdefault(index, column)
@@ -138,8 +140,8 @@ class Table(ColumnContainer):
     def unify_dictionaries(self) -> Table:
         """Unify the dictionaries of each column over all batches, at every depth.
 
-        Columns whose dictionaries differ are copied. Raises `InvalidArgumentError`, naming the column, if the union is
-        too large for its indices.
+        Columns whose dictionaries differ are copied. Raises `InvalidArgumentError`, naming the column, if the union is too large
+        for its indices.
         """
         return Table(self.schema, list(unify_batch_dictionaries(self.schema, self._batches)))
 
@@ -152,15 +154,15 @@ class Table(ColumnContainer):
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
         """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
         spans = split_slice_by_chunk(self._starts, *clip_slice(offset, length, self.num_rows))
-        batches = [self._batches[number].slice(first, count) for number, first, count in spans]
+        batches = [self._batches[batch_index].slice(first, count) for batch_index, first, count in spans]
         return Table(self.schema, batches or self._empty_batches())
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
         """Cast the columns to the types of a schema with the same names, as `RecordBatch.cast`."""
-        target_schema = resolve_target_schema(self.schema, target_schema)
+        target_schema = resolve_cast_schema(self.schema, target_schema)
         batches = []
-        for number, batch in enumerate(self._batches):
-            with prefix_errors(f"record batch {number}"):
+        for batch_index, batch in enumerate(self._batches):
+            with prefix_errors(f"record batch {batch_index}"):
                 batches.append(batch.cast(target_schema, safe))
         return Table(target_schema, batches)
 
@@ -201,8 +203,8 @@ class Table(ColumnContainer):
             spans = [(0, 0)]
         batches = []
         for first, last in spans:
-            number = min(int(np.searchsorted(starts, first, "right")), len(self._batches)) - 1
-            batch = self._batches[number].slice(first - int(starts[number]), last - first)
+            batch_index = min(int(np.searchsorted(starts, first, "right")), len(self._batches)) - 1
+            batch = self._batches[batch_index].slice(first - int(starts[batch_index]), last - first)
             batches.append(batch._splice_column(schema, index, num_dropped, chunked._slice_within_chunk(first, last)))
         return Table(schema, batches)
 
@@ -215,10 +217,7 @@ class Table(ColumnContainer):
         return Table(self.schema, [batch.to_host() for batch in self.to_batches()])
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Convert to rows, as dictionaries of Python values.
-
-        Raises `InvalidArgumentError` if two columns share a name.
-        """
+        """Convert to rows, as dictionaries of Python values. Raises `InvalidArgumentError` if two columns share a name."""
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
@@ -237,8 +236,8 @@ class Table(ColumnContainer):
 
     def validate(self, full: bool = False) -> None:
         """Check every batch, as `RecordBatch.validate`. The error names the batch and the column."""
-        for number, batch in enumerate(self._batches):
-            with prefix_errors(f"record batch {number}"):
+        for batch_index, batch in enumerate(self._batches):
+            with prefix_errors(f"record batch {batch_index}"):
                 batch.validate(full)
 
     def _record_batches(self) -> list[RecordBatch]:
@@ -273,8 +272,10 @@ def unify_batch_dictionaries(schema: Schema, batches: Sequence[RecordBatch]) -> 
             except TypeMismatchError as error:
                 raise InvalidArgumentError(f"column {field.name!r}: {error}") from None
             columns[index] = as_arrays(unified)
-    for number, batch in enumerate(batches):
-        columns_ = [columns[index][number] if index in columns else batch.column(index) for index in range(len(schema))]
+    for batch_index, batch in enumerate(batches):
+        columns_ = [
+            columns[index][batch_index] if index in columns else batch.column(index) for index in range(len(schema))
+        ]
         yield RecordBatch(batch.schema, batch.num_rows, columns_, batch.pairs)
 
 
@@ -286,9 +287,11 @@ def concat_tables(tables: Iterable[Table]) -> Table:
     tables = [as_table(table) for table in tables]
     if not tables:
         raise InvalidArgumentError("there are no tables to concatenate")
-    for number, table in enumerate(tables):
+    for table_index, table in enumerate(tables):
         if table.schema != tables[0].schema:
-            raise InvalidArgumentError(f"table {number} has another schema: {table.schema!r}, not {tables[0].schema!r}")
+            raise InvalidArgumentError(
+                f"table {table_index} has another schema: {table.schema!r}, not {tables[0].schema!r}"
+            )
     return Table(tables[0].schema, list(chain.from_iterable(table._batches for table in tables)))
 
 

@@ -21,7 +21,7 @@ from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import first_true, prefix_errors
+from bowstring.layouts.base import find_first_true, prefix_errors
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
@@ -137,7 +137,7 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     if isinstance(layout, (ListLayout, ListViewLayout)):
         return insert_nulls(layout.create_array(sizes, elements, None), array)
     if (sizes != target.list_size).any():
-        index, mask = first_true(sizes != target.list_size), array.validity_mask()
+        index, mask = find_first_true(sizes != target.list_size), array.validity_mask()
         slot = index if mask is None else np.flatnonzero(mask)[index]
         raise TypeMismatchError(f"value {slot}: expected {target.list_size} elements ({target}), found {sizes[index]}")
     return insert_nulls(ArrayData(layout, compact.length, (None,), (elements,)), array)
@@ -173,7 +173,7 @@ def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: boo
     )
     compact = array if keeps_values else source.compact_dictionary(array)
     values, indices = _cast_dictionary_values(compact, target.value_type, safe), source.indices(compact)
-    return layout.create_from_indices(indices, compact.validity_mask(), values)
+    return layout.create_from_int64_indices(indices, compact.validity_mask(), values)
 
 
 def _cast_dictionary_values(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:

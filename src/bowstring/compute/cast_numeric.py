@@ -9,7 +9,7 @@ import numpy as np
 from bowstring.datatypes.types import Bool, DataType, Decimal, FloatingPoint, Int
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, first_true, object_array
+from bowstring.layouts.base import Values, find_first_true, object_array
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
@@ -25,7 +25,7 @@ def check_valid_slots(array: ArrayData, invalid: Values, fault: str) -> None:
     if mask is not None:
         invalid = invalid & mask
     if invalid.any():
-        index = first_true(invalid)
+        index = find_first_true(invalid)
         raise TypeMismatchError(f"value {index}: {array.layout.value_at(array, index)!r} {fault}")
 
 
@@ -85,7 +85,7 @@ def _decimal_codec(type: DataType) -> DecimalCodec:
 
 def _unscaled_integers(array: ArrayData) -> Values:
     """Return the unscaled integers of decimals as Python integers; 0 for null."""
-    out = object_array(_decimal_codec(array.type).integers(array.buffer_values(1)))
+    out = object_array(_decimal_codec(array.type).decode_unscaled(array.buffer_values(1)))
     mask = array.validity_mask()
     if mask is not None:
         out[~mask] = 0
@@ -95,7 +95,7 @@ def _unscaled_integers(array: ArrayData) -> Values:
 def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
     bound = 10**target.precision
     check_valid_slots(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
-    return build_with_validity(target, _decimal_codec(target).from_integers(digits.tolist()), array)
+    return build_with_validity(target, _decimal_codec(target).encode_unscaled(digits.tolist()), array)
 
 
 def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:

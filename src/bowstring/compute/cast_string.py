@@ -19,7 +19,7 @@ from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.gather import range_indices
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.text import check_utf8
+from bowstring.layouts.utf8 import check_utf8
 from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 from bowstring.memory.buffer import UINT8
 
@@ -28,9 +28,9 @@ def cast_strings_and_bytes(array: ArrayData, target: Any, safe: bool) -> ArrayDa
     """Cast between strings and byte strings. Bytes become strings if they are valid UTF-8."""
     source, layout, mask = array.layout, layout_of(target), array.validity_mask()
     if isinstance(source, ByteStringLayout):
-        data, offsets = source.flatten(array)
+        data, offsets = source.bytes_and_offsets(array)
     else:
-        data, offsets = source.codec.flatten(array.buffer_values(1))  # type: ignore[attr-defined]
+        data, offsets = source.codec.bytes_and_offsets(array.buffer_values(1))  # type: ignore[attr-defined]
     lengths = np.diff(offsets)
     if getattr(layout, "is_text", False) and not getattr(source, "is_text", False):
         check_utf8(data, offsets, mask)

@@ -75,7 +75,7 @@ def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: I
         return ArrayData(array.layout, array.length, array.buffers, (), dictionary, array._null_count, array.offset)
     indices = layout.indices(array.with_layout(layout))
     indices = transposition[indices] if transposition.size else indices
-    return layout.create_from_indices(indices, array.validity_mask(), dictionary).with_layout(array.layout)
+    return layout.create_from_int64_indices(indices, array.validity_mask(), dictionary).with_layout(array.layout)
 
 
 def find_dictionary_extending_all(dictionaries: Iterable[ArrayData]) -> ArrayData | None:

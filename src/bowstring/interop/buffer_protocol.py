@@ -7,7 +7,7 @@ from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 
 
-def array_memoryview(array: ArrayData) -> memoryview:
+def to_memoryview(array: ArrayData) -> memoryview:
     """Return the values of an array as a read-only `memoryview`, without copying.
 
     Raises `NotShareableError` for nulls, for layouts that `to_numpy` can't share, and for temporal types and

@@ -34,7 +34,7 @@ _ZERO_OFFSETS_ADDRESS: int = _zero_offsets.__array_interface__["data"][0]
 """Where the offsets of an empty array without buffers point: some consumers read the first offset anyway."""
 
 
-class BatchLike(Protocol):
+class RecordBatchProtocol(Protocol):
     """Columns of equal length: a record batch or `ColumnarBatch`."""
 
     @property
@@ -84,7 +84,7 @@ def build_batch_block(
 
 
 def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Device | None) -> int:
-    if _is_unsupported_by_consumers(array):
+    if _needs_compaction(array):
         array = array.compact()
     layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
@@ -117,7 +117,7 @@ def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Dev
     return node
 
 
-def _is_unsupported_by_consumers(array: ArrayData) -> bool:
+def _needs_compaction(array: ArrayData) -> bool:
     """Whether some consumer rejects the array in its current layout, or reads it wrong."""
     layout = array.layout.storage
     if isinstance(layout, FixedSizeListLayout):
@@ -211,7 +211,7 @@ class ArrayImporter:
         """Return the array of an ArrowArray structure. Its buffers can be read only after `bind_memory`."""
         fields = c_abi.ArrayStruct.from_address(address)[:]
         length, null_count, offset, n_buffers, n_children, buffer_pointers, _, dictionary, release, _ = fields
-        structure = _expected_structure(layout)
+        structure = _arrow_array_spec(layout)
         if not release:
             raise InvalidDataError("the structure is released already")
         if length < 0 or offset < 0 or length + offset > _MAX_LENGTH or not -1 <= null_count <= length:
@@ -263,7 +263,7 @@ class ArrayImporter:
         return array
 
     def _read_buffers(
-        self, address: int, count: int, num_slots: int, structure: _ExpectedStructure
+        self, address: int, count: int, num_slots: int, structure: _ArrowArraySpec
     ) -> tuple[Buffer | None, ...]:
         addresses = c_abi.read_nullable_pointers(address, count, "buffers")
         unbound = self._buffers
@@ -326,7 +326,7 @@ _ADDRESS_SPACE.address, _ADDRESS_SPACE.size = 0, 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class _ExpectedStructure:
+class _ArrowArraySpec:
     """The expected structure of arrays of a layout. A declared buffer is the element width in bytes (-1: bits), the
     number of extra elements, whether there is an element per slot, and whether the buffer may be absent.
     """
@@ -339,13 +339,13 @@ class _ExpectedStructure:
 
 
 @lru_cache(maxsize=4096)
-def _expected_structure(layout: Layout) -> _ExpectedStructure:
+def _arrow_array_spec(layout: Layout) -> _ArrowArraySpec:
     declared_buffers = tuple(
         (-1 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is BufferRole.VALIDITY)
         for s in layout.buffers
     )
     num_buffers = len(declared_buffers) + (1 if layout.VARIADIC else 0)
-    return _ExpectedStructure(num_buffers, len(layout.children), layout.VARIADIC, layout.has_validity, declared_buffers)
+    return _ArrowArraySpec(num_buffers, len(layout.children), layout.VARIADIC, layout.has_validity, declared_buffers)
 
 
 _Int32, _Int64 = ctypes.c_int32, ctypes.c_int64

@@ -27,8 +27,8 @@ from bowstring.datatypes.schema import Schema, field_from_schema, schema_from_fi
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.interop import c_device, requested_schema
 from bowstring.interop.c_array import (
-    BatchLike,
     ColumnarBatch,
+    RecordBatchProtocol,
     build_array_block,
     build_batch_block,
     import_array_struct,
@@ -64,7 +64,7 @@ def export_array(
 
 
 def export_batch(
-    schema: Schema, batch: BatchLike, requested: object = None, device_options: DeviceOptions = None
+    schema: Schema, batch: RecordBatchProtocol, requested: object = None, device_options: DeviceOptions = None
 ) -> tuple[object, object]:
     """Return the capsules of a record batch as a struct array, as `export_array`."""
     _check_device_options(device_options)
@@ -80,7 +80,10 @@ def export_batch(
 
 
 def export_stream(
-    schema: Schema, batches: Iterable[BatchLike], requested: object = None, device_options: DeviceOptions = None
+    schema: Schema,
+    batches: Iterable[RecordBatchProtocol],
+    requested: object = None,
+    device_options: DeviceOptions = None,
 ) -> object:
     """Return an "arrow_array_stream" capsule of record batches, pulled one at a time, or with `device_options` an
     "arrow_device_array_stream" capsule. Nothing is copied.
@@ -135,7 +138,7 @@ def _check_device_options(options: DeviceOptions) -> None:
 
 
 def _build_checked_batch_block(
-    batch: BatchLike, schema: Schema, device: Device | None = None
+    batch: RecordBatchProtocol, schema: Schema, device: Device | None = None
 ) -> c_abi.ExportedStructBlock:
     """Return the block of a batch after checking it against the schema of its stream, which consumers rely on."""
     columns = batch.columns

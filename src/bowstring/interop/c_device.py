@@ -57,14 +57,14 @@ def check_cpu_readable_array(address: int) -> None:
     """Raise `UnsupportedError` if the CPU can't read an ArrowDeviceArray, or would have to wait for an event."""
     device_type = ctypes.c_int32.from_address(address + 8 * c_abi.DEVICE_TYPE).value
     device_id = ctypes.c_int64.from_address(address + 8 * c_abi.DEVICE_ID).value
-    check_cpu_readable(device_type, device_id)
+    check_cpu_readable_device(device_type, device_id)
     if ctypes.c_int64.from_address(address + 8 * c_abi.SYNC_EVENT).value:
         raise UnsupportedError(
             f"an array on {format_device(device_type, device_id)} has a synchronization event, which is not supported"
         )
 
 
-def check_cpu_readable(device_type: int, device_id: int = -1) -> None:
+def check_cpu_readable_device(device_type: int, device_id: int = -1) -> None:
     """Raise `UnsupportedError`, naming the device, unless the CPU can read its memory."""
     if device_type not in CPU_READABLE_TYPES:
         raise UnsupportedError(

@@ -41,7 +41,9 @@ class _ExportedStream:
         self.blocks = blocks
         self.error: Any = None
 
-    def write_block(self, next_block: Callable[[], c_abi.ExportedStructBlock | None], out: int, size_bytes: int) -> int:
+    def write_next_block(
+        self, next_block: Callable[[], c_abi.ExportedStructBlock | None], out: int, size_bytes: int
+    ) -> int:
         """Move the block that `next_block` returns to `out`, or write zeros at the end of the stream. Return an errno
         value, 0 for success.
         """
@@ -54,11 +56,11 @@ class _ExportedStream:
                 ctypes.memmove(out, block.address, size_bytes)
         except BaseException as error:  # noqa: BLE001 - C can't catch exceptions: return a number and a message
             self.error = ctypes.create_string_buffer(f"{type(error).__name__}: {error}".encode().replace(b"\0", b" "))
-            return _error_number(error)
+            return _errno_of(error)
         return 0
 
 
-def _error_number(error: BaseException) -> int:
+def _errno_of(error: BaseException) -> int:
     if isinstance(error, MemoryError):
         return errno.ENOMEM
     if isinstance(error, OSError):
@@ -84,7 +86,7 @@ def _create_callbacks(
 
     def get_schema(address: int, out: int) -> int:
         stream = stream_at(address)
-        return stream.write_block(lambda: build_field_block(stream.field), out, ctypes.sizeof(c_abi.SchemaStruct))
+        return stream.write_next_block(lambda: build_field_block(stream.field), out, ctypes.sizeof(c_abi.SchemaStruct))
 
     def get_next(address: int, out: int) -> int:
         stream = stream_at(address)
@@ -93,7 +95,7 @@ def _create_callbacks(
             block = next(stream.blocks, None)
             return None if block is None else convert(block)
 
-        return stream.write_block(next_block, out, ctypes.sizeof(array_type))
+        return stream.write_next_block(next_block, out, ctypes.sizeof(array_type))
 
     def get_last_error(address: int) -> int:
         error = stream_at(address).error
@@ -145,7 +147,9 @@ class ArrayStream(Closable):
         self._fields: ctypes.Array[ctypes.c_int64] = c_abi.DeviceStreamStruct()
         self._first_callback_index = 1
         if is_device_stream:
-            c_device.check_cpu_readable(ctypes.c_int32.from_address(address).value)  # the first field of the structure
+            c_device.check_cpu_readable_device(
+                ctypes.c_int32.from_address(address).value
+            )  # the first field of the structure
         struct_type = c_abi.DeviceStreamStruct if is_device_stream else c_abi.StreamStruct
         self._first_callback_index = 1 if is_device_stream else 0
         release_index = self._first_callback_index + c_abi.STREAM_RELEASE

@@ -55,7 +55,7 @@ def _buffer_to_host(buffer: Buffer | None) -> Buffer | None:
 # DLPack
 
 
-def device_dlpack_capsule(array: ArrayData, device: Device, options: dict[str, Any]) -> object:
+def device_array_to_dlpack(array: ArrayData, device: Device, options: dict[str, Any]) -> object:
     """Return a DLPack capsule of numbers without nulls on a device; never copies.
 
     `options` are those of the array API standard. The elements are complete, so any `stream` may read them. Consumers
@@ -91,15 +91,15 @@ def import_device_array(source: Any) -> ArrayData:
     if hasattr(source, "__arrow_c_device_array__"):
         return import_arrow_device_array(source)[1]
     if hasattr(source, "__dlpack__"):
-        return _array_from_tensor(_dlpack_tensor(source))
+        return _array_from_tensor(_tensor_from_dlpack(source))
     if hasattr(source, "__cuda_array_interface__"):
-        return _array_from_tensor(_cuda_interface_tensor(source))
+        return _array_from_tensor(_tensor_from_cuda_interface(source))
     raise TypeMismatchError(f"expected an array in memory of a GPU, found {type(source).__name__}")
 
 
-def _dlpack_tensor(source: Any) -> DLTensor:
+def _tensor_from_dlpack(source: Any) -> DLTensor:
     device_type, device_id = map(int, source.__dlpack_device__())
-    _check_cuda(device_type, device_id)
+    _check_cuda_device(device_type, device_id)
     try:
         try:
             capsule = source.__dlpack__(stream=_LEGACY_DEFAULT_STREAM, max_version=(1, 0))
@@ -108,11 +108,11 @@ def _dlpack_tensor(source: Any) -> DLTensor:
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise NotShareableError(f"DLPack can't export this {type(source).__name__}: {error}") from error
     tensor = consume_dlpack_capsule(capsule)
-    _check_cuda(tensor.device.type, tensor.device.id)
+    _check_cuda_device(tensor.device.type, tensor.device.id)
     return tensor
 
 
-def _cuda_interface_tensor(source: Any) -> DLTensor:
+def _tensor_from_cuda_interface(source: Any) -> DLTensor:
     """Read the CUDA array interface (of Numba), version 2 or 3."""
     interface = source.__cuda_array_interface__
     pointer, dtype, shape = int(interface["data"][0]), np.dtype(interface["typestr"]), tuple(interface["shape"])
@@ -146,7 +146,7 @@ def import_arrow_device_array(source: Any) -> tuple[Field, ArrayData]:
     address = c_abi.capsule_pointer(array_capsule, c_abi.DEVICE_ARRAY_CAPSULE)
     device_type = ctypes.c_int32.from_address(address + 8 * c_abi.DEVICE_TYPE).value
     device_id = ctypes.c_int64.from_address(address + 8 * c_abi.DEVICE_ID).value
-    _check_cuda(device_type, device_id)
+    _check_cuda_device(device_type, device_id)
     field = read_field(c_abi.capsule_pointer(schema_capsule, c_abi.SCHEMA_CAPSULE))
     device = Device(CUDA, device_id)
     cuda.gpu(device_id).synchronize()  # instead of `sync_event`, which is on this device
@@ -187,6 +187,6 @@ class _DeviceArrayImporter(ArrayImporter):
         """Check nothing: that would read the offsets."""
 
 
-def _check_cuda(device_type: int, device_id: int) -> None:
+def _check_cuda_device(device_type: int, device_id: int) -> None:
     if device_type != CUDA:
         raise UnsupportedError(f"expected memory of CUDA, found {format_device(device_type, device_id)}")

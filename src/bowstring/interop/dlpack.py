@@ -14,8 +14,8 @@ import numpy as np
 
 from bowstring.errors import NotShareableError
 from bowstring.interop.buffer_protocol import check_no_nulls, to_numpy_without_copy
-from bowstring.interop.c_device import CPU, check_cpu_readable
-from bowstring.interop.device_arrays import device_dlpack_capsule, device_of
+from bowstring.interop.c_device import CPU, check_cpu_readable_device
+from bowstring.interop.device_arrays import device_array_to_dlpack, device_of
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.boolean import BooleanLayout
@@ -27,7 +27,7 @@ CPU_DEVICE = (CPU, 0)
 # DLPack export
 
 
-def numpy_dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
+def numpy_to_dlpack(values: Values, options: dict[str, Any]) -> Any:
     """Return a DLPack capsule of a copy of a NumPy array, or with `copy=False` of the array itself.
 
     `options` are those of the array API standard: `stream` (must be None, the CPU has no streams), `max_version`,
@@ -51,24 +51,24 @@ def numpy_dlpack_capsule(values: Values, options: dict[str, Any]) -> Any:
         ) from None
 
 
-def array_dlpack_capsule(array: ArrayData, options: dict[str, Any]) -> Any:
+def array_to_dlpack(array: ArrayData, options: dict[str, Any]) -> Any:
     """Return a DLPack capsule of an array: one dimension, or more for fixed-size lists and tensors of numbers. Memory
     of a device is shared, and only in one dimension (`bowstring.interop.device_arrays`).
 
-    Raises as `numpy_dlpack_capsule`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
+    Raises as `numpy_to_dlpack`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
     """
     device = device_of([array])
     if device is not None:
-        return device_dlpack_capsule(array, device, options)
+        return device_array_to_dlpack(array, device, options)
     if isinstance(array.layout, BooleanLayout):
         check_no_nulls(array, "DLPack")
         if options.get("copy") is False:
             raise NotShareableError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, DLPack bytes")
-        return numpy_dlpack_capsule(array.layout.unpack_values(array), options)
-    return numpy_dlpack_capsule(to_numpy_without_copy(array, "DLPack"), options)
+        return numpy_to_dlpack(array.layout.unpack_values(array), options)
+    return numpy_to_dlpack(to_numpy_without_copy(array, "DLPack"), options)
 
 
-def array_dlpack_device(array: ArrayData) -> tuple[int, int]:
+def dlpack_device_of(array: ArrayData) -> tuple[int, int]:
     """Return the DLPack device of an array: its type and number."""
     device = device_of([array])
     return CPU_DEVICE if device is None else (device.type, device.id)
@@ -85,7 +85,7 @@ def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
         raise NotShareableError(f"expected an object with __dlpack__, found {type(source).__name__}")
     if hasattr(source, "__dlpack_device__"):
         device_type, device_id = source.__dlpack_device__()
-        check_cpu_readable(int(device_type), int(device_id))
+        check_cpu_readable_device(int(device_type), int(device_id))
     try:
         if copy is False:
             with suppress(TypeError):  # producers before DLPack 1.0 have no `copy` parameter, and share

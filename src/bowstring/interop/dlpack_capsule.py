@@ -27,7 +27,7 @@ _KINDS_BY_CODE = {code: kind for kind, code in _TYPE_CODES.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class _ManagedTensorFields:
+class _CapsuleFormat:
     """One of the two structures: the names of its capsules, and the indices of its fields."""
 
     name: bytes
@@ -37,10 +37,8 @@ class _ManagedTensorFields:
     deleter: int
 
 
-_UNVERSIONED = _ManagedTensorFields(make_immortal(b"dltensor"), make_immortal(b"used_dltensor"), 0, 6, 7)
-_VERSIONED = _ManagedTensorFields(
-    make_immortal(b"dltensor_versioned"), make_immortal(b"used_dltensor_versioned"), 4, 1, 2
-)
+_UNVERSIONED = _CapsuleFormat(make_immortal(b"dltensor"), make_immortal(b"used_dltensor"), 0, 6, 7)
+_VERSIONED = _CapsuleFormat(make_immortal(b"dltensor_versioned"), make_immortal(b"used_dltensor_versioned"), 4, 1, 2)
 
 _capsule_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_SetName", ctypes.pythonapi)
@@ -58,7 +56,7 @@ class DLTensor:
     owner: Any
 
 
-def _create_deleter(structure: _ManagedTensorFields) -> Any:
+def _create_deleter(structure: _CapsuleFormat) -> Any:
     # At interpreter exit, only defaults are left.
     def delete(
         address: int, _at: int = 8 * structure.context, _int64: Any = ctypes.c_int64, _owners: Any = c_abi.private_data
@@ -129,7 +127,7 @@ def consume_dlpack_capsule(capsule: object) -> DLTensor:
     shape = _read_int64s(shape_at, count)
     if strides_at:
         check_contiguous(shape, _read_int64s(strides_at, count), "DLPack")
-    owner = _ConsumedTensor(address, ctypes.c_int64.from_address(address + 8 * structure.deleter).value)
+    owner = _ManagedTensorOwner(address, ctypes.c_int64.from_address(address + 8 * structure.deleter).value)
     _capsule_set_name(capsule, structure.consumed_name)
     return DLTensor(Device(device & 0xFFFFFFFF, device >> 32), pointer + byte_offset, dtype, shape, owner)
 
@@ -155,7 +153,7 @@ def _read_int64s(address: int, count: int) -> tuple[int, ...]:
     return tuple((ctypes.c_int64 * count).from_address(address)) if count else ()
 
 
-class _ConsumedTensor:
+class _ManagedTensorOwner:
     """A structure that was taken over."""
 
     __slots__ = ("_address", "_deleter")

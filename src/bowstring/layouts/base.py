@@ -122,7 +122,7 @@ class Layout(ABC):
         """
         return array.validity_mask()
 
-    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
+    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
         """Return which slots `identity_keys` distinguishes, shape (length,); None for all.
 
         These are the valid slots, and the nulls of a union, which belong to one of its children. All other nulls are
@@ -144,7 +144,7 @@ class Layout(ABC):
         Raises `TypeMismatchError` naming the first value that does not fit the type.
         """
 
-    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+    def from_pylist_with_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
         """As `from_pylist`, for values whose Python types, including NoneType, are `python_types`."""
         return self.from_pylist(values)
 
@@ -212,8 +212,8 @@ class Layout(ABC):
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if these are identical.
 
-        By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `identity_keys_mask` must
-        select all slots of the array.
+        By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `identity_validity_mask`
+        must select all slots of the array.
         """
         keys = self.sort_keys(array)
         assert keys is not None
@@ -243,7 +243,7 @@ def replace_none(values: Sequence[Any], filler: Any) -> tuple[Sequence[Any], Mas
     return [filler if value is None else value for value in values], not_none_mask(values)
 
 
-def set_none(values: list[Any], mask: Mask | None) -> list[Any]:
+def set_nulls_to_none(values: list[Any], mask: Mask | None) -> list[Any]:
     """Set the elements of a list to None where the mask is False, in place; return the list."""
     if mask is not None:
         for index in np.flatnonzero(~mask).tolist():
@@ -261,7 +261,7 @@ def to_buffer(values: Values) -> Buffer:
     return Buffer.of(np.ascontiguousarray(values)) if values.size else EMPTY
 
 
-def first_true(mask: npt.NDArray[np.bool_]) -> int:
+def find_first_true(mask: npt.NDArray[np.bool_]) -> int:
     """Return the index of the first True."""
     return int(np.argmax(mask))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bowstring.layouts import text
+from bowstring.layouts import utf8
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Indices, to_buffer
 from bowstring.layouts.byte_strings import ByteStringLayout
@@ -51,7 +51,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
         offsets = offsets_from_lengths(lengths, self.offset_type, self.type)
         return ArrayData(self, len(lengths), (validity, Buffer.of(offsets), to_buffer(data)))
 
-    def flatten(self, array: ArrayData) -> tuple[Bytes, Indices]:
+    def bytes_and_offsets(self, array: ArrayData) -> tuple[Bytes, Indices]:
         offsets = self.offsets(array).astype(np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
         return self.data_buffer(array).view(UINT8, first, last - first), offsets - first
@@ -70,10 +70,10 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
         return ArrayData(self, array.length, buffers, null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return self.interleave(SlotSelection.of(array, indices)) if len(indices) else self.from_pylist([])
+        return self.interleave(SlotSelection.from_array(array, indices)) if len(indices) else self.from_pylist([])
 
     def interleave(self, slots: SlotSelection) -> ArrayData:
-        starts, lengths = self.slot_ranges(slots)
+        starts, lengths = self.value_ranges(slots)
         return self.create_array(lengths, slots.gather_bytes(2, starts, lengths), slots.gather_validity())
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
@@ -93,4 +93,4 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
     def check_full(self, array: ArrayData) -> None:
         offsets = self.offsets(array)
         if self.is_text:
-            text.check_utf8(self.data_buffer(array).bytes, offsets, array.validity_mask())
+            utf8.check_utf8(self.data_buffer(array).bytes, offsets, array.validity_mask())

@@ -29,7 +29,7 @@ from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.expansion_limits import check_expanded_bytes
 from bowstring.layouts.gather import copy_ranges, gather_bytes, gather_prefixes
-from bowstring.layouts.view_validation import INLINE_BYTES, check_views, checked_views
+from bowstring.layouts.view_validation import INLINE_BYTES, check_views, read_checked_views
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ class BinaryViewLayout(ByteStringLayout):
 
     def views(self, array: ArrayData) -> Values:
         """Return the views, empty for null slots, all checked to be within their data buffers."""
-        return checked_views(array).view(VIEW).reshape(-1)
+        return read_checked_views(array).view(VIEW).reshape(-1)
 
-    def flatten(self, array: ArrayData) -> tuple[Bytes, Indices]:
+    def bytes_and_offsets(self, array: ArrayData) -> tuple[Bytes, Indices]:
         """Return the bytes of all values end to end, copied, and int64 offsets from 0. Null slots are empty."""
         views = self.views(array)
         lengths = self.checked_lengths(array, views)
@@ -168,8 +168,8 @@ class BinaryViewLayout(ByteStringLayout):
         left_words, right_words = (self.views(array).view(_WORD) for array in (left, right))
         if not np.array_equal(left_words[::2], right_words[::2]):  # lengths and prefixes
             return False
-        left_data, left_offsets = self.flatten(left)
-        right_data, right_offsets = self.flatten(right)
+        left_data, left_offsets = self.bytes_and_offsets(left)
+        right_data, right_offsets = self.bytes_and_offsets(right)
         return np.array_equal(left_offsets, right_offsets) and np.array_equal(left_data, right_data)
 
     def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:

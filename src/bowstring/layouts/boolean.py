@@ -23,7 +23,7 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     pack_validity,
-    set_none,
+    set_nulls_to_none,
     short_repr,
 )
 from bowstring.layouts.concatenation import concat_bits, concat_validity
@@ -53,9 +53,9 @@ class BooleanLayout(Layout):
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        return self.from_pylist_of_types(values, set(map(type, values)))
+        return self.from_pylist_with_types(values, set(map(type, values)))
 
-    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+    def from_pylist_with_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
         if not {bool, np.bool_, NoneType}.issuperset(python_types):
             index = next(i for i, v in enumerate(values) if type(v) not in (bool, np.bool_, NoneType))
             raise TypeMismatchError(f"value {index}: {short_repr(values[index])} cannot be converted to bool")
@@ -69,7 +69,7 @@ class BooleanLayout(Layout):
         return None if array.is_null_at(index) else bitmap.get(data, array.offset + index)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        return set_none(self.unpack_values(array).tolist(), array.validity_mask())
+        return set_nulls_to_none(self.unpack_values(array).tolist(), array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:

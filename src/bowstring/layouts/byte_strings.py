@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts import text
+from bowstring.layouts import utf8
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity, replace_none, short_repr
 from bowstring.layouts.factorize_bytes import factorize_bytes
 from bowstring.layouts.sort_keys import rank_bytes
@@ -34,7 +34,7 @@ class ByteStringLayout(Layout):
         """Create an array of consecutive values of these lengths in bytes."""
 
     @abstractmethod
-    def flatten(self, array: ArrayData) -> tuple[Bytes, Indices]:
+    def bytes_and_offsets(self, array: ArrayData) -> tuple[Bytes, Indices]:
         """Return the bytes of all values end to end, and int64 offsets into them, starting at 0."""
 
     @abstractmethod
@@ -57,13 +57,13 @@ class ByteStringLayout(Layout):
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        return text.decode_values(*self.flatten(array), array.validity_mask(), self.is_text)
+        return utf8.decode_values(*self.bytes_and_offsets(array), array.validity_mask(), self.is_text)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return (rank_bytes(*self.flatten(array)),)
+        return (rank_bytes(*self.bytes_and_offsets(array)),)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return (factorize_bytes(*self.flatten(array)),)
+        return (factorize_bytes(*self.bytes_and_offsets(array)),)
 
 
 def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Indices, Mask | None]:

@@ -58,10 +58,10 @@ def concat_bits(arrays: Sequence[ArrayData], index: int) -> Mask:
     starts = offsets >> 3
     sizes = ((offsets + lengths + 7) >> 3) - starts
     packed = concat_byte_ranges(arrays, index, starts, sizes)
-    return _unpack_ranges(packed, sizes, offsets & 7, lengths)
+    return _unpack_bit_ranges(packed, sizes, offsets & 7, lengths)
 
 
-def _unpack_ranges(packed: Bytes, sizes: Indices, bit_offsets: Indices, lengths: Indices) -> Mask:
+def _unpack_bit_ranges(packed: Bytes, sizes: Indices, bit_offsets: Indices, lengths: Indices) -> Mask:
     """Unpack `lengths` bits, from a bit offset on, of each of the concatenated bitmaps of `sizes` bytes."""
     bits = np.unpackbits(packed, bitorder="little").view(np.bool_)
     starts = (np.cumsum(sizes) - sizes) * 8 + bit_offsets

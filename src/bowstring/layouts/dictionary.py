@@ -24,8 +24,8 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    first_true,
-    set_none,
+    find_first_true,
+    set_nulls_to_none,
     short_repr,
     to_buffer,
 )
@@ -70,7 +70,7 @@ class DictionaryLayout(Layout):
         """Create an array of indices and a dictionary."""
         return ArrayData(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
 
-    def create_from_indices(self, indices: Indices, mask: Mask | None, dictionary: ArrayData) -> ArrayData:
+    def create_from_int64_indices(self, indices: Indices, mask: Mask | None, dictionary: ArrayData) -> ArrayData:
         """Create an array of 64-bit indices, which are valid where `mask` is true. Raises as `narrow_indices`."""
         narrow_indices = self.narrow_indices(indices, dictionary.length)
         return self.create_array(self.index_layout.create_array(narrow_indices, mask), dictionary)
@@ -92,7 +92,7 @@ class DictionaryLayout(Layout):
             raw = np.where(mask, raw, raw.dtype.type(0))
         bad = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
         if bad.any():
-            at = first_true(bad)
+            at = find_first_true(bad)
             raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
 
@@ -120,13 +120,13 @@ class DictionaryLayout(Layout):
         if mask is not None:
             indices[mask] = new_indices
             new_indices = np.where(mask, indices, 0)
-        return self.create_from_indices(new_indices, mask, dictionary.take(used_indices))
+        return self.create_from_int64_indices(new_indices, mask, dictionary.take(used_indices))
 
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         return self._expand_dictionary_mask(array, self._dictionary.logical_validity_mask)
 
-    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
-        return self._expand_dictionary_mask(array, self._dictionary.identity_keys_mask)
+    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
+        return self._expand_dictionary_mask(array, self._dictionary.identity_validity_mask)
 
     def _expand_dictionary_mask(
         self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]
@@ -179,7 +179,7 @@ class DictionaryLayout(Layout):
             used_indices, indices = np.unique(indices, return_inverse=True)
             dictionary = dictionary.take(used_indices)
         values = dictionary.to_pylist()
-        return set_none([values[index] for index in indices.tolist()], array.validity_mask())
+        return set_nulls_to_none([values[index] for index in indices.tolist()], array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:

@@ -47,12 +47,12 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
 
 def _has_dictionary_nulls(array: ArrayData) -> bool:
     dictionary = array.dictionary
-    return dictionary is not None and dictionary.layout.identity_keys_mask(dictionary) is not None
+    return dictionary is not None and dictionary.layout.identity_validity_mask(dictionary) is not None
 
 
 def _dictionary_arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     """As `arrays_equal`, for dictionary-encoded arrays: a slot is null by its index or by its dictionary value."""
-    masks = [array.layout.identity_keys_mask(array) for array in (left, right)]
+    masks = [array.layout.identity_validity_mask(array) for array in (left, right)]
     left_mask, right_mask = (None if mask is None or mask.all() else mask for mask in masks)
     if left_mask is None or right_mask is None:
         return left_mask is None and right_mask is None and left.layout.are_equal(left, right, nans_equal)
@@ -75,10 +75,10 @@ def bytes_equal(left: Values, right: Values) -> bool:
     def is_equal(first: int, last: int) -> bool:
         return bool((left_words[first:last] == right_words[first:last]).all())
 
-    return left[whole:].tobytes() == right[whole:].tobytes() and all_blocks(is_equal, len(left_words), 8)
+    return left[whole:].tobytes() == right[whole:].tobytes() and is_true_for_all_blocks(is_equal, len(left_words), 8)
 
 
-def all_blocks(predicate: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
+def is_true_for_all_blocks(predicate: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:
     """Return whether `predicate(first, last)` is true for all blocks of `length` elements of `width_bytes` bytes.
 
     Stops after the first False. Elements of no bytes are not tested.

@@ -44,8 +44,8 @@ class ExtensionLayout(Layout):
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         return self._storage.logical_validity_mask(array.storage)
 
-    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
-        return self._storage.identity_keys_mask(array.storage)
+    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
+        return self._storage.identity_validity_mask(array.storage)
 
     def fill_null(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
         return self._storage.fill_null(array.storage, valid, filler.storage).with_layout(self)

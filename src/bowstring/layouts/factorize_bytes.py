@@ -47,7 +47,7 @@ def factorize_bytes(data: Values, offsets: Indices) -> Indices:
     words = np.ndarray((data.size - _WORD.itemsize + 1,), _WORD, data, strides=(1,))
     for iter_words in (_iter_first_middle_last_words, _iter_all_words):
         firsts = _find_first_occurrences(_hash_strings(iter_words, words, starts, lengths))
-        if _are_equal_to_firsts(words, starts, lengths, firsts):
+        if _are_equal_to_first_occurrences(words, starts, lengths, firsts):
             codes[short] = short[firsts]
             return codes
     return rank_bytes(data, offsets)
@@ -132,7 +132,7 @@ def _find_first_occurrences(hashes: Values) -> Indices:
     return out
 
 
-def _are_equal_to_firsts(words: Values, starts: Indices, lengths: Indices, firsts: Indices) -> bool:
+def _are_equal_to_first_occurrences(words: Values, starts: Indices, lengths: Indices, firsts: Indices) -> bool:
     """Return whether each string equals the string at its index in `firsts`."""
     if (lengths != lengths[firsts]).any():
         return False

@@ -20,10 +20,10 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    first_true,
+    find_first_true,
     pack_validity,
     replace_none,
-    set_none,
+    set_nulls_to_none,
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
@@ -71,7 +71,7 @@ class FixedSizeListLayout(Layout):
         filled, mask = replace_none(values, (None,) * self.size if count else ())
         elements, lengths, _ = flatten_lists(filled, self.type)
         if (lengths != self.size).any():
-            index = first_true(lengths != self.size)
+            index = find_first_true(lengths != self.size)
             raise TypeMismatchError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
         return ArrayData(self, len(filled), (pack_validity(mask),), (self.children[0].from_pylist(elements),))
 
@@ -84,7 +84,7 @@ class FixedSizeListLayout(Layout):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         elements = self.elements(array).to_pylist()
         lists = [elements[i * self.size : (i + 1) * self.size] for i in range(array.length)]
-        return set_none(lists, array.validity_mask())
+        return set_nulls_to_none(lists, array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
@@ -97,7 +97,7 @@ class FixedSizeListLayout(Layout):
         return ArrayData(self, array.length, (array.compact_validity(),), (child,), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        if len(indices) and (lists := self.interleave(SlotSelection.of(array, indices))) is not None:
+        if len(indices) and (lists := self.interleave(SlotSelection.from_array(array, indices))) is not None:
             return lists
         elements = self.elements(array)
         child = take_ranges(elements, indices * self.size, np.full(len(indices), self.size))

@@ -56,13 +56,13 @@ class SlotSelection:
         return indices if run_length == 1 else (indices[:, None] + np.arange(run_length)).reshape(-1)
 
     @classmethod
-    def of(cls, array: ArrayData, indices: Indices) -> SlotSelection:
+    def from_array(cls, array: ArrayData, indices: Indices) -> SlotSelection:
         """Slots of one array, at least one."""
         return cls([array], np.zeros_like(indices), indices)
 
-    def broadcast_to_slots(self, values: Indices) -> Indices:
-        """Return each slot's value of its array, of shape (slots,), or (1,) for a single array."""
-        return values if len(self.arrays) == 1 else values[self.array_indices]
+    def broadcast_to_slots(self, array_values: Indices) -> Indices:
+        """Broadcast one value per array to one per slot, shape (slots,), or (1,) for a single array."""
+        return array_values if len(self.arrays) == 1 else array_values[self.array_indices]
 
     @property
     def physical_indices(self) -> Indices:

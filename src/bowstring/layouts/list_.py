@@ -27,7 +27,7 @@ from bowstring.layouts.base import (
     Values,
     pack_validity,
     replace_none,
-    set_none,
+    set_nulls_to_none,
     short_repr,
 )
 from bowstring.layouts.concatenation import array_lengths, concat_validity
@@ -107,7 +107,7 @@ class ListLayout(VariableSizeLayout):
         offsets = self.offsets(array)
         values = self._elements_to_pylist(self.elements(array, offsets))
         lists = [values[start:stop] for start, stop in pairwise((offsets - offsets[0]).tolist())]
-        return set_none(lists, array.validity_mask())
+        return set_nulls_to_none(lists, array.validity_mask())
 
     def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
         return elements.to_pylist()
@@ -119,13 +119,13 @@ class ListLayout(VariableSizeLayout):
         return ArrayData(self, array.length, buffers, (child,), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        if len(indices) and (lists := self.interleave(SlotSelection.of(array, indices))) is not None:
+        if len(indices) and (lists := self.interleave(SlotSelection.from_array(array, indices))) is not None:
             return lists
         starts, lengths = (part[indices] for part in self.list_ranges(array))
         return self.create_array(lengths, take_ranges(array.children[0], starts, lengths), array.take_validity(indices))
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
-        starts, lengths = self.slot_ranges(slots)
+        starts, lengths = self.value_ranges(slots)
         child = slots.take_child_ranges(0, starts, lengths)
         return None if child is None else self.create_array(lengths, child, slots.gather_validity())
 

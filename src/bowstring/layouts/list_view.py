@@ -24,9 +24,9 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    first_true,
+    find_first_true,
     pack_validity,
-    set_none,
+    set_nulls_to_none,
     to_buffer,
 )
 from bowstring.layouts.concatenation import concat_validity
@@ -64,7 +64,7 @@ class ListViewLayout(Layout):
         count = array.children[0].length
         bad = (starts < 0) | (sizes < 0) | (sizes > count - starts)
         if bad.any():
-            at = first_true(bad)
+            at = find_first_true(bad)
             raise InvalidDataError(
                 f"offsets[{at}] = {starts[at]} and sizes[{at}] = {sizes[at]} exceed the child's length of {count}"
             )
@@ -72,11 +72,13 @@ class ListViewLayout(Layout):
 
     def create_array(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
         """Create an array of lists of these sizes, which are contiguous in the child."""
-        return self._from_starts(
+        return self._create_from_ranges(
             offsets_from_lengths(lengths, self.offset_type, self.type)[:-1], lengths, child, validity
         )
 
-    def _from_starts(self, starts: Values, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+    def _create_from_ranges(
+        self, starts: Values, sizes: Values, child: ArrayData, validity: Buffer | None
+    ) -> ArrayData:
         windows = [to_buffer(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
         return ArrayData(self, len(sizes), (validity, *windows), (child,))
 
@@ -102,7 +104,7 @@ class ListViewLayout(Layout):
         elements = array.children[0].slice(first, last - first)
         values = elements.to_pylist()
         ranges = zip((starts - first).tolist(), sizes.tolist(), strict=True)
-        return set_none([values[start : start + size] for start, size in ranges], array.validity_mask())
+        return set_nulls_to_none([values[start : start + size] for start, size in ranges], array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         starts, sizes = self.list_ranges(array)
@@ -126,7 +128,9 @@ class ListViewLayout(Layout):
         offsets_from_lengths(np.diff(bases), self.offset_type, self.type)
         starts = np.concatenate([view[0] + base for view, base in zip(views, bases[:-1], strict=True)])
         child = self.children[0].concat([array.children[0] for array in arrays])
-        return self._from_starts(starts, np.concatenate([view[1] for view in views]), child, concat_validity(arrays))
+        return self._create_from_ranges(
+            starts, np.concatenate([view[1] for view in views]), child, concat_validity(arrays)
+        )
 
     def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         (starts, sizes), (other_starts, other_sizes) = self.list_ranges(left), self.list_ranges(right)

@@ -28,12 +28,12 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     pack_validity,
-    set_none,
+    set_nulls_to_none,
     short_repr,
     to_buffer,
 )
 from bowstring.layouts.concatenation import concat_buffer_values, concat_validity
-from bowstring.layouts.equality import all_blocks, bytes_equal
+from bowstring.layouts.equality import bytes_equal, is_true_for_all_blocks
 from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -69,9 +69,9 @@ class PrimitiveLayout(Layout):
         return self.create_array(slots)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        return self.from_pylist_of_types(values, set(map(type, values)))
+        return self.from_pylist_with_types(values, set(map(type, values)))
 
-    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+    def from_pylist_with_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
         has_nulls = NoneType in python_types
         valid_values = [value for value in values if value is not None] if has_nulls else values
         try:
@@ -122,7 +122,7 @@ class PrimitiveLayout(Layout):
         if mask is not None and not self.codec.IS_NUMBER:  # null slots may contain invalid values
             slots = slots.copy()
             slots[~mask] = np.zeros((), self.dtype)
-        return set_none(self.codec.decode(slots), mask)
+        return set_nulls_to_none(self.codec.decode(slots), mask)
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         slots = array.buffer_values(1)
@@ -162,7 +162,7 @@ class PrimitiveLayout(Layout):
         if self.codec.EQUAL_BY_BYTES:
             return bytes_equal(left_slots, right_slots)
         not_equal_mask = self.codec.not_equal_mask
-        return all_blocks(
+        return is_true_for_all_blocks(
             lambda first, last: not not_equal_mask(left_slots[first:last], right_slots[first:last], nans_equal).any(),
             left.length,
             self.dtype.itemsize,
@@ -176,7 +176,7 @@ class PrimitiveLayout(Layout):
             bad = not_equal_mask(left_slots[first:last], right_slots[first:last], nans_equal)
             return not bad.any() or not (bad & bitmap.unpack(validity, left.offset + first, last - first)).any()
 
-        return all_blocks(is_equal, left.length, self.dtype.itemsize)
+        return is_true_for_all_blocks(is_equal, left.length, self.dtype.itemsize)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         return self.codec.sort_keys(array.buffer_values(1))

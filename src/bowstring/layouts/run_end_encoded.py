@@ -17,7 +17,7 @@ import numpy as np
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Layout, Values, first_true, to_buffer
+from bowstring.layouts.base import Indices, Layout, Values, find_first_true, to_buffer
 from bowstring.layouts.dictionary import hashable_key
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_array
@@ -53,7 +53,7 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(f"run_ends[0] = {ends[0]} is not positive")
         not_ascending = ends[1:] <= ends[:-1]
         if not_ascending.any():
-            at = first_true(not_ascending)
+            at = find_first_true(not_ascending)
             raise InvalidDataError(
                 f"run_ends[{at + 1}] = {ends[at + 1]} is not greater than run_ends[{at}] = {ends[at]}"
             )
@@ -78,8 +78,8 @@ class RunEndEncodedLayout(Layout):
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         return self._expand_run_mask(array, self.children[1].logical_validity_mask)
 
-    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
-        return self._expand_run_mask(array, self.children[1].identity_keys_mask)
+    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
+        return self._expand_run_mask(array, self.children[1].identity_validity_mask)
 
     def _expand_run_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
         """Apply a function to the runs' values, and repeat its mask for each slot."""

@@ -26,7 +26,7 @@ from bowstring.layouts.base import (
     pack_validity,
     prefix_errors,
     replace_none,
-    set_none,
+    set_nulls_to_none,
     short_repr,
 )
 from bowstring.layouts.concatenation import concat_validity
@@ -110,8 +110,8 @@ class StructLayout(Layout):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         columns = [column.to_pylist() for column in self.columns(array)]
         if len(set(self.names)) < len(self.names):
-            return set_none(list(zip(*columns, strict=True)), array.validity_mask())
-        return set_none(columns_to_rows(self.names, columns, array.length), array.validity_mask())
+            return set_nulls_to_none(list(zip(*columns, strict=True)), array.validity_mask())
+        return set_nulls_to_none(columns_to_rows(self.names, columns, array.length), array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         columns = tuple(column.compact() for column in self.columns(array))

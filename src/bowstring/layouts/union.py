@@ -21,7 +21,7 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
-    first_true,
+    find_first_true,
     prefix_errors,
     short_repr,
     to_buffer,
@@ -38,7 +38,7 @@ OFFSETS = BufferSpec(BufferRole.OFFSETS, np.dtype("i4"))
 
 
 class UnionLayout(Layout):
-    """Values of one of several types; `child_slots` returns the index of each slot in its child."""
+    """Values of one of several types; `value_offsets` returns the index of each slot in its child."""
 
     __slots__ = ("_child_index_by_id", "ids", "is_dense", "names")
 
@@ -55,11 +55,11 @@ class UnionLayout(Layout):
         ids = array.buffer_values(0)
         child_indices = self._child_index_by_id[ids.view(np.uint8)]
         if child_indices.size and child_indices.min() < 0:
-            at = first_true(child_indices < 0)
+            at = find_first_true(child_indices < 0)
             raise InvalidDataError(f"type_ids[{at}] = {ids[at]} is not one of the type's ids {self.ids}")
         return child_indices
 
-    def child_slots(self, array: ArrayData, child_indices: Indices) -> Indices:
+    def value_offsets(self, array: ArrayData, child_indices: Indices) -> Indices:
         """Return the index of each slot in its child. Raises `InvalidDataError` for an offset out of range."""
         if not self.is_dense:
             return np.arange(array.offset, array.offset + array.length)
@@ -68,7 +68,7 @@ class UnionLayout(Layout):
         if offsets.size:
             bad = (offsets < 0) | (offsets >= lengths[child_indices])
             if bad.any():
-                at = first_true(bad)
+                at = find_first_true(bad)
                 name = self.names[child_indices[at]]
                 raise InvalidDataError(
                     f"offsets[{at}] = {offsets[at]} is not within child {name!r} of {lengths[child_indices[at]]} values"
@@ -80,11 +80,11 @@ class UnionLayout(Layout):
     ) -> list[tuple[Indices, ArrayData]]:
         """Return for each child which of the slots at `indices` (by default all) belong to it, and their values."""
         child_indices = self.child_indices(array)
-        child_slots = self.child_slots(array, child_indices)[indices]
+        value_offsets = self.value_offsets(array, child_indices)[indices]
         parts = []
         for child_index, child in enumerate(array.children):
             slots = np.flatnonzero(child_indices[indices] == child_index)
-            parts.append((slots, child.take(child_slots[slots])))
+            parts.append((slots, child.take(value_offsets[slots])))
         return parts
 
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
@@ -95,7 +95,7 @@ class UnionLayout(Layout):
                 out[slots] = child_mask
         return None if out.all() else out
 
-    def identity_keys_mask(self, array: ArrayData) -> Mask | None:
+    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
         return None
 
     def _create_array(self, child_indices: Indices, parts: Sequence[tuple[Indices, ArrayData]]) -> ArrayData:
@@ -166,12 +166,12 @@ class UnionLayout(Layout):
             return ArrayData(self, array.length, (own_ids, offsets), tuple(child.compact() for child in array.children))
         # Each child is cut to the range that the slots use; offsets outside the slots may use more of it.
         child_indices = self.child_indices(array)
-        child_slots = self.child_slots(array, child_indices)
+        value_offsets = self.value_offsets(array, child_indices)
         new_offsets = np.zeros(array.length, np.int32)
         children = []
         for child_index, child in enumerate(array.children):
             slots = np.flatnonzero(child_indices == child_index)
-            offsets_of_child = child_slots[slots]
+            offsets_of_child = value_offsets[slots]
             low, high = (int(offsets_of_child.min()), int(offsets_of_child.max()) + 1) if slots.size else (0, 0)
             new_offsets[slots] = offsets_of_child - low
             children.append(child.slice(low, high - low).compact())
@@ -211,11 +211,11 @@ class UnionLayout(Layout):
 
     def check_full(self, array: ArrayData) -> None:
         child_indices = self.child_indices(array)
-        child_slots = self.child_slots(array, child_indices)
+        value_offsets = self.value_offsets(array, child_indices)
         for index, name in enumerate(self.names if self.is_dense else ()):
-            offsets: Values = child_slots[child_indices == index]
+            offsets: Values = value_offsets[child_indices == index]
             falling = offsets[1:] < offsets[:-1]
             if falling.any():
-                at = first_true(falling)
+                at = find_first_true(falling)
                 with prefix_errors(f"child {name!r}"):
                     raise InvalidDataError(f"its offsets decrease from {offsets[at]} to {offsets[at + 1]}")

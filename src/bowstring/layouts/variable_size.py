@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.layouts.base import VALIDITY, BufferRole, BufferSpec, Indices, Layout, Values, first_true
+from bowstring.layouts.base import VALIDITY, BufferRole, BufferSpec, Indices, Layout, Values, find_first_true
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values
-from bowstring.layouts.equality import all_blocks, bytes_equal
+from bowstring.layouts.equality import bytes_equal, is_true_for_all_blocks
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class VariableSizeLayout(Layout):
             raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
         falling = offsets[1:] < offsets[:-1]
         if falling.any():
-            at = first_true(falling)
+            at = find_first_true(falling)
             raise InvalidDataError(f"offsets[{at + 1}] = {offsets[at + 1]} is less than offsets[{at}] = {offsets[at]}")
         if offsets[-1] > max_offset:
-            at = first_true(offsets > max_offset)
+            at = find_first_true(offsets > max_offset)
             raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {self.MAX_OFFSET_NAME} {max_offset}")
         return offsets
 
@@ -76,14 +76,14 @@ class VariableSizeLayout(Layout):
             return first, last, Buffer.of(offsets - offsets[0])
         return first, last, buffer.slice(array.offset * width, size) if buffer.size > size else buffer
 
-    def slot_ranges(self, slots: SlotSelection) -> tuple[Indices, Indices]:
+    def value_ranges(self, slots: SlotSelection) -> tuple[Indices, Indices]:
         """Return the starts and lengths of the selected slots' values. Raises as `offsets`."""
         max_offsets = np.array([self.max_offset(array) for array in slots.arrays])
         starts, stops = slots.gather_buffer_values(1, 2).reshape(-1, 2).T.astype(np.int64)
         lengths, exceeds = stops - starts, stops > slots.broadcast_to_slots(max_offsets)
         if starts.min() < 0 or lengths.min() < 0 or exceeds.any():
             bad = (starts < 0) | (lengths < 0) | exceeds
-            self.offsets(slots.arrays[int(slots.array_indices[first_true(bad)])])  # raises
+            self.offsets(slots.arrays[int(slots.array_indices[find_first_true(bad)])])  # raises
         return starts, lengths
 
     def lengths_and_offset_bounds(
@@ -116,7 +116,7 @@ class VariableSizeLayout(Layout):
 
 
 def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], data_type: DataType) -> Values:
-    """Return the offsets for lengths, from 0. Raises `InvalidArgumentError` if they do not fit the offset type."""
+    """Return the offsets for lengths, starting at 0; raises `InvalidArgumentError` if they do not fit the offset type."""
     total = int(lengths.sum(dtype=np.int64))
     if total >> 8 * dtype.itemsize - 1:
         raise InvalidArgumentError(
@@ -136,4 +136,4 @@ def offsets_equal(left: Values, right: Values) -> bool:
     def is_equal(first: int, last: int) -> bool:
         return not (left[first:last] - left_base != right[first:last] - right_base).any()
 
-    return all_blocks(is_equal, len(left), left.itemsize)
+    return is_true_for_all_blocks(is_equal, len(left), left.itemsize)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import text
-from bowstring.layouts.base import first_true
+from bowstring.layouts import utf8
+from bowstring.layouts.base import find_first_true
 from bowstring.memory.buffer import EMPTY, UINT8
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _LongViews(NamedTuple):
             )
         size = buffer_sizes[buffer_index]
         if self.starts.min() < 0 or self.stops.max() > size:
-            at = first_true((self.starts < 0) | (self.stops > size))
+            at = find_first_true((self.starts < 0) | (self.stops > size))
             raise InvalidDataError(
                 f"views[{self.slots[at]}] points to bytes {self.starts[at]} to {self.stops[at]} of a data buffer of "
                 f"{size} bytes"
@@ -95,10 +95,10 @@ def check_views(array: ArrayData, is_text: bool) -> None:
     if not all(text_range.is_valid_utf8() for text_range in text_ranges.values()):
         for first, words, lengths in _iter_view_blocks(array, array.length):
             for buffer_index, views in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
-                text.check_utf8_ranges(buffers[buffer_index], views.starts, views.stops, views.slots)
+                utf8.check_utf8_ranges(buffers[buffer_index], views.starts, views.stops, views.slots)
 
 
-def checked_views(array: ArrayData) -> Values:
+def read_checked_views(array: ArrayData) -> Values:
     """Return all views as 64-bit integers, shape (n, 2), empty for null slots, after checking their data buffers."""
     buffer_sizes = [0 if buffer is None else buffer.size for buffer in array.buffers[2:]]
     for first, words, lengths in _iter_view_blocks(array, array.length):
@@ -121,7 +121,7 @@ def _iter_view_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values
             words[np.flatnonzero(~mask[first : first + size])] = 0
         lengths = words.view(_INT32)[:, 0].copy()
         if lengths.min() < 0:
-            at = first_true(lengths < 0)
+            at = find_first_true(lengths < 0)
             raise InvalidDataError(f"views[{first + at}] has the negative length {lengths[at]}")
         yield first, words, lengths
 
@@ -141,7 +141,7 @@ def _check_prefixes(long: _LongViews, data: Bytes) -> None:
     first_words = np.ndarray((data.size - 3,), _PREFIX_WORD, data, strides=(1,))[long.starts]
     differs = first_words != long.prefixes
     if differs.any():
-        at = first_true(differs)
+        at = find_first_true(differs)
         prefix, start = long.prefixes[at].tobytes(), first_words[at].tobytes()
         raise InvalidDataError(f"views[{long.slots[at]}] has the prefix {prefix!r}, its data begins with {start!r}")
 
@@ -155,21 +155,21 @@ def _check_inline_views(words: Values, lengths: Values, first: int, is_text: boo
     padding = (left >> np.minimum(bits + 32, 64)) | (right >> (np.maximum(bits, 32) - 32))  # NumPy shifts out all 64
     if padding.any():
         raise InvalidDataError(
-            f"views[{first + indices[first_true(padding != 0)]}] is inline, but not padded with zeros"
+            f"views[{first + indices[find_first_true(padding != 0)]}] is inline, but not padded with zeros"
         )
     all_bits = int(np.bitwise_or.reduce(left)) >> 32 << 32 | int(np.bitwise_or.reduce(right))
     if not is_text or not all_bits & _HIGH_BITS:
         return
     values = words.view(UINT8)[:, 4:].reshape(-1)
-    if text.continuation_byte_mask(values[::INLINE_BYTES]).any() or text.find_invalid_byte(values) is not None:
+    if utf8.continuation_byte_mask(values[::INLINE_BYTES]).any() or utf8.find_invalid_byte(values) is not None:
         starts = np.arange(len(indices)) * INLINE_BYTES
-        text.check_utf8_ranges(values, starts, starts + INLINE_BYTES, first + indices)
+        utf8.check_utf8_ranges(values, starts, starts + INLINE_BYTES, first + indices)
 
 
 def _is_dense_ascii(data: Bytes, long: _LongViews) -> bool:
     """Whether the values fill a large part of a range of the data, which is ASCII."""
     span = data[int(long.starts.min()) : int(long.stops.max())]
-    return span.size <= _MAX_SPAN_RATIO * int((long.stops - long.starts).sum()) and text.is_ascii(span)
+    return span.size <= _MAX_SPAN_RATIO * int((long.stops - long.starts).sum()) and utf8.is_ascii(span)
 
 
 class _TextRange:
@@ -191,7 +191,7 @@ class _TextRange:
         if not self.splits_characters:
             inner_stops = stops[stops < self.data.size]
             boundaries = self.data[np.concatenate((starts, inner_stops))]
-            self.splits_characters = bool(text.continuation_byte_mask(boundaries).any())
+            self.splits_characters = bool(utf8.continuation_byte_mask(boundaries).any())
 
     def is_valid_utf8(self) -> bool:
         """Whether the range is UTF-8 and no string begins or ends within a character.
@@ -199,10 +199,10 @@ class _TextRange:
         If False, the strings can still be valid. The range is not read if strings are a small part of it.
         """
         span = self.data[self.first : self.last]
-        if text.is_ascii(span):
+        if utf8.is_ascii(span):
             return True
         return (
             not self.splits_characters
             and span.size <= _MAX_SPAN_RATIO * self.total_bytes
-            and text.find_invalid_byte(span) is None
+            and utf8.find_invalid_byte(span) is None
         )

@@ -262,7 +262,7 @@ def _check_values(batch: RecordBatch) -> None:
 def _body_views(bodies: Array) -> list[memoryview | None]:
     """Return the bytes of each row without a copy."""
     assert isinstance(bodies.layout, BinaryLayout)
-    content, offsets = bodies.layout.flatten(bodies)
+    content, offsets = bodies.layout.bytes_and_offsets(bodies)
     view = memoryview(content)  # type: ignore[arg-type]
     return [
         view[start:end] if bodies.is_valid(index) else None

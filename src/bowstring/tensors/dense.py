@@ -158,7 +158,7 @@ class Tensor(ShapeMixin):
         Raises `NotShareableError` (a `BufferError`) for timestamps and durations, which DLPack doesn't support, and for
         `copy=False` without a `max_version` of DLPack 1.0 or later.
         """
-        return dlpack.numpy_dlpack_capsule(self.to_numpy(), options)
+        return dlpack.numpy_to_dlpack(self.to_numpy(), options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The DLPack device: the CPU."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError
-from bowstring.layouts.base import first_true
+from bowstring.layouts.base import find_first_true
 from bowstring.tensors import scipy
 from bowstring.tensors.dense import Tensor
 from bowstring.tensors.elements import (
@@ -175,7 +175,7 @@ def _check_unique(coordinates: Values) -> None:
     ordered = coordinates[np.lexsort(coordinates.T[::-1])] if coordinates.shape[1] else coordinates
     is_duplicate = equal_prefixes(ordered)[:, -1] if coordinates.shape[1] else np.ones(len(coordinates) - 1, np.bool_)
     if is_duplicate.any():
-        raise InvalidDataError(f"duplicate coordinates {ordered[first_true(is_duplicate)].tolist()}")
+        raise InvalidDataError(f"duplicate coordinates {ordered[find_first_true(is_duplicate)].tolist()}")
 
 
 def as_value_array(data: Any, name: str) -> Values:
@@ -286,7 +286,7 @@ def check_indices(what: str, indices: Values, size: int) -> None:
     """Raise `InvalidDataError` for the first index that is not from 0 to `size` - 1."""
     out_of_range = (indices < 0) | (indices >= size)
     if out_of_range.any():
-        i = first_true(out_of_range)
+        i = find_first_true(out_of_range)
         raise InvalidDataError(f"{what}: [{i}] = {indices[i]} is not from 0 to {size - 1}")
 
 
@@ -296,7 +296,7 @@ def check_pointers(what: str, pointers: Values, end: int) -> None:
         raise InvalidDataError(f"{what}: expected values from 0 to {end}, found {pointers[0]} to {pointers[-1]}")
     is_descending = pointers[1:] < pointers[:-1]
     if is_descending.any():
-        i = first_true(is_descending) + 1
+        i = find_first_true(is_descending) + 1
         raise InvalidDataError(f"{what}: [{i}] = {pointers[i]} is less than [{i - 1}] = {pointers[i - 1]}")
 
 

@@ -25,7 +25,7 @@ from bowstring.interop.c_data import StreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import default_string_dtype, import_pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, object_array, set_none
+from bowstring.layouts.base import Values, object_array, set_nulls_to_none
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary
@@ -379,7 +379,7 @@ def _convert_lists(array: ArrayData, options: ParsedOptions) -> Any:
         rows = list(flat.reshape(len(starts), size))
     else:
         rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return object_array(set_none(rows, compacted.validity_mask()))
+    return object_array(set_nulls_to_none(rows, compacted.validity_mask()))
 
 
 def _convert_extension(array: ArrayData, options: ParsedOptions) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import first_true, prefix_errors, to_buffer
+from bowstring.layouts.base import find_first_true, prefix_errors, to_buffer
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
@@ -37,7 +37,7 @@ def move_nulls_to_children(union: ArrayData, validity: Buffer) -> ArrayData:
         child_indices = offsets[slots].astype(np.int64)
         is_invalid = ~is_null_here & ((child_indices < 0) | (child_indices >= child.length))
         if is_invalid.any():
-            at = first_true(is_invalid)
+            at = find_first_true(is_invalid)
             raise InvalidDataError(f"slot {slots[at]} is value {child_indices[at]} of a child of {child.length} values")
         child_indices[is_null_here] = child.length
         padded = child.layout.concat([child, child.layout.nulls(1)]) if is_null_here.any() else child

@@ -39,7 +39,7 @@ class DecimalCodec(ValueCodec):
         quantize, shift = self._context.quantize, self._context.scaleb
         try:
             scaled = map(quantize, values, repeat(self._unit))  # raises if it has to round
-            return self.from_integers(list(map(int, map(shift, scaled, repeat(self._scale)))))
+            return self.encode_unscaled(list(map(int, map(shift, scaled, repeat(self._scale)))))
         except Inexact:
             raise ValueError(f"more than {self._scale} decimal places") from None
         except InvalidOperation:
@@ -49,16 +49,16 @@ class DecimalCodec(ValueCodec):
 
     def decode(self, slots: Values) -> list[Any]:
         scale = -self._scale
-        return [_EXACT.scaleb(Decimal(digits), scale) for digits in self.integers(slots)]
+        return [_EXACT.scaleb(Decimal(digits), scale) for digits in self.decode_unscaled(slots)]
 
-    def from_integers(self, numbers: Sequence[int]) -> Values:
+    def encode_unscaled(self, numbers: Sequence[int]) -> Values:
         """Convert unscaled integers, which must fit, to slots."""
         if self.dtype.kind == "i":
             return np.array(numbers, self.dtype)
         width = self.dtype.itemsize
         return np.frombuffer(b"".join(n.to_bytes(width, "little", signed=True) for n in numbers), self.dtype)
 
-    def integers(self, slots: Values) -> list[int]:
+    def decode_unscaled(self, slots: Values) -> list[int]:
         """Return the unscaled integers of slots."""
         if self.dtype.kind == "i":
             numbers: list[int] = slots.tolist()
@@ -77,11 +77,11 @@ class DecimalCodec(ValueCodec):
 
     def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
         words = view_as_words(slots)
-        invalid = ~(_is_less(words, self._bound) & ~_is_less(words, -self._bound + 1))
+        invalid = ~(_less_than_mask(words, self._bound) & ~_less_than_mask(words, -self._bound + 1))
         if not invalid.any():
             return None
         index = int(np.argmax(invalid))
-        return index, f"{self.integers(slots[index : index + 1])[0]} has more digits than the precision allows"
+        return index, f"{self.decode_unscaled(slots[index : index + 1])[0]} has more digits than the precision allows"
 
 
 def _to_decimal(value: Any) -> Decimal:
@@ -93,7 +93,7 @@ def _to_decimal(value: Any) -> Decimal:
         raise ValueError("not a finite decimal") from error
 
 
-def _is_less(words: Values, bound: int) -> Values:
+def _less_than_mask(words: Values, bound: int) -> Values:
     """Compare little-endian two's complement numbers, shape (n, words), with `bound`; returns a mask."""
     bits = words.dtype.itemsize * 8
     less = np.zeros(len(words), np.bool_)

@@ -45,12 +45,12 @@ class FixedSizeBinaryCodec(ValueCodec):
         return super().encode_numpy(array)
 
     def sort_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (rank_bytes(*self.flatten(slots)),)
+        return (rank_bytes(*self.bytes_and_offsets(slots)),)
 
     def identity_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (factorize_bytes(*self.flatten(slots)),)
+        return (factorize_bytes(*self.bytes_and_offsets(slots)),)
 
-    def flatten(self, slots: Values) -> tuple[Values, Values]:
+    def bytes_and_offsets(self, slots: Values) -> tuple[Values, Values]:
         """Return the bytes of all values end to end, and int64 offsets into them, starting at 0."""
         width = self.dtype.itemsize
         data = np.ascontiguousarray(slots).view(np.uint8) if width else np.zeros(0, np.uint8)

@@ -283,7 +283,7 @@ class TimeCodec(_MicrosecondCodec):
         return [value.time() for value in microseconds.view("M8[us]").tolist()]
 
     def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
-        return _describe_first_invalid(
+        return _find_first_invalid(
             (slots < 0) | (slots >= SECONDS_PER_DAY * UNITS_PER_SECOND[self._unit]), slots, "is not a time of day"
         )
 
@@ -319,10 +319,10 @@ class DateCodec(_TemporalCodec):
         return dates
 
     def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
-        return _describe_first_invalid(slots % self._per_day != 0, slots, "ms is not a whole number of days")
+        return _find_first_invalid(slots % self._per_day != 0, slots, "ms is not a whole number of days")
 
 
-def _describe_first_invalid(invalid: Values, slots: Values, fault: str) -> tuple[int, str] | None:
+def _find_first_invalid(invalid: Values, slots: Values, fault: str) -> tuple[int, str] | None:
     if not invalid.any():
         return None
     index = int(np.argmax(invalid))

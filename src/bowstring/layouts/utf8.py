@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import set_none
+from bowstring.layouts.base import set_nulls_to_none
 from bowstring.memory.buffer import Bytes
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def decode_values(data: Bytes, offsets: Values, mask: Mask | None, is_text: bool
     read = BytesIO(data[int(offsets[0]) : int(offsets[-1])].data).read
     encoded = map(read, np.diff(offsets).tolist())
     if not is_text:
-        return set_none(list(encoded), mask)
+        return set_nulls_to_none(list(encoded), mask)
     try:
         if mask is None:
             return list(map(bytes.decode, encoded))
