@@ -48,7 +48,7 @@ def write_every_type(path: Path) -> Path:
         "struct": (bs.struct([bs.field("x", bs.string())]), {"x": None}),
         "uuid": (bs.datatypes.uuid(), UUID(int=1)),
         "tensor": (bs.datatypes.fixed_shape_tensor(bs.int8(), (2, 2)), np.array([[1, 2], [3, 4]], np.int8)),
-        "offset": (bs.datatypes.timestamp_with_offset("ns"), bs.datatypes.OffsetTimestamp(nanoseconds, -90)),
+        "offset": (bs.datatypes.timestamp_with_offset("ns"), bs.datatypes.TimestampWithOffset(nanoseconds, -90)),
         "interval": (bs.month_day_nano_interval(), (1, 2, 3)),
         "coded": (bs.dictionary(bs.int8(), bs.string()), "a"),
     }

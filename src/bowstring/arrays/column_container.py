@@ -14,7 +14,7 @@ from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combi
 from bowstring.arrays.construction import array
 from bowstring.arrays.html import to_html
 from bowstring.compute.column_chunks import combine_with_wider_indices
-from bowstring.compute.sort import NullPlacement, Order, sort_rows
+from bowstring.compute.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.schema import Schema
@@ -154,7 +154,7 @@ class ColumnContainer(ABC):
             (combine_with_wider_indices(as_chunked_array(self.column(name))), order)
             for name, order in _parse_sorting(sorting)
         ]
-        return self._take_rows(sort_rows(keys, null_placement))
+        return self._take_rows(lexsort_to_indices(keys, null_placement))
 
     @abstractmethod
     def _record_batches(self) -> Sequence[RecordBatchProtocol]:

@@ -58,8 +58,8 @@ class RecordBatch(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `InvalidArgumentError`
-        if the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
+        `InvalidArgumentError` if the frame has other columns than the schema.
         """
         batch_schema, columns = frame_to_columns(df, schema, preserve_index)
         return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
@@ -145,7 +145,10 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(self.schema, self.num_rows, [column.to_host() for column in self.columns], self.pairs)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Convert to rows, as dictionaries of Python values. Raises `InvalidArgumentError` if two columns share a name."""
+        """Convert to rows, as dictionaries of Python values.
+
+        Raises `InvalidArgumentError` if two columns share a name.
+        """
         names = require_distinct_names(self.schema)
         return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
 

@@ -92,8 +92,8 @@ class Table(ColumnContainer):
 
         The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and `InvalidArgumentError`
-        if the frame has other columns than the schema.
+        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
+        `InvalidArgumentError` if the frame has other columns than the schema.
         """
         table_schema, columns = frame_to_columns(df, schema, preserve_index)
         if not columns:
@@ -140,8 +140,8 @@ class Table(ColumnContainer):
     def unify_dictionaries(self) -> Table:
         """Unify the dictionaries of each column over all batches, at every depth.
 
-        Columns whose dictionaries differ are copied. Raises `InvalidArgumentError`, naming the column, if the union is too large
-        for its indices.
+        Columns whose dictionaries differ are copied. Raises `InvalidArgumentError`, naming the column, if the union is
+        too large for its indices.
         """
         return Table(self.schema, list(unify_batch_dictionaries(self.schema, self._batches)))
 
@@ -217,7 +217,10 @@ class Table(ColumnContainer):
         return Table(self.schema, [batch.to_host() for batch in self.to_batches()])
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Convert to rows, as dictionaries of Python values. Raises `InvalidArgumentError` if two columns share a name."""
+        """Convert to rows, as dictionaries of Python values.
+
+        Raises `InvalidArgumentError` if two columns share a name.
+        """
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:

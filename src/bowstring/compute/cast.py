@@ -67,11 +67,11 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
         return array
     check_expanded_array(array)
     try:
-        for kind, cast_from in _CASTS_FROM.items():
-            if isinstance(source, kind):
+        for source_type, cast_from in _CASTS_FROM.items():
+            if isinstance(source, source_type):
                 return cast_from(array, target_type, safe)
-        for kind, cast_to in _CASTS_TO.items():
-            if isinstance(target_type, kind):
+        for cast_target, cast_to in _CASTS_TO.items():
+            if isinstance(target_type, cast_target):
                 return cast_to(array, target_type, safe)
         cast_between = _CASTS.get((type(source), type(target_type)))
         if cast_between is not None:
@@ -88,7 +88,7 @@ def _cast_children(array: ArrayData, target: t.DataType, safe: bool) -> ArrayDat
     fits = type(source) is type(target) and source.num_fields == target.num_fields > 0
     if not fits or any(getattr(source, name, None) != getattr(target, name, None) for name in ("mode", "type_ids")):
         raise TypeMismatchError(f"can't cast {source} to {target}")
-    compact = _compact_valid_slots(array)
+    compact = _drop_null_and_compact(array)
     children = []
     for child, source_field, target_field in zip(compact.children, source.fields, target.fields, strict=True):
         with prefix_errors(f"field {source_field.name!r}"):
@@ -113,7 +113,7 @@ def _rename_struct_fields(struct: t.DataType, target: t.DataType) -> t.Struct:
     return t.Struct(tuple(field.with_name(other.name) for field, other in pairs))
 
 
-def _compact_valid_slots(array: ArrayData) -> ArrayData:
+def _drop_null_and_compact(array: ArrayData) -> ArrayData:
     """Select the valid slots, without children's values that are not referenced."""
     mask = array.validity_mask()
     if mask is None and isinstance(array.layout, (StructLayout, ListLayout, FixedSizeListLayout)):
@@ -123,7 +123,7 @@ def _compact_valid_slots(array: ArrayData) -> ArrayData:
 
 def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast between list types; to fixed-size lists if all lists have that size."""
-    compact = _compact_valid_slots(array)
+    compact = _drop_null_and_compact(array)
     starts, sizes = compact.layout.list_ranges(compact)  # type: ignore[attr-defined]
     (child,) = compact.children
     ends = np.cumsum(sizes)
@@ -143,7 +143,7 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     return insert_nulls(ArrayData(layout, compact.length, (None,), (elements,)), array)
 
 
-def _cast_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
+def _cast_from_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     """Cast each referenced dictionary value once."""
     layout = array.layout
     assert isinstance(layout, DictionaryLayout)
@@ -200,7 +200,7 @@ def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bo
 _CASTS_FROM: dict[type[t.DataType], Caster] = {
     t.Null: lambda array, target, _: layout_of(target).nulls(array.length),
     ExtensionType: lambda array, target, safe: cast(array.storage, target, safe),
-    t.Dictionary: _cast_dictionary,
+    t.Dictionary: _cast_from_dictionary,
     t.RunEndEncoded: lambda array, target, safe: cast(run_end_decode(array), target, safe),
 }
 """Casts from types that wrap another type."""

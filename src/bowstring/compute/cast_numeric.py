@@ -19,7 +19,7 @@ _MAX_SCALE_CHANGE = 1000
 _WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
 
-def check_valid_slots(array: ArrayData, invalid: Values, fault: str) -> None:
+def raise_if_any_invalid(array: ArrayData, invalid: Values, fault: str) -> None:
     """Raise `TypeMismatchError` naming the first slot that is invalid and not null."""
     mask = array.validity_mask()
     if mask is not None:
@@ -54,10 +54,10 @@ def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     with np.errstate(over="ignore"):
         out = slots.astype(dtype)
     if safe and slots.dtype.kind == "f":
-        check_valid_slots(array, np.isinf(out) & ~np.isinf(slots), f"is too large for {target}")
+        raise_if_any_invalid(array, np.isinf(out) & ~np.isinf(slots), f"is too large for {target}")
     elif safe and slots.dtype.itemsize > 1:
         exact = 1 << (np.finfo(dtype).nmant + 1)
-        check_valid_slots(array, (slots > exact) | (slots < -exact), f"is not exactly representable as {target}")
+        raise_if_any_invalid(array, (slots > exact) | (slots < -exact), f"is not exactly representable as {target}")
     return build_with_validity(target, out, array)
 
 
@@ -68,11 +68,11 @@ def cast_slots_to_integers(array: ArrayData, slots: Values, target: Int, safe: b
         whole = np.trunc(slots).astype(np.float64)
         bits = target.bit_width - target.is_signed
         low = -(2.0**bits) if target.is_signed else 0.0
-        check_valid_slots(array, ~((whole >= low) & (whole < 2.0**bits)), f"does not fit {target}")
-        check_valid_slots(array, whole != slots, f"can't be converted to {target} without loss")
+        raise_if_any_invalid(array, ~((whole >= low) & (whole < 2.0**bits)), f"does not fit {target}")
+        raise_if_any_invalid(array, whole != slots, f"can't be converted to {target} without loss")
     elif safe and not np.can_cast(slots.dtype, dtype):
         limits = np.iinfo(dtype)
-        check_valid_slots(array, (slots < int(limits.min)) | (slots > int(limits.max)), f"does not fit {target}")
+        raise_if_any_invalid(array, (slots < int(limits.min)) | (slots > int(limits.max)), f"does not fit {target}")
     with np.errstate(invalid="ignore"):
         return slots.astype(dtype)
 
@@ -94,7 +94,7 @@ def _unscaled_integers(array: ArrayData) -> Values:
 
 def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
     bound = 10**target.precision
-    check_valid_slots(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
+    raise_if_any_invalid(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
     return build_with_validity(target, _decimal_codec(target).encode_unscaled(digits.tolist()), array)
 
 
@@ -108,7 +108,7 @@ def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values
     unit = 10**-shift
     has_fraction = np.array([abs(n) % unit != 0 for n in digits], np.bool_)
     if safe:
-        check_valid_slots(array, has_fraction, "has digits that would be lost")
+        raise_if_any_invalid(array, has_fraction, "has digits that would be lost")
     return object_array([abs(n) // unit * (1 if n >= 0 else -1) for n in digits])
 
 
@@ -126,7 +126,7 @@ def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
         slots = np.where(mask, slots, slots.dtype.type(0))
     if slots.dtype.kind != "f":
         return _build_decimals(array, _rescale(array, slots.astype(object), target.scale, safe), target)
-    check_valid_slots(array, ~np.isfinite(slots), f"can't be converted to {target}")
+    raise_if_any_invalid(array, ~np.isfinite(slots), f"can't be converted to {target}")
     if abs(target.scale) > _MAX_SCALE_CHANGE:
         raise TypeMismatchError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
     with localcontext(_WIDE_CONTEXT):
@@ -148,11 +148,11 @@ def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayDa
         with np.errstate(over="ignore"):
             out = wide.astype(f"f{target.bit_width // 8}")
         if safe:
-            check_valid_slots(array, np.isinf(out), f"is too large for {target}")
+            raise_if_any_invalid(array, np.isinf(out), f"is too large for {target}")
         return build_with_validity(target, out, array)
     whole = _rescale(array, digits, -scale, safe)
     assert isinstance(target, Int)
     dtype = primitive_layout(target).dtype
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    check_valid_slots(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
+    raise_if_any_invalid(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
     return build_with_validity(target, whole.astype(dtype), array)

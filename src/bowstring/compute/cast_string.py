@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import check_valid_slots, numeric_values
+from bowstring.compute.cast_numeric import numeric_values, raise_if_any_invalid
 from bowstring.compute.nulls import drop_null, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
@@ -61,16 +61,16 @@ def _format_floats(array: ArrayData) -> list[str]:
 
 
 def _format_temporal(array: ArrayData) -> list[str]:
-    kind: Any = array.type
-    unit = "D" if isinstance(kind, t.Date) and kind.unit == "day" else kind.unit
+    type_: Any = array.type
+    unit = "D" if isinstance(type_, t.Date) and type_.unit == "day" else type_.unit
     values = array.buffer_values(1).astype(np.int64).view(f"M8[{unit}]")
-    check_valid_slots(array, np.isnat(values), "is NumPy's NaT and can't be formatted")
-    if isinstance(kind, t.Date):
+    raise_if_any_invalid(array, np.isnat(values), "is NumPy's NaT and can't be formatted")
+    if isinstance(type_, t.Date):
         return list(np.datetime_as_string(values, "D").tolist())
     strings = np.datetime_as_string(values).tolist()
-    if isinstance(kind, t.Time):
+    if isinstance(type_, t.Time):
         return [string.partition("T")[2] for string in strings]
-    suffix = "Z" if kind.timezone else ""
+    suffix = "Z" if type_.timezone else ""
     return [string.replace("T", " ") + suffix for string in strings]
 
 

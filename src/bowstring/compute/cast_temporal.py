@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import build_with_validity, cast_slots_to_integers, check_valid_slots
+from bowstring.compute.cast_numeric import build_with_validity, cast_slots_to_integers, raise_if_any_invalid
 from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
@@ -27,7 +27,7 @@ def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], targ
         factor = old // new
         limit = ((1 << 63) - 1) // factor
         if safe:
-            check_valid_slots(array, (wide > limit) | (wide < -limit), f"does not fit {target}")
+            raise_if_any_invalid(array, (wide > limit) | (wide < -limit), f"does not fit {target}")
         wide = wide * np.int64(factor)
     else:
         unit = new // old
@@ -35,15 +35,15 @@ def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], targ
         if isinstance(target, Duration):  # truncate towards zero, like numbers
             whole += (whole * unit != wide) & (wide < 0)
         if safe:
-            check_valid_slots(array, whole * unit != wide, f"is finer than {target}")
+            raise_if_any_invalid(array, whole * unit != wide, f"is finer than {target}")
         wide = whole
     if safe and dtype.itemsize == 4:
         limits = np.iinfo(np.int32)
-        check_valid_slots(array, (wide < limits.min) | (wide > limits.max), f"does not fit {target}")
+        raise_if_any_invalid(array, (wide < limits.min) | (wide > limits.max), f"does not fit {target}")
     return build_with_validity(target, wide.astype(dtype), array)
 
 
-def _has_local_time(type: Any) -> bool:
+def _has_non_utc_timezone(type: Any) -> bool:
     return (getattr(type, "timezone", None) or "UTC") not in ("UTC", "Etc/UTC", "Z")
 
 
@@ -53,7 +53,7 @@ def cast_dates_and_timestamps(array: ArrayData, target: Any, safe: bool) -> Arra
     With `safe=False` a cast to a date drops the time of day.
     """
     source: Any = array.type
-    if type(source) is not type(target) and (_has_local_time(source) or _has_local_time(target)):
+    if type(source) is not type(target) and (_has_non_utc_timezone(source) or _has_non_utc_timezone(target)):
         raise TypeMismatchError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
     out = _convert_units(array, array.buffer_values(1), (source.unit, target.unit), target, safe)
     return _build_dates(array, out.buffer_values(1), target, safe) if target == Date("ms") else out
@@ -63,8 +63,8 @@ def _build_dates(array: ArrayData, slots: Values, target: Any, safe: bool) -> Ar
     """Build dates from milliseconds. A time of day is dropped, or raises `TypeMismatchError` if `safe`."""
     time_of_day = slots % _MILLISECONDS_PER_DAY
     if safe:
-        check_valid_slots(array, time_of_day != 0, "is not a whole number of days")
-    check_valid_slots(array, slots < np.iinfo(np.int64).min + time_of_day, f"does not fit {target}")
+        raise_if_any_invalid(array, time_of_day != 0, "is not a whole number of days")
+    raise_if_any_invalid(array, slots < np.iinfo(np.int64).min + time_of_day, f"does not fit {target}")
     return build_with_validity(target, slots - time_of_day, array)
 
 
@@ -77,7 +77,7 @@ def cast_times_and_durations(array: ArrayData, target: Any, safe: bool) -> Array
 def cast_to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData:
     """Cast timestamps to their time of day."""
     source: Any = array.type
-    if _has_local_time(source):
+    if _has_non_utc_timezone(source):
         raise TypeMismatchError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
     day = SECONDS_PER_DAY * 10**9 // _NANOSECONDS[source.unit]
     return _convert_units(array, array.buffer_values(1) % day, (source.unit, target.unit), target, safe)
@@ -95,7 +95,7 @@ def cast_integers_to_temporal(array: ArrayData, target: DataType, safe: bool) ->
     if target == Date("ms"):
         return _build_dates(array, slots, target, safe)
     if isinstance(target, Time):
-        check_valid_slots(
+        raise_if_any_invalid(
             array,
             (slots < 0) | (slots >= SECONDS_PER_DAY * UNITS_PER_SECOND[target.unit]),
             f"is not a time of day ({target})",

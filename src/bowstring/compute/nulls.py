@@ -52,11 +52,11 @@ def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
     valid = array.layout.logical_validity_mask(array)
     null = np.zeros(array.length, np.bool_) if valid is None else ~valid
     if nan_is_null:
-        null |= _is_nan(array)
+        null |= _nan_mask(array)
     return create_boolean_array(null)
 
 
-def _is_nan(array: ArrayData) -> Values:
+def _nan_mask(array: ArrayData) -> Values:
     """Return which slots are NaN. Values of null slots are arbitrary."""
     while isinstance(array.layout.storage, (DictionaryLayout, RunEndEncodedLayout)):
         array = run_end_decode(decode_dictionary(array))
@@ -66,7 +66,7 @@ def _is_nan(array: ArrayData) -> Values:
         np.isnan(array.buffer_values(1), out=out)
     elif isinstance(layout, UnionLayout):
         for slots, child in layout.split_by_child(array):
-            out[slots] = _is_nan(child)
+            out[slots] = _nan_mask(child)
     return out
 
 

@@ -30,10 +30,12 @@ def sort_indices(array: ArrayData, order: Order = "ascending", null_placement: N
     Nulls, and NaN next to them, come last or first for both orders. Raises `TypeMismatchError` if the type has no
     order.
     """
-    return primitive_layout(Int(64, False)).create_array(sort_rows([(array, order)], null_placement).astype(np.uint64))
+    return primitive_layout(Int(64, False)).create_array(
+        lexsort_to_indices([(array, order)], null_placement).astype(np.uint64)
+    )
 
 
-def sort_rows(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPlacement = "at_end") -> Indices:
+def lexsort_to_indices(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPlacement = "at_end") -> Indices:
     """Return the indices that sort rows by columns of equal length, most significant first; stable."""
     if null_placement not in ("at_start", "at_end"):
         raise InvalidArgumentError(f"null_placement: expected 'at_start' or 'at_end', found {null_placement!r}")

@@ -44,11 +44,11 @@ def merge_dictionaries(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, li
     Returns a dictionary that starts with the first one unchanged, followed by every new value once, and for each
     dictionary the indices of its values in it.
     """
-    dictionary, indices = _merge_with_joined_indices(dictionaries)
+    dictionary, indices = _merge_and_concat_indices(dictionaries)
     return dictionary, np.split(indices, np.cumsum([dictionary.length for dictionary in dictionaries])[:-1])
 
 
-def _merge_with_joined_indices(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, Indices]:
+def _merge_and_concat_indices(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, Indices]:
     """Like `merge_dictionaries`, with all indices in one array."""
     first = dictionaries[0]
     values = first.layout.concat(dictionaries)
@@ -125,7 +125,7 @@ def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
     indices, validity = storage.concat_indices_and_validity(arrays)
     dictionary = dictionaries[0]
     if len(dictionaries) > 1:
-        dictionary, transposition = _merge_with_joined_indices(dictionaries)
+        dictionary, transposition = _merge_and_concat_indices(dictionaries)
         lengths = array_lengths(dictionaries)
         indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_indices], array_lengths(arrays))
         if len(transposition):  # else all slots are null

@@ -8,7 +8,7 @@ from bowstring.datatypes.canonical.tensors import (
     variable_shape_tensor as variable_shape_tensor,
 )
 from bowstring.datatypes.canonical.timestamp_with_offset import (
-    OffsetTimestamp as OffsetTimestamp,
+    TimestampWithOffset as TimestampWithOffset,
     timestamp_with_offset as timestamp_with_offset,
 )
 from bowstring.datatypes.canonical.uuid import uuid as uuid
@@ -19,12 +19,12 @@ from bowstring.datatypes.extension import (
     unregister_extension_type as unregister_extension_type,
 )
 from bowstring.datatypes.nested import (
+    BaseList as BaseList,
     Dictionary as Dictionary,
     FixedSizeList as FixedSizeList,
     LargeList as LargeList,
     LargeListView as LargeListView,
     List as List,
-    ListLike as ListLike,
     ListView as ListView,
     Map as Map,
     RunEndEncoded as RunEndEncoded,

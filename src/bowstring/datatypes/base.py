@@ -67,7 +67,7 @@ class DataType:
         return 0
 
     @property
-    def c_dictionary(self) -> DataType | None:
+    def c_dictionary_type(self) -> DataType | None:
         """The type of the dictionary in the C data interface; None unless the type is dictionary-encoded."""
         return None
 

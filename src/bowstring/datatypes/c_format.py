@@ -56,25 +56,25 @@ def _parse_decimal(parameters: bytes) -> DataType:
     return primitive.Decimal(*numbers)
 
 
-def _timestamp_parser(unit: primitive.TimeUnit) -> Callable[[bytes], DataType]:
+def _create_timestamp_parser(unit: primitive.TimeUnit) -> Callable[[bytes], DataType]:
     return lambda parameters: primitive.Timestamp(unit, parameters.decode() or None)
 
 
 _PARSERS: dict[bytes, Callable[[bytes], DataType]] = {
     b"d": _parse_decimal,
     b"w": lambda parameters: primitive.FixedSizeBinary(_parse_int(parameters)),
-    **{b"ts" + letter: _timestamp_parser(unit) for letter, unit in _UNITS.items()},
+    **{b"ts" + letter: _create_timestamp_parser(unit) for letter, unit in _UNITS.items()},
 }
 
 
-def _union_parser(mode: Any) -> Callable[[bytes, tuple[Field, ...]], DataType]:
+def _create_union_parser(mode: Any) -> Callable[[bytes, tuple[Field, ...]], DataType]:
     return lambda parameters, children: nested.Union(mode, children, _parse_ints(parameters))
 
 
 _NESTED_PARSERS: dict[bytes, Callable[[bytes, tuple[Field, ...]], DataType]] = {
     b"+w": lambda parameters, children: nested.FixedSizeList(children[0], _parse_int(parameters)),
-    b"+ud": _union_parser("dense"),
-    b"+us": _union_parser("sparse"),
+    b"+ud": _create_union_parser("dense"),
+    b"+us": _create_union_parser("sparse"),
 }
 
 

@@ -63,8 +63,8 @@ def _append_schema_struct(
                 pointers + i,
                 _append_schema_struct(block, child.name, child.type, child.nullable, child.pairs, child_path),
             )
-    if type_.c_dictionary is not None:
-        dictionary = _append_schema_struct(block, "", type_.c_dictionary, True, (), f"{path}.dictionary")
+    if type_.c_dictionary_type is not None:
+        dictionary = _append_schema_struct(block, "", type_.c_dictionary_type, True, (), f"{path}.dictionary")
         block.set_pointer(index + c_abi.SCHEMA_DICTIONARY, dictionary)
     return index
 

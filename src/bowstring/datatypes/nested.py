@@ -15,7 +15,7 @@ DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ListLike(DataType):
+class BaseList(DataType):
     """The base of the list types."""
 
     value_field: Field
@@ -35,7 +35,7 @@ class ListLike(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class List(ListLike):
+class List(BaseList):
     """Lists with 32-bit offsets."""
 
     NAME: ClassVar[str] = "list"
@@ -43,7 +43,7 @@ class List(ListLike):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LargeList(ListLike):
+class LargeList(BaseList):
     """Lists with 64-bit offsets."""
 
     NAME: ClassVar[str] = "large_list"
@@ -51,7 +51,7 @@ class LargeList(ListLike):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ListView(ListLike):
+class ListView(BaseList):
     """Lists with 32-bit offsets and sizes, in any order."""
 
     NAME: ClassVar[str] = "list_view"
@@ -59,7 +59,7 @@ class ListView(ListLike):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LargeListView(ListLike):
+class LargeListView(BaseList):
     """Lists with 64-bit offsets and sizes, in any order."""
 
     NAME: ClassVar[str] = "large_list_view"
@@ -67,7 +67,7 @@ class LargeListView(ListLike):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FixedSizeList(ListLike):
+class FixedSizeList(BaseList):
     """Lists of exactly `list_size` elements."""
 
     list_size: int
@@ -200,7 +200,7 @@ class Dictionary(DataType):
         return DICTIONARY_ORDERED if self.ordered else 0
 
     @property
-    def c_dictionary(self) -> DataType:
+    def c_dictionary_type(self) -> DataType:
         """The type of the dictionary's values."""
         return self.value_type
 

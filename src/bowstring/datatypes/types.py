@@ -14,12 +14,12 @@ from bowstring.datatypes.base import DataType as DataType, check_one_of
 from bowstring.datatypes.conversion import TypeLike, as_type, field, import_field_if_foreign
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.nested import (
+    BaseList as BaseList,
     Dictionary as Dictionary,
     FixedSizeList as FixedSizeList,
     LargeList as LargeList,
     LargeListView as LargeListView,
     List as List,
-    ListLike as ListLike,
     ListView as ListView,
     Map as Map,
     RunEndEncoded as RunEndEncoded,

@@ -17,7 +17,7 @@ import numpy as np
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.canonical.timestamp_with_offset import OffsetTimestamp
+from bowstring.datatypes.canonical.timestamp_with_offset import TimestampWithOffset
 from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_arrays
@@ -111,8 +111,8 @@ def to_json_value(value: Any) -> Any:
         return format(value, "f")
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
-    if isinstance(value, OffsetTimestamp):
-        return _format_offset_timestamp(value)
+    if isinstance(value, TimestampWithOffset):
+        return _format_timestamp_with_offset(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -144,7 +144,7 @@ def _format_duration(ticks: int, decimals: int) -> str:
     return f"{'-' if ticks < 0 else ''}PT{text}S"
 
 
-def _format_offset_timestamp(value: OffsetTimestamp) -> str:
+def _format_timestamp_with_offset(value: TimestampWithOffset) -> str:
     """Format a local time and its offset."""
     minutes = int(value.offset_minutes)
     hours, rest = divmod(abs(minutes), 60)

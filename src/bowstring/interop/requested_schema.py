@@ -114,7 +114,7 @@ def _is_convertible(type_: t.DataType, requested_type: t.DataType) -> bool:
     if value_type is not type_ or requested_value_type is not requested_type:
         return _is_convertible(value_type, requested_value_type)
     if type_.num_fields or requested_type.num_fields:
-        are_lists = isinstance(type_, t.ListLike) and isinstance(requested_type, t.ListLike)
+        are_lists = isinstance(type_, t.BaseList) and isinstance(requested_type, t.BaseList)
         return (are_lists or type(type_) is type(requested_type)) and _has_convertible_children(type_, requested_type)
     condition = _CONVERSION_CONDITIONS.get(type(type_))
     if condition is not None:

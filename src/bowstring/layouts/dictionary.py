@@ -90,10 +90,10 @@ class DictionaryLayout(Layout):
         raw, mask = array.buffer_values(1), array.validity_mask()
         if mask is not None:
             raw = np.where(mask, raw, raw.dtype.type(0))
-        bad = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
-        if bad.any():
-            at = find_first_true(bad)
-            raise InvalidDataError(f"indices[{at}] = {raw[at]} is not within the dictionary of {count} values")
+        invalid = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
+        if invalid.any():
+            index = find_first_true(invalid)
+            raise InvalidDataError(f"indices[{index}] = {raw[index]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
 
     def concat_indices_and_validity(self, arrays: Sequence[ArrayData]) -> tuple[Indices, Buffer | None]:
@@ -101,12 +101,12 @@ class DictionaryLayout(Layout):
         raw, validity = concat_buffer_values(arrays, 1), concat_validity(arrays)
         dictionaries, dictionary_indices = distinct_dictionaries(arrays)
         counts = array_lengths(dictionaries)[dictionary_indices]
-        bad = (raw < 0) | (raw >= np.repeat(counts, array_lengths(arrays)))
+        invalid = (raw < 0) | (raw >= np.repeat(counts, array_lengths(arrays)))
         if validity is not None:
             mask = bitmap.unpack(validity, 0, len(raw))
             raw[~mask] = 0
-            bad &= mask
-        if bad.any():
+            invalid &= mask
+        if invalid.any():
             for array in arrays:
                 self.indices(array)  # raises
         return raw.astype(np.int64), validity

@@ -62,11 +62,11 @@ class ListViewLayout(Layout):
         """Return offsets and sizes as int64, checked to be within the child, including those of null slots."""
         starts, sizes = array.buffer_values(1).astype(np.int64), array.buffer_values(2).astype(np.int64)
         count = array.children[0].length
-        bad = (starts < 0) | (sizes < 0) | (sizes > count - starts)
-        if bad.any():
-            at = find_first_true(bad)
+        invalid = (starts < 0) | (sizes < 0) | (sizes > count - starts)
+        if invalid.any():
+            i = find_first_true(invalid)
             raise InvalidDataError(
-                f"offsets[{at}] = {starts[at]} and sizes[{at}] = {sizes[at]} exceed the child's length of {count}"
+                f"offsets[{i}] = {starts[i]} and sizes[{i}] = {sizes[i]} exceed the child's length of {count}"
             )
         return starts, sizes
 
@@ -89,8 +89,8 @@ class ListViewLayout(Layout):
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
             return None
-        at, child = array.offset + index, array.children[0]
-        start, size = (part.element(self.offset_type, at) if part else 0 for part in array.buffers[1:])
+        slot, child = array.offset + index, array.children[0]
+        start, size = (part.element(self.offset_type, slot) if part else 0 for part in array.buffers[1:])
         if 0 <= start <= start + size <= child.length:
             return child.slice(start, size).to_pylist()
         return super().value_at(array, index)  # raises

@@ -53,9 +53,9 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(f"run_ends[0] = {ends[0]} is not positive")
         not_ascending = ends[1:] <= ends[:-1]
         if not_ascending.any():
-            at = find_first_true(not_ascending)
+            index = find_first_true(not_ascending)
             raise InvalidDataError(
-                f"run_ends[{at + 1}] = {ends[at + 1]} is not greater than run_ends[{at}] = {ends[at]}"
+                f"run_ends[{index + 1}] = {ends[index + 1]} is not greater than run_ends[{index}] = {ends[index]}"
             )
         end = array.offset + array.length
         if array.length == 0:

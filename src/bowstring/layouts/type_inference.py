@@ -33,11 +33,11 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     null.
     """
     python_types = set(map(type, values))
-    base_types = {_supported_base_type(kind) for kind in python_types - {NoneType}}
+    base_types = {_supported_base_type(python_type) for python_type in python_types - {NoneType}}
     if base_types == {int, float}:
         base_types = {float}
     if len(base_types) > 1:
-        names = " and ".join(sorted(kind.__name__ for kind in base_types))
+        names = " and ".join(sorted(base_type.__name__ for base_type in base_types))
         raise TypeMismatchError(f"values of {names} have no common data type: specify one")
     base_type = base_types.pop() if base_types else NoneType
     if base_type in _NESTED:
@@ -128,15 +128,15 @@ _NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
 }
 
 
-def _supported_base_type(kind: type) -> type:
+def _supported_base_type(python_type: type) -> type:
     """Return the key of `_TYPES` or `_NESTED` for a Python type. Raises `TypeMismatchError` if there is none."""
-    for base in kind.__mro__:
+    for base in python_type.__mro__:
         if base in _TYPES or base in _NESTED:
             return base
     for other, equivalent in _EQUIVALENT_TYPES.items():
-        if issubclass(kind, other):
+        if issubclass(python_type, other):
             return equivalent
-    raise TypeMismatchError(f"Python's {kind.__name__} has no data type: specify one")
+    raise TypeMismatchError(f"Python's {python_type.__name__} has no data type: specify one")
 
 
 def _infer_integer_type(values: list[Any]) -> DataType:

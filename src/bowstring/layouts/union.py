@@ -55,8 +55,8 @@ class UnionLayout(Layout):
         ids = array.buffer_values(0)
         child_indices = self._child_index_by_id[ids.view(np.uint8)]
         if child_indices.size and child_indices.min() < 0:
-            at = find_first_true(child_indices < 0)
-            raise InvalidDataError(f"type_ids[{at}] = {ids[at]} is not one of the type's ids {self.ids}")
+            index = find_first_true(child_indices < 0)
+            raise InvalidDataError(f"type_ids[{index}] = {ids[index]} is not one of the type's ids {self.ids}")
         return child_indices
 
     def value_offsets(self, array: ArrayData, child_indices: Indices) -> Indices:
@@ -66,12 +66,12 @@ class UnionLayout(Layout):
         offsets = array.buffer_values(1).astype(np.int64)
         lengths = np.array([child.length for child in array.children], np.int64)
         if offsets.size:
-            bad = (offsets < 0) | (offsets >= lengths[child_indices])
-            if bad.any():
-                at = find_first_true(bad)
-                name = self.names[child_indices[at]]
+            invalid = (offsets < 0) | (offsets >= lengths[child_indices])
+            if invalid.any():
+                i = find_first_true(invalid)
+                name = self.names[child_indices[i]]
                 raise InvalidDataError(
-                    f"offsets[{at}] = {offsets[at]} is not within child {name!r} of {lengths[child_indices[at]]} values"
+                    f"offsets[{i}] = {offsets[i]} is not within child {name!r} of {lengths[child_indices[i]]} values"
                 )
         return offsets
 
@@ -216,6 +216,6 @@ class UnionLayout(Layout):
             offsets: Values = value_offsets[child_indices == index]
             falling = offsets[1:] < offsets[:-1]
             if falling.any():
-                at = find_first_true(falling)
+                first = find_first_true(falling)
                 with prefix_errors(f"child {name!r}"):
-                    raise InvalidDataError(f"its offsets decrease from {offsets[at]} to {offsets[at + 1]}")
+                    raise InvalidDataError(f"its offsets decrease from {offsets[first]} to {offsets[first + 1]}")

@@ -26,8 +26,8 @@ def is_ascii(data: Values) -> bool:
     words = data[:aligned_size].view(np.uint64)
     high = np.uint64(0x8080808080808080)
     step = _BLOCK_BYTES // 8
-    for at in range(0, words.size, step):
-        if int(np.bitwise_or.reduce(words[at : at + step]) & high):
+    for start in range(0, words.size, step):
+        if int(np.bitwise_or.reduce(words[start : start + step]) & high):
             return False
     return not data.size > aligned_size or int(data[aligned_size:].max()) < 128
 
@@ -85,18 +85,18 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
     firsts = np.concatenate(([0], np.flatnonzero(starts[1:] > max_stops[:-1]) + 1))
     ends = np.append(max_stops[firsts[1:] - 1], max_stops[-1])
     range_ends = np.repeat(ends, np.diff(np.append(firsts, len(starts))))
-    bad = continuation_byte_mask(data[starts])
+    invalid = continuation_byte_mask(data[starts])
     for first, last in zip(starts[firsts].tolist(), ends.tolist(), strict=True):
         offset = find_invalid_byte(data[first:last])
         if offset is not None:
-            bad |= (starts <= first + offset) & (first + offset < stops)
+            invalid |= (starts <= first + offset) & (first + offset < stops)
             break
     else:
-        bad |= (stops < range_ends) & continuation_byte_mask(data[np.minimum(stops, len(data) - 1)])
-    if bad.any():
-        at = np.flatnonzero(bad)[np.argmin(slots[bad])]
-        value = data[starts[at] : stops[at]][:40].tobytes()
-        raise InvalidDataError(f"values[{slots[at]}] is not valid UTF-8: {value!r}")
+        invalid |= (stops < range_ends) & continuation_byte_mask(data[np.minimum(stops, len(data) - 1)])
+    if invalid.any():
+        index = np.flatnonzero(invalid)[np.argmin(slots[invalid])]
+        value = data[starts[index] : stops[index]][:40].tobytes()
+        raise InvalidDataError(f"values[{slots[index]}] is not valid UTF-8: {value!r}")
 
 
 def continuation_byte_mask(data: Values) -> Mask:
@@ -107,11 +107,11 @@ def continuation_byte_mask(data: Values) -> Mask:
 
 def find_invalid_byte(data: Values) -> int | None:
     """Return the offset of the first byte that is not valid UTF-8, or None. Decodes block by block."""
-    at = 0
-    while at < data.size:
-        block = data[at : at + _BLOCK_BYTES]
+    start = 0
+    while start < data.size:
+        block = data[start : start + _BLOCK_BYTES]
         try:
-            at += codecs.utf_8_decode(block.data, "strict", at + block.size == data.size)[1]
+            start += codecs.utf_8_decode(block.data, "strict", start + block.size == data.size)[1]
         except UnicodeDecodeError as error:
-            return at + error.start
+            return start + error.start
     return None

@@ -51,19 +51,19 @@ class VariableSizeLayout(Layout):
             raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
         falling = offsets[1:] < offsets[:-1]
         if falling.any():
-            at = find_first_true(falling)
-            raise InvalidDataError(f"offsets[{at + 1}] = {offsets[at + 1]} is less than offsets[{at}] = {offsets[at]}")
+            i = find_first_true(falling)
+            raise InvalidDataError(f"offsets[{i + 1}] = {offsets[i + 1]} is less than offsets[{i}] = {offsets[i]}")
         if offsets[-1] > max_offset:
-            at = find_first_true(offsets > max_offset)
-            raise InvalidDataError(f"offsets[{at}] = {offsets[at]} exceeds {self.MAX_OFFSET_NAME} {max_offset}")
+            i = find_first_true(offsets > max_offset)
+            raise InvalidDataError(f"offsets[{i}] = {offsets[i]} exceeds {self.MAX_OFFSET_NAME} {max_offset}")
         return offsets
 
     def offsets_at(self, array: ArrayData, index: int) -> tuple[int, int]:
         """Return the offsets of the start and the end of a slot's value, unchecked."""
-        offsets, at = array.buffers[1], array.offset + index
+        offsets, slot = array.buffers[1], array.offset + index
         if offsets is None:
             return 0, 0
-        return offsets.element(self.offset_type, at), offsets.element(self.offset_type, at + 1)
+        return offsets.element(self.offset_type, slot), offsets.element(self.offset_type, slot + 1)
 
     def compact_offsets(self, array: ArrayData) -> tuple[int, int, Buffer]:
         """Return the first and the last offset, and a buffer of the offsets from 0, copied only if necessary."""
@@ -82,8 +82,8 @@ class VariableSizeLayout(Layout):
         starts, stops = slots.gather_buffer_values(1, 2).reshape(-1, 2).T.astype(np.int64)
         lengths, exceeds = stops - starts, stops > slots.broadcast_to_slots(max_offsets)
         if starts.min() < 0 or lengths.min() < 0 or exceeds.any():
-            bad = (starts < 0) | (lengths < 0) | exceeds
-            self.offsets(slots.arrays[int(slots.array_indices[find_first_true(bad)])])  # raises
+            invalid = (starts < 0) | (lengths < 0) | exceeds
+            self.offsets(slots.arrays[int(slots.array_indices[find_first_true(invalid)])])  # raises
         return starts, lengths
 
     def lengths_and_offset_bounds(
@@ -116,7 +116,7 @@ class VariableSizeLayout(Layout):
 
 
 def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], data_type: DataType) -> Values:
-    """Return the offsets for lengths, starting at 0; raises `InvalidArgumentError` if they do not fit the offset type."""
+    """Return the offsets for lengths, from 0. Raises `InvalidArgumentError` if they do not fit the offset type."""
     total = int(lengths.sum(dtype=np.int64))
     if total >> 8 * dtype.itemsize - 1:
         raise InvalidArgumentError(

@@ -68,9 +68,9 @@ class _LongViews(NamedTuple):
             )
         size = buffer_sizes[buffer_index]
         if self.starts.min() < 0 or self.stops.max() > size:
-            at = find_first_true((self.starts < 0) | (self.stops > size))
+            i = find_first_true((self.starts < 0) | (self.stops > size))
             raise InvalidDataError(
-                f"views[{self.slots[at]}] points to bytes {self.starts[at]} to {self.stops[at]} of a data buffer of "
+                f"views[{self.slots[i]}] points to bytes {self.starts[i]} to {self.stops[i]} of a data buffer of "
                 f"{size} bytes"
             )
 
@@ -121,8 +121,8 @@ def _iter_view_blocks(array: ArrayData, size: int) -> Iterator[tuple[int, Values
             words[np.flatnonzero(~mask[first : first + size])] = 0
         lengths = words.view(_INT32)[:, 0].copy()
         if lengths.min() < 0:
-            at = find_first_true(lengths < 0)
-            raise InvalidDataError(f"views[{first + at}] has the negative length {lengths[at]}")
+            index = find_first_true(lengths < 0)
+            raise InvalidDataError(f"views[{first + index}] has the negative length {lengths[index]}")
         yield first, words, lengths
 
 
@@ -141,9 +141,9 @@ def _check_prefixes(long: _LongViews, data: Bytes) -> None:
     first_words = np.ndarray((data.size - 3,), _PREFIX_WORD, data, strides=(1,))[long.starts]
     differs = first_words != long.prefixes
     if differs.any():
-        at = find_first_true(differs)
-        prefix, start = long.prefixes[at].tobytes(), first_words[at].tobytes()
-        raise InvalidDataError(f"views[{long.slots[at]}] has the prefix {prefix!r}, its data begins with {start!r}")
+        index = find_first_true(differs)
+        prefix, start = long.prefixes[index].tobytes(), first_words[index].tobytes()
+        raise InvalidDataError(f"views[{long.slots[index]}] has the prefix {prefix!r}, its data begins with {start!r}")
 
 
 def _check_inline_views(words: Values, lengths: Values, first: int, is_text: bool) -> None:

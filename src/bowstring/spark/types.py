@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
-from bowstring.datatypes.nested import ListLike
+from bowstring.datatypes.nested import BaseList
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 
@@ -103,7 +103,7 @@ def map_child_types(data_type: arrow.DataType, convert: Callable[[arrow.DataType
         return replace(field, type=convert(field.type))
 
     match data_type:
-        case ListLike():
+        case BaseList():
             return replace(data_type, value_field=convert_field(data_type.value_field))
         case arrow.Map():
             return replace(data_type, entries_field=convert_field(data_type.entries_field))
@@ -210,7 +210,7 @@ def _spark_type(data_type: arrow.DataType, path: str) -> SparkType:
             return spark.StringType()
         case arrow.Binary() | arrow.LargeBinary() | arrow.BinaryView() | arrow.FixedSizeBinary():
             return spark.BinaryType()
-        case ListLike():
+        case BaseList():
             return spark.ArrayType(_spark_type(data_type.value_type, f"{path}[]"))
         case arrow.Map():
             key = _spark_type(data_type.key_field.type, f"{path}{{key}}")

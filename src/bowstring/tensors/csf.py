@@ -28,7 +28,7 @@ from bowstring.tensors.elements import (
 from bowstring.tensors.shape import (
     as_shape,
 )
-from bowstring.tensors.sparse import SparseTensor, check_indices, check_pointers, equal_prefixes, read_only_view
+from bowstring.tensors.sparse import SparseTensor, check_indices, check_pointers, read_only_view, shared_prefix_mask
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -62,7 +62,7 @@ class SparseCSFTensor(SparseTensor):
         sizes = as_shape(shape)
         order = tuple(range(len(sizes))) if axis_order is None else as_shape(axis_order)
         return cls._create(
-            data, sizes, dim_names, _as_levels("pointers", indptr), _as_levels("indices", indices), order
+            data, sizes, dim_names, _as_index_arrays("pointers", indptr), _as_index_arrays("indices", indices), order
         )
 
     @classmethod
@@ -85,7 +85,7 @@ class SparseCSFTensor(SparseTensor):
         coordinates = np.argwhere(transposed)
         is_new_node = np.ones(coordinates.shape, np.bool_)  # per level
         if len(coordinates):
-            is_new_node[1:] = ~equal_prefixes(coordinates)
+            is_new_node[1:] = ~shared_prefix_mask(coordinates)
         indices = [coordinates[is_new_node[:, level], level] for level in range(array.ndim)]
         indptr = [
             np.append((np.cumsum(is_new_node[:, level + 1]) - 1)[is_new_node[:, level]], len(indices[level + 1]))
@@ -136,7 +136,7 @@ class SparseCSFTensor(SparseTensor):
         return self.type, self.shape, self.dim_names, self.axis_order
 
 
-def _as_levels(what: str, arrays: Sequence[Any]) -> tuple[Values, ...]:
+def _as_index_arrays(what: str, arrays: Sequence[Any]) -> tuple[Values, ...]:
     levels = [as_index_array(what, level) for level in arrays]
     if any(level.ndim != 1 for level in levels):
         raise InvalidArgumentError(f"{what}: expected a one-dimensional array for each level")

@@ -25,8 +25,8 @@ from bowstring.memory.buffer import Buffer
 from bowstring.tensors.elements import (
     Values,
     as_unmasked_array,
-    element_dtype,
-    element_type,
+    dtype_to_element_type,
+    element_type_to_dtype,
     to_native_byte_order,
 )
 from bowstring.tensors.shape import (
@@ -70,7 +70,7 @@ class Tensor(ShapeMixin):
         if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
             values = dlpack.numpy_from_dlpack(values)
         array = to_native_byte_order(as_unmasked_array(values))
-        type_ = element_type(array.dtype)
+        type_ = dtype_to_element_type(array.dtype)
         if min(array.strides, default=0) < 0 or not is_contiguous_in_any_order(
             array.shape, array.strides, array.itemsize
         ):
@@ -95,7 +95,7 @@ class Tensor(ShapeMixin):
         data_type = as_type(type, "Tensor.from_buffer")
         sizes = as_shape(shape)
         byte_strides = (
-            row_major_strides(sizes, element_dtype(data_type).itemsize)
+            row_major_strides(sizes, element_type_to_dtype(data_type).itemsize)
             if strides is None
             else as_integers(strides, "strides")
         )
@@ -126,7 +126,7 @@ class Tensor(ShapeMixin):
 
     @property
     def _itemsize(self) -> int:
-        return element_dtype(self.type).itemsize
+        return element_type_to_dtype(self.type).itemsize
 
     def _has_strides(self, strides: tuple[int, ...]) -> bool:
         return 0 in self.shape or all(
@@ -146,7 +146,7 @@ class Tensor(ShapeMixin):
 
     def to_numpy(self) -> Values:
         """Return a read-only NumPy array with the same shape and strides, without copying."""
-        return strided_view(self.data, element_dtype(self.type), self.shape, self.strides)
+        return strided_view(self.data, element_type_to_dtype(self.type), self.shape, self.strides)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         return np.array(self.to_numpy(), dtype=dtype, copy=copy)

@@ -16,7 +16,7 @@ from bowstring.layouts.type_inference import type_of_numpy
 Values: TypeAlias = npt.NDArray[Any]
 
 
-def element_dtype(type_: DataType) -> np.dtype[Any]:
+def element_type_to_dtype(type_: DataType) -> np.dtype[Any]:
     """Return the NumPy dtype of an element. Raises `UnsupportedTypeError` for types that are not numbers, timestamps or
     durations.
     """
@@ -29,8 +29,8 @@ def element_dtype(type_: DataType) -> np.dtype[Any]:
     raise UnsupportedTypeError(f"tensor elements must be numbers, timestamps or durations, found {type_}")
 
 
-def element_type(dtype: np.dtype[Any]) -> DataType:
-    """Return the data type of a NumPy dtype. Raises as `element_dtype`."""
+def dtype_to_element_type(dtype: np.dtype[Any]) -> DataType:
+    """Return the data type of a NumPy dtype. Raises as `element_type_to_dtype`."""
     try:
         type_ = type_of_numpy(np.empty(0, dtype)) if dtype.kind != "O" else None
     except TypeMismatchError:
@@ -39,7 +39,7 @@ def element_type(dtype: np.dtype[Any]) -> DataType:
         raise UnsupportedTypeError(
             f"tensor elements must be numbers, timestamps or durations, found NumPy dtype {dtype}"
         )
-    if element_dtype(type_) != dtype.newbyteorder("="):
+    if element_type_to_dtype(type_) != dtype.newbyteorder("="):
         raise UnsupportedTypeError(f"NumPy dtype {dtype} is not supported in tensors: {type_} has another width")
     return type_
 
@@ -56,7 +56,7 @@ def to_native_byte_order(values: Values) -> Values:
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
-def index_dtype(type_: Int) -> np.dtype[Any]:
+def index_type_to_dtype(type_: Int) -> np.dtype[Any]:
     """Return the NumPy dtype of an index type."""
     return np.dtype(str(type_))
 

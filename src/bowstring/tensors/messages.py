@@ -23,8 +23,8 @@ from bowstring.tensors.csf import SparseCSFTensor
 from bowstring.tensors.dense import Tensor
 from bowstring.tensors.elements import (
     Values,
-    element_dtype,
-    index_dtype,
+    element_type_to_dtype,
+    index_type_to_dtype,
 )
 from bowstring.tensors.shape import (
     as_buffer,
@@ -57,18 +57,18 @@ class TensorHeader:
     body_bytes: int
 
 
-def read_tensor_header(raw: bytes, offset: int, where: MessageLocation, limits: ReadLimits) -> TensorHeader:
+def read_tensor_header(raw: bytes, offset: int, location: MessageLocation, limits: ReadLimits) -> TensorHeader:
     """Read the header of a message, whose flatbuffer begins at byte `offset` of `raw`.
 
     Raises `InvalidDataError` if it is malformed or of another kind.
     """
-    context = format_location(where)
+    context = format_location(location)
     message = read_root("Message", raw[offset:], context, limits.max_tables)
     version = message["version"]
     if not 0 <= version < len(VERSIONS):
         raise UnsupportedError(f"{context}: metadata version {version} is not known")
-    number = message["header_type"]
-    kind = HEADERS[number] if number < len(HEADERS) else f"kind {number}"
+    header_type = message["header_type"]
+    kind = HEADERS[header_type] if header_type < len(HEADERS) else f"kind {header_type}"
     if kind not in (TENSOR, SPARSE_TENSOR):
         raise InvalidDataError(f"{context}: expected a Tensor or a SparseTensor, found a message of {kind}")
     table = message["header"]
@@ -80,7 +80,7 @@ def read_tensor_header(raw: bytes, offset: int, where: MessageLocation, limits: 
     return TensorHeader(kind, table, body_bytes)
 
 
-def decode_tensor(header: TensorHeader, body: Buffer, where: str) -> AnyTensor:
+def decode_tensor(header: TensorHeader, body: Buffer, location: str) -> AnyTensor:
     """Create the tensor of a message over its body, without copying.
 
     The structure is checked; raises `InvalidDataError` or `UnsupportedError` if it is not valid.
@@ -89,12 +89,12 @@ def decode_tensor(header: TensorHeader, body: Buffer, where: str) -> AnyTensor:
     try:
         return read(header.table, body)
     except (InvalidArgumentError, OverflowError) as error:  # raised by the constructors of types
-        kind = UnsupportedError if isinstance(error, UnsupportedTypeError) else InvalidDataError
-        raise kind(f"{where}: {error}") from None
+        error_class = UnsupportedError if isinstance(error, UnsupportedTypeError) else InvalidDataError
+        raise error_class(f"{location}: {error}") from None
     except InvalidDataError as error:
-        if str(error).startswith(where):  # from the flatbuffer
+        if str(error).startswith(location):  # from the flatbuffer
             raise
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{location}: {error}") from None
 
 
 def _read_shape(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -110,13 +110,13 @@ def _slice_body(body: Buffer, offset: int, length: int, what: str) -> Buffer:
     return Buffer(body.memory, body.offset + offset, length)
 
 
-def _slice_location(body: Buffer, location: Any, what: str) -> Buffer:
+def _read_buffer(body: Buffer, location: Any, what: str) -> Buffer:
     return _slice_body(body, int(location["offset"]), int(location["length"]), what)
 
 
 def _read_elements(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
     """Return the first `count` elements of a buffer in a message body."""
-    buffer = _slice_location(body, location, what)
+    buffer = _read_buffer(body, location, what)
     if count * dtype.itemsize > buffer.size:
         raise InvalidDataError(f"{what}: {buffer.size} bytes are too few for {count} elements of {dtype.itemsize}")
     return buffer.view(dtype, 0, count)
@@ -124,18 +124,18 @@ def _read_elements(body: Buffer, location: Any, dtype: np.dtype[Any], what: str,
 
 def _read_dense(table: Table, body: Buffer) -> Tensor:
     type_ = read_type(table, ())
-    itemsize = element_dtype(type_).itemsize
+    itemsize = element_type_to_dtype(type_).itemsize
     shape, names = _read_shape(table)
     check_dense_shape(shape, itemsize)
     strides = tuple(table["strides"].tolist()) or row_major_strides(shape, itemsize)
-    data = _slice_location(body, table["data"], "data")
+    data = _read_buffer(body, table["data"], "data")
     check_strides(shape, strides, itemsize, data.size)
     return Tensor(type_, data, shape, strides, names)
 
 
 def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
     type_ = read_type(table, ())
-    dtype = element_dtype(type_)
+    dtype = element_type_to_dtype(type_)
     shape, names = _read_shape(table)
     check_dimension_sizes(shape)
     count = table["non_zero_length"]
@@ -152,10 +152,10 @@ def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
 
 
 def _read_coo_index(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
-    dtype = index_dtype(read_int_type(index["indicesType"]))
+    dtype = index_type_to_dtype(read_int_type(index["indicesType"]))
     coords_shape = (count, len(shape))
     strides = tuple(index["indicesStrides"].tolist()) or row_major_strides(coords_shape, dtype.itemsize)
-    buffer = _slice_location(body, index["indicesBuffer"], "indices")
+    buffer = _read_buffer(body, index["indicesBuffer"], "indices")
     check_strides(coords_shape, strides, dtype.itemsize, buffer.size)
     return SparseCOOTensor, (strided_view(buffer, dtype, coords_shape, strides), index["isCanonical"])
 
@@ -166,7 +166,7 @@ def _read_csx_index(index: Table, body: Buffer, shape: tuple[int, ...], count: i
         raise InvalidDataError(f"compressed axis {axis} is neither Row (0) nor Column (1)")
     if len(shape) != 2:
         raise InvalidDataError(f"a compressed matrix has two dimensions, not {len(shape)}")
-    pointers, indices = (index_dtype(read_int_type(index[name])) for name in ("indptrType", "indicesType"))
+    pointers, indices = (index_type_to_dtype(read_int_type(index[name])) for name in ("indptrType", "indicesType"))
     return _MATRIX_CLASSES[axis], (
         _read_elements(body, index["indptrBuffer"], pointers, "indptr", shape[axis] + 1),
         _read_elements(body, index["indicesBuffer"], indices, "indices", count),
@@ -177,24 +177,26 @@ def _read_csf_index(index: Table, body: Buffer, shape: tuple[int, ...], count: i
     """Read a CSF index. Lengths are in elements, as in Arrow C++, or in bytes, as specified for `Buffer`; the number of
     leaves and nodes determines which.
     """
-    pointer_type, node_type = (index_dtype(read_int_type(index[name])) for name in ("indptrType", "indicesType"))
+    pointer_type, node_type = (
+        index_type_to_dtype(read_int_type(index[name])) for name in ("indptrType", "indicesType")
+    )
     nodes, pointers = index["indicesBuffers"], index["indptrBuffers"]
     if len(nodes) != len(shape) or len(pointers) != len(nodes) - 1:
         raise InvalidDataError(
             f"{len(shape)} dimensions with {len(pointers)} arrays of pointers and {len(nodes)} of indices"
         )
-    unit = _length_unit(int(nodes["length"][-1]), count, node_type, "the last indices")
+    unit = _detect_length_unit(int(nodes["length"][-1]), count, node_type, "the last indices")
     levels = [
         _read_csf_elements(body, location, node_type, "indices", int(location["length"]) // unit) for location in nodes
     ]
     pointer_levels = []
     for location, level in zip(pointers, levels, strict=False):
-        _length_unit(int(location["length"]), len(level) + 1, pointer_type, "indptr")
+        _detect_length_unit(int(location["length"]), len(level) + 1, pointer_type, "indptr")
         pointer_levels.append(_read_csf_elements(body, location, pointer_type, "indptr", len(level) + 1))
     return SparseCSFTensor, (tuple(pointer_levels), tuple(levels), tuple(index["axisOrder"].tolist()))
 
 
-def _length_unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
+def _detect_length_unit(length: int, count: int, dtype: np.dtype[Any], what: str) -> int:
     """Return the unit of a buffer length: 1 if it is in elements, or the element size if it is in bytes."""
     if length == count * dtype.itemsize:
         return dtype.itemsize
@@ -282,7 +284,7 @@ def _write_common_fields(tensor: AnyTensor) -> dict[str, Any]:
 
 
 def _write_dense(tensor: Tensor, body: _BodyBuilder) -> Record:
-    itemsize = element_dtype(tensor.type).itemsize
+    itemsize = element_type_to_dtype(tensor.type).itemsize
     if not is_contiguous_in_any_order(tensor.shape, tensor.strides, itemsize):
         tensor = Tensor.from_numpy(np.ascontiguousarray(tensor.to_numpy()), tensor.dim_names)
     data = tensor.data.slice(0, prod(tensor.shape) * itemsize)

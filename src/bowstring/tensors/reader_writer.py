@@ -49,8 +49,8 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
             is_padding = message.size_bytes == LEGACY_PREFIX_BYTES and message.offset % TENSOR_ALIGNMENT
             if not is_padding:
                 return None
-        where = f"{self._source.name}: tensor {self._count} at byte {message.offset}"
-        tensor = decode_tensor(message.header, self._read_body(message), where)
+        location = f"{self._source.name}: tensor {self._count} at byte {message.offset}"
+        tensor = decode_tensor(message.header, self._read_body(message), location)
         self._count += 1
         return tensor
 

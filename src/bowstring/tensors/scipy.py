@@ -18,13 +18,13 @@ def _import_scipy_sparse() -> Any:
     return sparse
 
 
-def check_is_sparse(values: Any, format: str) -> None:
+def check_sparse_format(values: Any, format: str) -> None:
     """Raise `TypeMismatchError` if `values` is not SciPy's array or matrix of this format."""
     if not _import_scipy_sparse().issparse(values) or values.format != format:
         raise TypeMismatchError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")
 
 
-def create_array(format: str, components: tuple[Any, ...], tensor: SparseTensor) -> Any:
+def create_sparse_array(format: str, components: tuple[Any, ...], tensor: SparseTensor) -> Any:
     """Return SciPy's array of this format over values and indices. Raises `UnsupportedTypeError` if SciPy does not
     support the tensor's type or shape.
     """

@@ -58,7 +58,7 @@ def check_dimension_sizes(shape: Sequence[int]) -> None:
             raise InvalidDataError(f"dimension {axis}: expected a size from 0 to {_MAX_SIZE - 1}, found {size}")
 
 
-def is_addressable(shape: Sequence[int], itemsize: int) -> bool:
+def is_supported_by_numpy(shape: Sequence[int], itemsize: int) -> bool:
     """Whether NumPy supports a shape. It multiplies all non-zero sizes, even if there are no elements."""
     return prod(size for size in shape if size) * max(itemsize, 1) < _MAX_SIZE
 
@@ -66,7 +66,7 @@ def is_addressable(shape: Sequence[int], itemsize: int) -> bool:
 def check_dense_shape(shape: Sequence[int], itemsize: int) -> None:
     """Raise as `check_dimension_sizes`, and `InvalidDataError` if the size in bytes overflows 63 bits."""
     check_dimension_sizes(shape)
-    if not is_addressable(shape, itemsize):
+    if not is_supported_by_numpy(shape, itemsize):
         raise InvalidDataError(f"a shape of {tuple(shape)} overflows 63 bits in elements of {itemsize} bytes")
 
 

@@ -28,8 +28,8 @@ from bowstring.tensors.elements import (
     Values,
     as_index_array,
     as_unmasked_array,
-    element_dtype,
-    element_type,
+    dtype_to_element_type,
+    element_type_to_dtype,
     to_native_byte_order,
 )
 from bowstring.tensors.shape import (
@@ -37,7 +37,7 @@ from bowstring.tensors.shape import (
     as_dim_names,
     as_shape,
     check_dimension_sizes,
-    is_addressable,
+    is_supported_by_numpy,
 )
 
 MAX_DENSE_BYTES = 16 << 30
@@ -76,7 +76,7 @@ class SparseTensor(ShapeMixin, ABC):
         Raises `InvalidDataError` if they do not match.
         """
         values, sizes = as_value_array(data, cls.__name__), as_shape(shape)
-        tensor = cls(element_type(values.dtype), sizes, values, as_dim_names(dim_names, len(sizes)), *index)
+        tensor = cls(dtype_to_element_type(values.dtype), sizes, values, as_dim_names(dim_names, len(sizes)), *index)
         tensor.validate(full=True)
         return tensor
 
@@ -119,13 +119,13 @@ class SparseTensor(ShapeMixin, ABC):
         `InvalidDataError` for duplicate coordinates, which the format does not define.
         """
         self.validate(full=True)
-        dtype = element_dtype(self.type)
+        dtype = element_type_to_dtype(self.type)
         if self.size * dtype.itemsize > max_bytes:
             raise LimitError(
                 f"a dense tensor of shape {self.shape} needs {self.size * dtype.itemsize} bytes, more than the limit "
                 f"of {max_bytes} (max_bytes)"
             )
-        if not is_addressable(self.shape, dtype.itemsize):
+        if not is_supported_by_numpy(self.shape, dtype.itemsize):
             raise LimitError(f"NumPy does not support the dense shape {self.shape}: its sizes overflow 63 bits")
         dense = np.zeros(self.shape, dtype)
         coordinates = self.coordinates()
@@ -162,7 +162,7 @@ class SparseTensor(ShapeMixin, ABC):
         )
 
 
-def equal_prefixes(rows: Values) -> Values:
+def shared_prefix_mask(rows: Values) -> Values:
     """For sorted coordinates of shape (n, k), return an array of shape (n - 1, k): whether the first j + 1 coordinates
     of row i + 1 equal those of row i.
     """
@@ -173,7 +173,7 @@ def _check_unique(coordinates: Values) -> None:
     if len(coordinates) < 2:
         return
     ordered = coordinates[np.lexsort(coordinates.T[::-1])] if coordinates.shape[1] else coordinates
-    is_duplicate = equal_prefixes(ordered)[:, -1] if coordinates.shape[1] else np.ones(len(coordinates) - 1, np.bool_)
+    is_duplicate = shared_prefix_mask(ordered)[:, -1] if ordered.shape[1] else np.ones(len(ordered) - 1, np.bool_)
     if is_duplicate.any():
         raise InvalidDataError(f"duplicate coordinates {ordered[find_first_true(is_duplicate)].tolist()}")
 
@@ -241,14 +241,14 @@ class SparseCOOTensor(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a tensor from SciPy's `coo_array` or `coo_matrix`. Copies the coordinates, but not the values."""
-        scipy.check_is_sparse(values, "coo")
+        scipy.check_sparse_format(values, "coo")
         coords = getattr(values, "coords", None) or (values.row, values.col)
         return cls.from_numpy(values.data, np.stack(coords, axis=1), values.shape, dim_names)
 
     def to_scipy(self) -> Any:
         """Convert to SciPy's `coo_array` without copying values. Checks every index. Requires the extra `sparse`."""
         self.validate(full=True)
-        array = scipy.create_array("coo", (self.values, tuple(self.coords.T)), self)
+        array = scipy.create_sparse_array("coo", (self.values, tuple(self.coords.T)), self)
         array.has_canonical_format = self.has_canonical_format
         return array
 
@@ -306,7 +306,7 @@ def _is_canonical(coordinates: Values) -> bool:
         return True
     if not coordinates.shape[1]:
         return False
-    is_equal = equal_prefixes(coordinates)
+    is_equal = shared_prefix_mask(coordinates)
     is_first_difference = np.diff(is_equal, axis=1, prepend=True) if coordinates.shape[1] > 1 else ~is_equal
     return bool(not is_equal[:, -1].any() and (coordinates[1:] > coordinates[:-1])[is_first_difference].all())
 
@@ -355,13 +355,13 @@ class SparseMatrix(SparseTensor):
     @classmethod
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a matrix from SciPy's array or matrix of the same format, without copying."""
-        scipy.check_is_sparse(values, ("csr", "csc")[cls.AXIS])
+        scipy.check_sparse_format(values, ("csr", "csc")[cls.AXIS])
         return cls.from_numpy(values.data, values.indptr, values.indices, values.shape, dim_names)
 
     def to_scipy(self) -> Any:
         """Convert to SciPy's array of the same format without a copy. Checks all indices. Needs the extra `sparse`."""
         self.validate(full=True)
-        return scipy.create_array(("csr", "csc")[self.AXIS], (self.values, self.indices, self.indptr), self)
+        return scipy.create_sparse_array(("csr", "csc")[self.AXIS], (self.values, self.indices, self.indptr), self)
 
     def to_numpy(self) -> tuple[Values, Values, Values]:
         """Values of shape (n,), pointers of shape (rows or columns + 1,), indices of shape (n,); not copied."""

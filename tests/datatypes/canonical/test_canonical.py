@@ -212,7 +212,7 @@ def test_a_variable_shape_tensor_with_a_wrong_shape_is_rejected(row: dict[str, A
 
 
 def test_timestamps_beyond_python_s_precision_keep_their_nanoseconds() -> None:
-    moment = bs.datatypes.OffsetTimestamp(np.datetime64("2025-01-01T00:00:00.000000001", "ns"), -420)
+    moment = bs.datatypes.TimestampWithOffset(np.datetime64("2025-01-01T00:00:00.000000001", "ns"), -420)
     array = bs.array([moment, NOON.astimezone(EAST)], bs.datatypes.timestamp_with_offset("ns"))
     assert array.to_pylist() == [moment, NOON.astimezone(EAST)]
     assert [m.utcoffset() for m in array.to_pylist()[1:]] == [timedelta(hours=5, minutes=45)]
@@ -220,7 +220,7 @@ def test_timestamps_beyond_python_s_precision_keep_their_nanoseconds() -> None:
     storage_values = [{"timestamp": edge, "offset_minutes": -60}, {"timestamp": NOON, "offset_minutes": 0}]
     type_ = bs.datatypes.timestamp_with_offset("us")
     assert bs.array(storage_values, type_.storage_type).with_layout(bs.array([], type_).layout).to_pylist() == [
-        bs.datatypes.OffsetTimestamp(np.datetime64("0001-01-01", "us"), -60),
+        bs.datatypes.TimestampWithOffset(np.datetime64("0001-01-01", "us"), -60),
         NOON,
     ]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from bowstring.datatypes.base import check_text, check_type
-from bowstring.datatypes.canonical.parameters import parse_parameters, parse_text, serialize_parameters
+from bowstring.datatypes.canonical.parameters import parse_parameters, parse_string, serialize_parameters
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.datatypes.types import DataType
@@ -45,7 +45,7 @@ class OpaqueType(ExtensionType):
         missing = [key for key in keys if key not in parameters]
         if missing:
             raise InvalidDataError(f"{name}: metadata {serialized[:60]!r} lacks {' and '.join(map(repr, missing))}")
-        return cls(storage_type, *(parse_text(name, key, parameters[key]) for key in keys))
+        return cls(storage_type, *(parse_string(name, key, parameters[key]) for key in keys))
 
     def __str__(self) -> str:
         return f"extension<arrow.opaque[{self.storage_type}, {self.type_name!r} of {self.vendor_name!r}]>"

@@ -70,7 +70,7 @@ def serialize_parameters(**members: Any) -> bytes:
     return json.dumps(present, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def parse_text(name: str, key: str, value: Any) -> str:
+def parse_string(name: str, key: str, value: Any) -> str:
     """Return a member that is a string. Raises `InvalidDataError` for anything else."""
     if not isinstance(value, str):
         raise InvalidDataError(f"{name}: expected a string as {key!r}, found {value!r:.60}")
@@ -82,7 +82,7 @@ def parse_sizes(name: str, parameters: dict[str, Any], key: str, nullable: bool 
 
     Raises `InvalidDataError` for anything else.
     """
-    elements = _parse_elements(name, parameters, key)
+    elements = _parse_array(name, parameters, key)
     for element in elements or ():
         if (type(element) is not int or not 0 <= element < 1 << 31) and not (nullable and element is None):
             raise InvalidDataError(f"{name}: expected sizes from 0 to 2147483647 in {key!r}, found {element!r:.60}")
@@ -91,11 +91,11 @@ def parse_sizes(name: str, parameters: dict[str, Any], key: str, nullable: bool 
 
 def parse_names(name: str, parameters: dict[str, Any], key: str) -> tuple[str, ...] | None:
     """Return a member that is an array of strings, or None if absent. Raises `InvalidDataError` for anything else."""
-    elements = _parse_elements(name, parameters, key)
-    return None if elements is None else tuple(parse_text(name, key, element) for element in elements)
+    elements = _parse_array(name, parameters, key)
+    return None if elements is None else tuple(parse_string(name, key, element) for element in elements)
 
 
-def _parse_elements(name: str, parameters: dict[str, Any], key: str) -> tuple[Any, ...] | None:
+def _parse_array(name: str, parameters: dict[str, Any], key: str) -> tuple[Any, ...] | None:
     value = parameters.get(key)
     if value is None:
         return None

@@ -37,13 +37,13 @@ class ParquetVariantType(ExtensionType):
         if not isinstance(storage, t.Struct):
             raise InvalidArgumentError(f"{name}: expected a struct as storage type, found {storage}")
         metadata = [f for f in storage.fields if f.name == "metadata"]
-        types = [_value_type_if_encoded(f.type) for f in metadata]
+        types = [_decoded_type(f.type) for f in metadata]
         if len(metadata) != 1 or metadata[0].nullable or not isinstance(types[0], _BYTES):
             raise InvalidArgumentError(f"{name}: expected one binary, non-nullable field 'metadata', found {storage}")
         _check_value_fields(name, [f for f in storage.fields if f.name != "metadata"], "")
 
 
-def _value_type_if_encoded(type_: t.DataType) -> t.DataType:
+def _decoded_type(type_: t.DataType) -> t.DataType:
     return type_.value_type if isinstance(type_, (t.Dictionary, t.RunEndEncoded)) else type_
 
 

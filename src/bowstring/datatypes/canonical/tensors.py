@@ -53,7 +53,7 @@ class TensorType(ExtensionType):
         raise NotImplementedError
 
     @property
-    def _axes(self) -> tuple[int, ...]:
+    def _axis_order(self) -> tuple[int, ...]:
         return self.permutation or tuple(range(self.ndim))
 
     def _check_dimensions(self) -> None:
@@ -81,14 +81,14 @@ class TensorType(ExtensionType):
         """Build a tensor in logical shape from its elements in C order of the physical shape."""
         dtype = None if any(element is None for element in elements) else _numpy_dtype(value_type)
         flat = np.fromiter(elements, np.dtype(dtype or object), len(elements))
-        return flat.reshape(shape).transpose(self._axes)
+        return flat.reshape(shape).transpose(self._axis_order)
 
     def _to_physical(self, value: Any) -> npt.NDArray[Any]:
         """Transpose a tensor to its physical shape, without copying."""
         array = np.asarray(value)
-        if array.ndim != len(self._axes):
+        if array.ndim != len(self._axis_order):
             raise TypeMismatchError(f"a tensor of {array.ndim} dimensions does not fit {self}")
-        return array.transpose(np.argsort(self._axes))
+        return array.transpose(np.argsort(self._axis_order))
 
 
 def _numpy_dtype(type_: t.DataType) -> np.dtype[Any] | None:
@@ -165,13 +165,13 @@ class FixedShapeTensorType(TensorType):
         """Return all tensors as one array, rows first, without copying."""
         if values.ndim == 1:
             return values  # nulls, or elements without a NumPy type
-        return values.reshape(len(values), *self.shape).transpose(0, *(axis + 1 for axis in self._axes))
+        return values.reshape(len(values), *self.shape).transpose(0, *(axis + 1 for axis in self._axis_order))
 
     def to_storage_numpy(self, values: Any) -> Any:
         """Convert one array of all tensors to shape (rows, elements); copies only if it is not in physical order."""
         if values.ndim != len(self.shape) + 1:
             return None
-        physical = values.transpose(0, *(int(axis) + 1 for axis in np.argsort(self._axes)))
+        physical = values.transpose(0, *(int(axis) + 1 for axis in np.argsort(self._axis_order)))
         if physical.shape[1:] != self.shape:
             raise TypeMismatchError(f"tensors of physical shape {physical.shape[1:]} do not fit {self}")
         return np.ascontiguousarray(physical).reshape(len(physical), prod(self.shape))

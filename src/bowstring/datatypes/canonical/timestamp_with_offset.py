@@ -23,7 +23,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatc
 _DAY_MINUTES = 24 * 60
 
 
-class OffsetTimestamp(NamedTuple):
+class TimestampWithOffset(NamedTuple):
     """A timestamp that Python's `datetime` can't represent, such as one with nanoseconds, and its offset.
 
     `timestamp` is in UTC, `offset_minutes` are minutes east of UTC.
@@ -38,8 +38,8 @@ class OffsetTimestamp(NamedTuple):
 class TimestampWithOffsetType(ExtensionType):
     """Timestamps, each with its own offset from UTC, as a struct of `timestamp` and `offset_minutes`.
 
-    Values are datetimes at that offset, or `OffsetTimestamp` if a datetime can't represent it. A null timestamp is a
-    null value, a null offset is 0.
+    Values are datetimes at that offset, or `TimestampWithOffset` if a datetime can't represent it. A null timestamp is
+    a null value, a null offset is 0.
     """
 
     EXTENSION_NAME: ClassVar[str] = "arrow.timestamp_with_offset"
@@ -71,7 +71,7 @@ class TimestampWithOffsetType(ExtensionType):
         if not -_DAY_MINUTES < minutes < _DAY_MINUTES:
             raise InvalidDataError(f"{self.EXTENSION_NAME}: an offset of {minutes} minutes is not less than a day")
 
-    def decode(self, value: Any) -> datetime | OffsetTimestamp | None:
+    def decode(self, value: Any) -> datetime | TimestampWithOffset | None:
         """Return the datetime at its offset. Raises `InvalidDataError` for an offset of a day or more."""
         self.check_value(value)
         timestamp, minutes = value["timestamp"], value["offset_minutes"] or 0
@@ -82,11 +82,11 @@ class TimestampWithOffsetType(ExtensionType):
                 return timestamp.astimezone(timezone(timedelta(minutes=minutes)))
             except OverflowError:
                 timestamp = np.datetime64(timestamp.replace(tzinfo=None), "us")
-        return OffsetTimestamp(timestamp, minutes)
+        return TimestampWithOffset(timestamp, minutes)
 
     def encode(self, value: Any) -> Any:
         """Return the timestamp in UTC and its offset. Raises `TypeMismatchError` for any other value."""
-        if isinstance(value, OffsetTimestamp):
+        if isinstance(value, TimestampWithOffset):
             return {"timestamp": value.timestamp, "offset_minutes": value.offset_minutes}
         offset = value.utcoffset() if isinstance(value, datetime) else None
         if offset is None:

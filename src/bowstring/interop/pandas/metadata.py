@@ -86,15 +86,15 @@ def describe_column(name: Any, field_name: str, values: Any, type_: t.DataType) 
 
 def _describe_level(level: Any) -> dict[str, Any]:
     dtype_name, extra = _describe_dtype(level)
-    kind = import_pandas().api.types.infer_dtype(level, skipna=False)
-    if kind == "integer" or kind == "floating" or kind == "boolean":
-        kind = dtype_name if dtype_name != "object" else kind
-    elif kind == "string" or (kind == "empty" and dtype_name == "str"):
-        kind, extra = "unicode", {"encoding": "UTF-8"}
-    elif kind.startswith("datetime64"):
-        kind = "datetimetz" if getattr(level.dtype, "tz", None) is not None else dtype_name
+    pandas_type = import_pandas().api.types.infer_dtype(level, skipna=False)
+    if pandas_type == "integer" or pandas_type == "floating" or pandas_type == "boolean":
+        pandas_type = dtype_name if dtype_name != "object" else pandas_type
+    elif pandas_type == "string" or (pandas_type == "empty" and dtype_name == "str"):
+        pandas_type, extra = "unicode", {"encoding": "UTF-8"}
+    elif pandas_type.startswith("datetime64"):
+        pandas_type = "datetimetz" if getattr(level.dtype, "tz", None) is not None else dtype_name
     name = to_json_label(level.name)
-    return {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": dtype_name, "metadata": extra}
+    return {"name": name, "field_name": name, "pandas_type": pandas_type, "numpy_type": dtype_name, "metadata": extra}
 
 
 def to_json_label(label: Any) -> Any:
@@ -242,17 +242,17 @@ def _restore_level(names: Sequence[Any], level: dict[str, Any]) -> Any:
     """Convert labels to the dtype in the metadata, or leave them unchanged if that fails."""
     pd = import_pandas()
     labels = pd.Index(names)
-    kind, dtype = level.get("pandas_type"), level.get("numpy_type")
+    pandas_type, dtype = level.get("pandas_type"), level.get("numpy_type")
     try:
-        if kind == "datetimetz":
+        if pandas_type == "datetimetz":
             zone = (level.get("metadata") or {}).get("timezone")
             timestamps = pd.to_datetime(labels, utc=True).tz_convert(zone)
             return timestamps.as_unit(str(dtype)[len("datetime64[") : -1])
-        if kind == "bytes":
+        if pandas_type == "bytes":
             return pd.Index([name.encode() for name in names], dtype=object)
         if isinstance(dtype, str) and dtype not in ("object", "str"):
             return labels.astype(dtype)
-        if dtype == "object" and kind not in ("unicode", "string") and not str(kind).startswith("mixed"):
+        if dtype == "object" and pandas_type not in ("unicode", "string") and not str(pandas_type).startswith("mixed"):
             return labels.astype(object)
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError):
         return labels
