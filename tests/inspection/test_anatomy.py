@@ -13,9 +13,9 @@ import pytest
 import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
 from bowstring.inspection.anatomy.glossary import MEANINGS
-from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, Part, PartKind
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FilePart, FilePartKind
 from bowstring.ipc.write_options import IpcWriteOptions
-from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
+from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow
 
 FORMATS = ("file", "stream")
 TABLE = pa.table(
@@ -44,7 +44,7 @@ def part_kinds(anatomy: Anatomy) -> list[str]:
     return [part.kind.value for part in anatomy.parts]
 
 
-def buffer_ranges(anatomy: Anatomy, part: Part) -> dict[tuple[str, str], tuple[int, int]]:
+def buffer_ranges(anatomy: Anatomy, part: FilePart) -> dict[tuple[str, str], tuple[int, int]]:
     """Field and role of each buffer of a part that is on the map -> its bytes in the file."""
     layout, out, at = anatomy.layouts[part.layout_index], {}, part.start
     indices = layout.buffer_indices(
@@ -103,7 +103,7 @@ def test_the_parts_cover_all_bytes_of_every_encoding(form: str, alignment: int, 
     anatomy = bs.inspection.build_anatomy(sink.getvalue())
     assert_contiguous(anatomy)
     assert not anatomy.faults
-    batch = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH)
+    batch = next(part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH)
     assert {("views", "views"), ("views", "data"), ("coded", "indices"), ("union", "type ids")} <= {
         *buffer_ranges(anatomy, batch)
     }
@@ -113,7 +113,7 @@ def test_the_ranges_of_buffers_have_their_bytes() -> None:
     table = bs.table({"n": np.arange(1000, 1010), "s": ["one", None, "three"] + ["x"] * 7})
     raw = written_by_bowstring(table, "file")
     anatomy = bs.inspection.build_anatomy(raw)
-    batch = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH)
+    batch = next(part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH)
     places = {key: raw[start:stop] for key, (start, stop) in buffer_ranges(anatomy, batch).items()}
     assert places["n", "data"] == np.arange(1000, 1010).tobytes()
     assert places["s", "validity"] == b"\xfd\x03"
@@ -154,7 +154,7 @@ def test_bytes_after_a_stream_are_an_unclaimed_part() -> None:
     raw = written_by_pyarrow(TABLE, "stream")
     anatomy = bs.inspection.build_anatomy(raw + b"something else")
     assert_contiguous(anatomy)
-    assert anatomy.parts[-1].kind is PartKind.UNCLAIMED
+    assert anatomy.parts[-1].kind is FilePartKind.UNCLAIMED
     assert anatomy.parts[-1].byte_ranges.total_bytes == len(b"something else")
     assert not anatomy.faults
 
@@ -185,7 +185,7 @@ def test_two_buffers_with_the_same_bytes_have_one_leaf() -> None:
 def test_a_truncated_body_is_one_error() -> None:
     raw = written_by_pyarrow(TABLE, "stream", 40)
     whole = bs.inspection.build_anatomy(raw)
-    last = [part for part in whole.parts if part.kind is PartKind.RECORD_BATCH][-1]
+    last = [part for part in whole.parts if part.kind is FilePartKind.RECORD_BATCH][-1]
     (fault,) = bs.inspection.build_anatomy(raw[: last.stop - 1]).faults
     assert fault.message.startswith(f"message at byte {last.start}: expected ")
 
@@ -197,22 +197,24 @@ def test_a_truncated_file_has_parts_up_to_its_end() -> None:
         anatomy = bs.inspection.build_anatomy(raw[:size])
         assert_contiguous(anatomy)
         assert anatomy.faults
-        there = [part for part in whole.parts if part.stop <= size and part.kind is PartKind.RECORD_BATCH]
-        drawn = [p for p in anatomy.parts if p.kind is PartKind.RECORD_BATCH]
+        there = [part for part in whole.parts if part.stop <= size and part.kind is FilePartKind.RECORD_BATCH]
+        drawn = [p for p in anatomy.parts if p.kind is FilePartKind.RECORD_BATCH]
         assert [p.start for p in drawn][: len(there)] == [p.start for p in there]
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_damaged_header_is_an_error_with_its_offset(form: str) -> None:
     raw = bytearray(written_by_pyarrow(TABLE, form, 40))
-    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
+    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is FilePartKind.RECORD_BATCH][
+        1
+    ]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     anatomy = bs.inspection.build_anatomy(bytes(raw))
     assert_contiguous(anatomy)
     assert [fault.offset for fault in anatomy.faults] == [second.start]
     rows = None if anatomy.inspection is None else anatomy.inspection.rows
     assert rows == (60 if form == "file" else 40)  # the footer of a file has the offset of the next one
-    assert PartKind.UNREAD in {part.kind for part in anatomy.parts}
+    assert FilePartKind.UNREAD in {part.kind for part in anatomy.parts}
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -236,7 +238,7 @@ def test_messages_beyond_the_limit_are_one_part() -> None:
     assert_contiguous(anatomy)
     assert anatomy.is_shortened
     assert len(anatomy.parts) < 30
-    assert anatomy.parts[-2].kind is PartKind.OMITTED
+    assert anatomy.parts[-2].kind is FilePartKind.OMITTED
     assert not anatomy.faults
 
 
@@ -248,7 +250,7 @@ def test_a_message_that_the_footer_does_not_list_is_marked() -> None:
     footer = bs.inspection.build_anatomy(raw).parts[-2]  # the end of stream before it
     anatomy = bs.inspection.build_anatomy(raw[: footer.start] + batch + raw[footer.start :])
     assert_contiguous(anatomy)
-    assert [part.is_listed for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH] == [True, False]
+    assert [part.is_listed for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH] == [True, False]
     assert anatomy.inspection is not None
     assert anatomy.inspection.rows == 100
 

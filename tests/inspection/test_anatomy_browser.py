@@ -15,11 +15,11 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError
-from bowstring.inspection.anatomy.model import ByteRangeKind, PartKind
+from bowstring.inspection.anatomy.model import ByteRangeKind, FilePartKind
 from tests.inspection.browser import chromium, open_page
 from tests.inspection.test_anatomy import buffer_ranges
 from tests.inspection.test_anatomy_page import HOSTILE
-from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
+from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -83,7 +83,7 @@ def test_the_page_loads_without_errors_or_requests(browser: Browser, small: tupl
 def test_a_click_on_a_buffer_shows_its_meaning_and_its_bytes(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
     anatomy = bs.inspection.build_anatomy(raw)
-    batch = [part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH][1]
+    batch = [part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH][1]
     places = buffer_ranges(anatomy, batch)
     with open_page(browser, path) as session:
         start, stop = places["id", "data"]
@@ -109,7 +109,7 @@ def test_a_click_on_a_buffer_shows_its_meaning_and_its_bytes(browser: Browser, s
 def test_headers_and_the_footer_show_their_content(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
     anatomy = bs.inspection.build_anatomy(raw)
-    batches = [part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH]
+    batches = [part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH]
     with open_page(browser, path) as session:
         text = session.select_byte(batches[0].start + 20)
         assert re.search(r"1\s*id values: 320 at 0", text)
@@ -131,7 +131,7 @@ def test_the_address_contains_the_selected_leaf(browser: Browser, small: tuple[b
 
 def test_clicks_on_the_upper_rows_select_messages_and_columns(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
-    batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is PartKind.RECORD_BATCH)
+    batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is FilePartKind.RECORD_BATCH)
     with open_page(browser, path) as session:
         session.click(batch.stop - 10, 0)
         session.page.wait_for_selector("#detail h2:has-text('Record batch 0')")
@@ -298,7 +298,7 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     schema = pa.schema([pa.field(HOSTILE, pa.string(), metadata={HOSTILE: HOSTILE})], metadata={HOSTILE: HOSTILE})
     raw = written_by_pyarrow(pa.table([pa.array([HOSTILE, None])], schema=schema), "file")
     with open_page(browser, page_of(raw, tmp_path, name="page.html")) as session:
-        batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is PartKind.RECORD_BATCH)
+        batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is FilePartKind.RECORD_BATCH)
         at = batch.start
         for size in batch.byte_ranges.lengths_bytes.tolist():
             text = session.select_byte(at)
@@ -313,7 +313,9 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
 
 def test_an_error_is_shown_with_its_offset(browser: Browser, tmp_path: Path) -> None:
     raw = bytearray(three_batches())
-    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
+    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is FilePartKind.RECORD_BATCH][
+        1
+    ]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     with open_page(browser, page_of(bytes(raw), tmp_path)) as session:
         assert "1 error" in session.page.inner_text(".errors")
@@ -379,7 +381,7 @@ def test_bytes_that_are_not_on_the_page_are_read_from_the_file(
     browser: Browser, large: tuple[Path, Path], tmp_path: Path
 ) -> None:
     anatomy = bs.inspection.build_anatomy(large[0])
-    part = next(part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH and part.number == 5000)
+    part = next(part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH and part.number == 5000)
     start, stop = buffer_ranges(anatomy, part)["number 3", "data"]
     with open_page(browser, large[1]) as session:
         assert "This page does not carry these" in session.select_byte(start)

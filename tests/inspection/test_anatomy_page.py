@@ -22,11 +22,11 @@ import bowstring as bs
 from bowstring.inspection.anatomy import encoder
 from bowstring.inspection.anatomy.encoder import PageLimits
 from bowstring.inspection.anatomy.glossary import MEANINGS
-from bowstring.inspection.anatomy.model import PartKind
-from bowstring.inspection.anatomy.page import render_page
+from bowstring.inspection.anatomy.model import FilePartKind
+from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.record_batch.compression import decompress_first_bytes
-from tests.inspection.test_inspect import written_by_bowstring, written_by_pyarrow
+from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -193,7 +193,7 @@ def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str
     raw = file_of_strings()
     at = raw.rindex(before)
     damaged = raw[:at] + after + raw[at + len(before) :]
-    text, count = render_page(damaged)
+    text, count = build_page_and_count_faults(damaged)
     assert (count, bs.inspection.build_anatomy(damaged).faults) == (1, ())
     match = re.search(r'data-byte="(\d+)">[^<]*</button> <span>([^<]*)', text)
     assert match is not None
@@ -205,19 +205,21 @@ def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str
     ends = part.start + np.cumsum(part.byte_ranges.lengths_bytes)
     leaf = int(np.searchsorted(ends, position, "right"))
     if role == "dictionary":
-        assert part.kind is PartKind.DICTIONARY_BATCH
+        assert part.kind is FilePartKind.DICTIONARY_BATCH
     else:
         assert ends[leaf] - part.byte_ranges.lengths_bytes[leaf] <= at < ends[leaf]
         layout = anatomy.layouts[part.layout_index]
         assert layout.buffers[int(part.byte_ranges.buffers[leaf])].role == role
-    assert render_page(damaged, full=False)[1] == 0
+    assert build_page_and_count_faults(damaged, full=False)[1] == 0
 
 
 def test_a_structural_error_is_on_the_page_once() -> None:
     raw = bytearray(file_of_strings())
-    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is PartKind.RECORD_BATCH][1]
+    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is FilePartKind.RECORD_BATCH][
+        1
+    ]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    assert render_page(bytes(raw))[1] == len(bs.inspection.build_anatomy(bytes(raw)).faults) == 1
+    assert build_page_and_count_faults(bytes(raw))[1] == len(bs.inspection.build_anatomy(bytes(raw)).faults) == 1
 
 
 def test_the_page_does_not_grow_with_the_data() -> None:

@@ -13,8 +13,8 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
 from bowstring.inspection.anatomy import walker
-from bowstring.inspection.anatomy.model import Part
-from bowstring.inspection.anatomy.page import render_page
+from bowstring.inspection.anatomy.model import FilePart
+from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io import range_source
 from bowstring.ipc import remote_file
@@ -154,7 +154,7 @@ def test_remote_data_that_is_not_arrow_or_missing_is_an_error(upload: Callable[[
 # Anatomy
 
 
-def leaves_of(part: Part) -> tuple[Any, ...]:
+def leaves_of(part: FilePart) -> tuple[Any, ...]:
     """The leaves of a part as arrays."""
     return part.byte_ranges.lengths_bytes, part.byte_ranges.kinds, part.byte_ranges.buffers
 
@@ -188,7 +188,7 @@ def test_the_page_of_a_url_equals_that_of_a_local_file(
     ):
         url = upload(data)
         assert describe_anatomy(url) == describe_anatomy(data)
-        assert bs.inspection.build_anatomy_page(url, "it") == render_page(data, "it", full=False)[0]
+        assert bs.inspection.build_anatomy_page(url, "it") == build_page_and_count_faults(data, "it", full=False)[0]
 
 
 @pytest.mark.parametrize("edge_bytes", [16, 1 << 16])

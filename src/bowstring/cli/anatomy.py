@@ -10,7 +10,7 @@ from bowstring.cli.input_output import open_output, resolve_output, resolve_sour
 from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
-from bowstring.inspection.anatomy.page import render_page
+from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.inspection.text import format_size, to_printable
 
 
@@ -37,7 +37,7 @@ def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_byte
     name = Path(file).name if is_path and file else source_name(file)
     out = resolve_output(target, file)
     with progress_bar("reading", "parts") as report_progress:
-        html, errors = render_page(
+        html, errors = build_page_and_count_faults(
             source, name, max_piped_bytes=max_piped_bytes, report_progress=report_progress, full=not quick
         )
         page = html.encode("utf-8")

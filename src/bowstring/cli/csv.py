@@ -154,8 +154,8 @@ def _error_from_pyarrow(
     if conversion is not None:
         index, number, kind, reason = conversion.groups()
         column = header[int(index)] if int(index) < len(header) else f"#{index}"
-        where = f"{name}: " + (f"row {int(number):,}, " if number else "")
-        error = InvalidDataError(f"{where}column {column!r}: {reason} for {kind}")
+        error_prefix = f"{name}: " + (f"row {int(number):,}, " if number else "")
+        error = InvalidDataError(f"{error_prefix}column {column!r}: {reason} for {kind}")
         return error if column in column_types else with_note(error, INFERENCE_NOTE.format(column=column))
     if "straddl" in message:
         return with_note(InvalidDataError(f"{name}: a row is larger than a block"), "--block-size sets a larger size")

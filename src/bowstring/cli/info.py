@@ -15,9 +15,9 @@ from bowstring.cli.options import all_option, file_argument, json_option, max_pi
 from bowstring.cli.tables import borderless_table, open_console
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
-from bowstring.inspection.inspector import inspect
 from bowstring.inspection.json_document import to_document
 from bowstring.inspection.report import FieldReport, Inspection
+from bowstring.inspection.report_builder import inspect
 from bowstring.inspection.text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 
 _COLUMNS_SHOWN = 20

@@ -173,10 +173,10 @@ class _JsonArrayScanner:
             except json.JSONDecodeError as error:
                 if len(self._buffer) - self._offset < self._block_characters and self._read_block():
                     continue
-                where = f"object {number:,} of the array"
+                location = f"object {number:,} of the array"
                 if not self._is_at_end:
-                    raise _block_size_error(self._name, where) from None
-                raise InvalidDataError(f"{self._name}: {where}: {error.msg}") from None
+                    raise _block_size_error(self._name, location) from None
+                raise InvalidDataError(f"{self._name}: {location}: {error.msg}") from None
             value = self._buffer[self._offset : end].replace("\n", " ").replace("\r", " ")
             self._offset = end
             return value
@@ -257,16 +257,16 @@ def _error_from_pyarrow(name: str, message: str, rows: int) -> InvalidDataError:
     match = _ERROR_MESSAGE.fullmatch(message)
     assert match is not None
     reason, number = match.groups()
-    where = f"{name}: " + (f"after row {rows:,}: " if number is None else f"row {rows + int(number) + 1:,}: ")
+    location = f"{name}: " + (f"after row {rows:,}: " if number is None else f"row {rows + int(number) + 1:,}: ")
     root, column = _ROOT_TYPE_ERROR.fullmatch(reason), _COLUMN_ERROR.fullmatch(reason)
     if root is not None:
-        return InvalidDataError(f"{where}expected a JSON object, found {root[1]}")
+        return InvalidDataError(f"{location}expected a JSON object, found {root[1]}")
     if reason == "unexpected field":
-        error = InvalidDataError(f"{where}an object has a key that those of the first block do not have")
+        error = InvalidDataError(f"{location}an object has a key that those of the first block do not have")
         return with_note(error, "declare it with --column-type KEY=TYPE, or use a larger --block-size")
     if column is None:
-        return InvalidDataError(f"{where}malformed JSON: {reason}")
-    error = InvalidDataError(f"{where}column {column[1]!r}{' → '.join(column[2].split('/'))}: {column[3]}")
+        return InvalidDataError(f"{location}malformed JSON: {reason}")
+    error = InvalidDataError(f"{location}column {column[1]!r}{' → '.join(column[2].split('/'))}: {column[3]}")
     return with_note(error, INFERENCE_NOTE.format(column=column[1])) if rows else error
 
 

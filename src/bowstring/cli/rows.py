@@ -80,7 +80,7 @@ def _rows_by_batch(batches: Iterable[RecordBatch], columns: int | None = None) -
     for number, batch in enumerate(batches):
         is_wide = columns is not None and columns < batch.num_columns
         selected = batch.select(range(columns)) if is_wide and columns is not None else batch
-        yield iterate_rows(selected, where=f"record batch {number}, ")
+        yield iterate_rows(selected, error_prefix=f"record batch {number}, ")
 
 
 def write_json_lines(schema: Schema, rows_by_batch: Iterable[_Rows]) -> None:

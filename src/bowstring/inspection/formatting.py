@@ -33,13 +33,13 @@ _JSON_ENCODERS = {
 }
 
 
-def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...]]:
+def iterate_rows(batch: RecordBatch, error_prefix: str = "") -> Iterator[tuple[Any, ...]]:
     """Yield the rows as tuples of Python values, converted in chunks; column names need not be unique.
 
-    Raises `InvalidDataError` or `TypeMismatchError` with `where`, the first row of the chunk and the column, and the
+    Raises `InvalidDataError` or `TypeMismatchError` with the prefix, the first row of the chunk and the column, and the
     errors of `check_row_count`.
     """
-    check_row_count(batch, where)
+    check_row_count(batch, error_prefix)
     chunk_rows = _rows_per_chunk(batch)
     for start in range(0, batch.num_rows, chunk_rows):
         part = batch.slice(start, chunk_rows)
@@ -49,7 +49,7 @@ def iterate_rows(batch: RecordBatch, where: str = "") -> Iterator[tuple[Any, ...
             from_row = f"from row {start} on, " if start else ""
             columns = []
             for field, column in zip(part.schema, part.columns, strict=True):
-                with prefix_errors(f"{where}{from_row}column {field.name!r}"):
+                with prefix_errors(f"{error_prefix}{from_row}column {field.name!r}"):
                     columns.append(column.to_pylist())
             yield from zip(*columns, strict=True)
 
@@ -81,9 +81,9 @@ def encode_lines(
         yield "\n".join((*pending, "")).encode()
 
 
-def check_row_count(batch: RecordBatch, where: str = "") -> None:
-    """Raise `LimitError` with `where` if there are many more rows than bytes in the columns, as in hostile data."""
-    with prefix_errors(f"{where}{batch.num_rows} rows"):
+def check_row_count(batch: RecordBatch, error_prefix: str = "") -> None:
+    """Raise `LimitError` with the prefix if there are many more rows than bytes in the columns, as in hostile data."""
+    with prefix_errors(f"{error_prefix}{batch.num_rows} rows"):
         check_expanded_arrays(batch.source, batch.num_rows)
 
 

@@ -158,13 +158,13 @@ class Validator:
             return _ResilientReader(source_from_start, None, self._limits)
 
     def _validate_file(self, reader: FileReader) -> Iterator[Fault]:
-        self._report_batches(reader.num_record_batches)
+        self._call_report_progress(reader.num_record_batches)
         yield from self._validate_footer(reader)
         try:
             dictionaries = list(reader.decoded_schema.ipc_schema.dictionaries_by_id.values())
-            for header, _body, where in reader.read_dictionary_messages():
+            for header, _body, location in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    get_declaration(reader.decoded_schema.ipc_schema, header, where)
+                    get_declaration(reader.decoded_schema.ipc_schema, header, location)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []
@@ -184,7 +184,7 @@ class Validator:
                     except InvalidDataError as error:
                         yield _make_fault(error, (index, None, None))
             self.validation.record_batches += 1
-            self._report_batches(reader.num_record_batches)
+            self._call_report_progress(reader.num_record_batches)
 
     def _validate_footer(self, reader: FileReader) -> Iterator[Fault]:
         """Check the parts of the footer that readers don't need: version, custom metadata and statistics."""
@@ -208,13 +208,13 @@ class Validator:
                 yield from self._validate_batch(index, decoded)
             if index is not None and reader.num_batches_read > index:
                 self.validation.record_batches += 1
-                self._report_batches(None)
+                self._call_report_progress(None)
         for node in reader.dictionary_declarations:
             for fault in self._validate_dictionary(reader, node):
                 if fault.message not in self._messages:  # else reported at its use
                     yield fault
 
-    def _report_batches(self, total: int | None) -> None:
+    def _call_report_progress(self, total: int | None) -> None:
         if self._report_progress is not None:
             self._report_progress(self.validation.record_batches, total)
 
@@ -259,11 +259,11 @@ def validate_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[Reco
         if len(validated) > _MAX_VALIDATED:  # each is kept in memory
             validated.clear()
         for index, field in enumerate(batch.schema):
-            where = f"record batch {number}, column {field.name!r}"
-            with prefix_errors(where):
+            location = f"record batch {number}, column {field.name!r}"
+            with prefix_errors(location):
                 column = batch.column(index)
             for fault in find_faults(column, True, validated):
-                error = type(fault.error)(f"{where}: {fault}")
+                error = type(fault.error)(f"{location}: {fault}")
                 error.add_note(hint)
                 raise error
         yield batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bowstring.datatypes.field import Field
 from bowstring.inspection.anatomy.model import BodyBuffer, BodyField, BodyLayout
-from bowstring.inspection.inspector import type_text_without_children
+from bowstring.inspection.report_builder import type_text_without_children
 from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
 from bowstring.ipc.write_options import has_legacy_validity
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
@@ -15,12 +15,12 @@ _LEGACY_VALIDITY = "validity of metadata version 4"
 
 def record_batch_layout(ipc_schema: IpcSchema, version: int) -> BodyLayout:
     """Return the layout of the bodies of record batches."""
-    return _flatten_columns(list(ipc_schema.schema.fields), None, version)
+    return _build_layout(list(ipc_schema.schema.fields), None, version)
 
 
 def dictionary_layout(node: DictionaryDeclaration, version: int) -> BodyLayout:
     """Return the layout of the bodies of the batches of one dictionary."""
-    return _flatten_columns([Field("values", node.value_type)], node.id, version)
+    return _build_layout([Field("values", node.value_type)], node.id, version)
 
 
 def tensor_layout(roles: tuple[str, ...], type: str, version: int) -> BodyLayout:
@@ -30,7 +30,7 @@ def tensor_layout(roles: tuple[str, ...], type: str, version: int) -> BodyLayout
     )
 
 
-def _flatten_columns(columns: list[Field], dictionary_id: int | None, version: int) -> BodyLayout:
+def _build_layout(columns: list[Field], dictionary_id: int | None, version: int) -> BodyLayout:
     """Return the fields of the columns and their buffers, depth first."""
     fields: list[BodyField] = []
     buffers: list[BodyBuffer] = []
@@ -43,7 +43,7 @@ def _flatten_columns(columns: list[Field], dictionary_id: int | None, version: i
         for spec in layout.buffers:
             is_last = spec is layout.buffers[-1]
             role = "indices" if layout.dictionary is not None and spec.role is BufferRole.DATA else spec.role.value
-            buffers.append(BodyBuffer(index, role, _element_code(spec), layout.VARIADIC and is_last))
+            buffers.append(BodyBuffer(index, role, _element_type_code(spec), layout.VARIADIC and is_last))
         for child, child_layout in zip(layout.storage.type.fields, layout.children, strict=True):
             add_field(child, child_layout, index, column)
 
@@ -52,7 +52,7 @@ def _flatten_columns(columns: list[Field], dictionary_id: int | None, version: i
     return BodyLayout(dictionary_id, version, tuple(fields), tuple(buffers))
 
 
-def _element_code(spec: BufferSpec) -> str:
+def _element_type_code(spec: BufferSpec) -> str:
     if spec.dtype is None:
         return "bit"
     if not spec.per_slot:

@@ -13,10 +13,10 @@ from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Table
 from bowstring.inspection.anatomy.body_layout import dictionary_layout, record_batch_layout, tensor_layout
 from bowstring.inspection.anatomy.message_byte_ranges import body_byte_ranges, clip_buffers
-from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, Part, PartKind
+from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, FilePart, FilePartKind
 from bowstring.inspection.anatomy.walker import Walker
-from bowstring.inspection.inspector import inspect_scan
 from bowstring.inspection.report import Inspection
+from bowstring.inspection.report_builder import inspect_scan
 from bowstring.inspection.sizes import BatchTotals
 from bowstring.io.sources import RandomAccessSource, as_random_access, open_source
 from bowstring.ipc.footer import TRAILER
@@ -74,7 +74,7 @@ def build_anatomy_from_source(
     walker = Walker(source, is_file, limits, max_parts)
     parts_without_bodies = list(walker.parts())
     bodies = _BodySplitter(walker, limits)
-    split_parts: list[Part] = []
+    split_parts: list[FilePart] = []
     for part in parts_without_bodies:
         if report_progress is not None and len(split_parts) % _PROGRESS_INTERVAL == 0:
             report_progress(len(split_parts), len(parts_without_bodies))
@@ -92,7 +92,7 @@ def build_anatomy_from_source(
         tuple(walker.faults.entries),
         walker.faults.count,
         inspection,
-        {} if inspection is None else _sum_role_bytes(parts, bodies.layouts),
+        {} if inspection is None else _sum_bytes_by_role(parts, bodies.layouts),
         walker.is_shortened,
     )
 
@@ -115,38 +115,38 @@ class _BodySplitter:
             except InvalidDataError as error:
                 walker.faults.add(walker.schema.offset, error)
 
-    def split(self, part: Part) -> Part:
+    def split(self, part: FilePart) -> FilePart:
         """Return the part with its body split into buffers and padding."""
         offsets, lengths, byte_ranges = part.offsets, part.lengths, part.byte_ranges
         if offsets is None or lengths is None:
             return part
         has_body = len(byte_ranges) > 0 and byte_ranges.kinds[-1] == ByteRangeKind.BODY
         body_bytes = int(byte_ranges.lengths_bytes[-1]) if has_body else 0
-        layout_index = self._layout_index(part)
+        layout_index = self._find_layout_index(part)
         if body_bytes:
             if layout_index < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
                 offsets, lengths = clip_buffers(offsets, lengths, body_bytes)
             body = body_byte_ranges(offsets, lengths, body_bytes)
-            byte_ranges = byte_ranges.first(len(byte_ranges) - 1).concat(body)
+            byte_ranges = byte_ranges.head(len(byte_ranges) - 1).concat(body)
         return replace(part, byte_ranges=byte_ranges, layout_index=layout_index)
 
-    def _layout_index(self, part: Part) -> int:
+    def _find_layout_index(self, part: FilePart) -> int:
         """Return the index of the layout of a part's body, or -1 for a batch that contradicts the schema."""
         span = part.span
         if span is None:
-            roles = _tensor_roles(0 if part.offsets is None else len(part.offsets))
+            roles = _tensor_buffer_roles(0 if part.offsets is None else len(part.offsets))
             return self._find_or_add_layout((part.kind, roles), lambda: tensor_layout(roles, part.kind.value, V5))
         ipc_schema, template = self._ipc_schema, span.header.template
-        if ipc_schema is None or not self._count_batch(part, span):
+        if ipc_schema is None or not self._try_add_to_totals(part, span):
             return -1
-        if part.kind is PartKind.RECORD_BATCH:
+        if part.kind is FilePartKind.RECORD_BATCH:
             return self._find_or_add_layout(
                 (None, template.version), lambda: record_batch_layout(ipc_schema, template.version)
             )
         node = ipc_schema.dictionaries_by_id[template.dictionary_id]
         return self._find_or_add_layout((node.id, template.version), lambda: dictionary_layout(node, template.version))
 
-    def _count_batch(self, part: Part, span: BatchMessage) -> bool:
+    def _try_add_to_totals(self, part: FilePart, span: BatchMessage) -> bool:
         """Add a batch to the totals; return False if it contradicts the schema."""
         try:
             self._totals.add(span)
@@ -168,12 +168,12 @@ class _BodySplitter:
             self.layouts.append(create())
         return index
 
-    def inspect_batches(self, parts: tuple[Part, ...]) -> Inspection | None:
+    def inspect_batches(self, parts: tuple[FilePart, ...]) -> Inspection | None:
         """Return the report of `bowstring.inspection.inspect` on the valid batches."""
         walker = self._walker
         if walker.schema is None or self._ipc_schema is None or walker.schema.version not in (V4, V5):
             return None
-        scan = _IntactScan(
+        scan = _IntactBatchScan(
             walker.schema.table,
             walker.schema.version,
             walker.footer_metadata,
@@ -190,7 +190,7 @@ class _BodySplitter:
 
 
 @dataclass(slots=True)
-class _IntactScan:
+class _IntactBatchScan:
     """The valid batches with the interface of a scan."""
 
     schema: Table
@@ -206,24 +206,24 @@ class _IntactScan:
         return self.measured_overhead
 
 
-def _measure_overhead(walker: Walker, parts: tuple[Part, ...]) -> Overhead:
-    sizes = dict.fromkeys(PartKind, 0)
+def _measure_overhead(walker: Walker, parts: tuple[FilePart, ...]) -> Overhead:
+    sizes = dict.fromkeys(FilePartKind, 0)
     for part in parts:
         sizes[part.kind] += part.byte_ranges.total_bytes
-    schema_part = next((part for part in parts if part.kind is PartKind.SCHEMA), None)
+    schema_part = next((part for part in parts if part.kind is FilePartKind.SCHEMA), None)
     is_legacy_framing = schema_part is not None and schema_part.byte_ranges.kinds[0] == ByteRangeKind.LENGTH
-    trailer_bytes = TRAILER.size if sizes[PartKind.FOOTER] else 0
+    trailer_bytes = TRAILER.size if sizes[FilePartKind.FOOTER] else 0
     return Overhead(
         walker.source.size,
-        sizes[PartKind.SCHEMA],
-        sizes[PartKind.FOOTER] - trailer_bytes,
-        sizes[PartKind.START] + sizes[PartKind.END] + trailer_bytes,
+        sizes[FilePartKind.SCHEMA],
+        sizes[FilePartKind.FOOTER] - trailer_bytes,
+        sizes[FilePartKind.START] + sizes[FilePartKind.END] + trailer_bytes,
         None if walker.is_file else walker.has_end_marker,
         is_legacy_framing,
     )
 
 
-def _tensor_roles(count: int) -> tuple[str, ...]:
+def _tensor_buffer_roles(count: int) -> tuple[str, ...]:
     """Return the roles of a tensor's buffers: the values, then those of its index."""
     index = {0: (), 1: ("indices",), 2: ("index pointers", "indices")}.get(count - 1)
     if index is None:
@@ -232,13 +232,13 @@ def _tensor_roles(count: int) -> tuple[str, ...]:
     return ("values", *index)[:count]
 
 
-def _sum_role_bytes(parts: tuple[Part, ...], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
+def _sum_bytes_by_role(parts: tuple[FilePart, ...], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
     """Add up the buffers of record batches by column and role; variadic buffers count as data."""
     sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
     variadic_sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
     for part in parts:
         if (
-            part.kind is not PartKind.RECORD_BATCH
+            part.kind is not FilePartKind.RECORD_BATCH
             or part.layout_index < 0
             or not part.is_listed
             or part.lengths is None

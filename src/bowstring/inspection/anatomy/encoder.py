@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.glossary import to_json
-from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, Part, PartKind
+from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, FilePart, FilePartKind
 from bowstring.inspection.text import to_printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
@@ -32,7 +32,7 @@ _MAX_SHARED = 200
 _MAX_DECOMPRESSED = 2000
 _MAX_COMPRESSED_BYTES = (1 << 20) + 1024
 _GAP_BYTES = 1 << 13
-_PART_KINDS = {kind: number for number, kind in enumerate(PartKind)}
+_PART_KINDS = {kind: number for number, kind in enumerate(FilePartKind)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 
 
@@ -90,7 +90,7 @@ def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limi
         "format": anatomy.format,
         "total": anatomy.total_bytes,
         "big": inspection is not None and inspection.encoding.endianness == "big",
-        "part_kinds": [kind.value for kind in PartKind],
+        "part_kinds": [kind.value for kind in FilePartKind],
         "layouts": [_layout_to_json(layout) for layout in anatomy.layouts],
         "columns": [] if inspection is None else [_printable_name(c.name) for c in inspection.columns[:_MAX_FIELDS]],
         "dictionaries": {} if inspection is None else {str(d.id): list(d.columns) for d in inspection.dictionaries},
@@ -123,8 +123,8 @@ def _layout_to_json(layout: BodyLayout) -> dict[str, Any]:
 
 
 def _limit_byte_ranges(
-    parts: tuple[Part, ...], max_byte_ranges: int
-) -> tuple[list[tuple[Part, ByteRanges]], list[bool]]:
+    parts: tuple[FilePart, ...], max_byte_ranges: int
+) -> tuple[list[tuple[FilePart, ByteRanges]], list[bool]]:
     """Return the parts with the byte ranges that the page shows, and for each whether these are all."""
     visible_parts, is_detailed, range_count = [], [], 0
     for part in parts:
@@ -134,15 +134,18 @@ def _limit_byte_ranges(
         if not has_room:
             is_buffer = byte_ranges.kinds == ByteRangeKind.BUFFER
             count = int(np.argmax(is_buffer)) if is_buffer.any() else len(byte_ranges)
-            body = ByteRanges.of((int(byte_ranges.lengths_bytes[count:].sum()), ByteRangeKind.BODY))
-            byte_ranges = byte_ranges.first(count).concat(body)
+            body = ByteRanges.from_sizes((int(byte_ranges.lengths_bytes[count:].sum()), ByteRangeKind.BODY))
+            byte_ranges = byte_ranges.head(count).concat(body)
         visible_parts.append((part, byte_ranges))
         is_detailed.append(has_room)
     return visible_parts, is_detailed
 
 
 def _add_parts(
-    arrays: _ArrayPacker, parts: list[tuple[Part, ByteRanges]], is_detailed: list[bool], layouts: tuple[BodyLayout, ...]
+    arrays: _ArrayPacker,
+    parts: list[tuple[FilePart, ByteRanges]],
+    is_detailed: list[bool],
+    layouts: tuple[BodyLayout, ...],
 ) -> dict[str, list[list[int]]]:
     """Add the arrays of the parts; return the spans of buffers of messages with overlapping buffers."""
     nodes, variadic = [], []
@@ -176,7 +179,7 @@ def _add_parts(
         columns["flags"][index] |= (
             _DELTA * template.is_delta | _LEGACY * span.is_legacy_framing | _WITH_METADATA * bool(template.pairs)
         )
-        dictionary[index] = str(template.dictionary_id) if part.kind is PartKind.DICTIONARY_BATCH else ""
+        dictionary[index] = str(template.dictionary_id) if part.kind is FilePartKind.DICTIONARY_BATCH else ""
         if columns["layout"][index] >= 0:
             node_array = span.header.nodes()
             columns["nodes"][index] = len(node_array)
@@ -199,7 +202,7 @@ def _add_parts(
 
 
 def _sampled_ranges(
-    parts: list[tuple[Part, ByteRanges]], total_bytes: int, limits: PageLimits
+    parts: list[tuple[FilePart, ByteRanges]], total_bytes: int, limits: PageLimits
 ) -> Iterator[tuple[int, int]]:
     """Yield start and stop of the ranges of the file in the page, unordered."""
     if total_bytes <= limits.max_whole_bytes:
@@ -240,7 +243,7 @@ def _add_file_bytes(arrays: _ArrayPacker, ranges: list[list[int]], source: Rando
 
 def _add_decompressed_bytes(
     arrays: _ArrayPacker,
-    parts: list[tuple[Part, ByteRanges]],
+    parts: list[tuple[FilePart, ByteRanges]],
     ranges: list[list[int]],
     source: RandomAccessSource,
     limits: PageLimits,

@@ -21,7 +21,7 @@ _PADDING, _BUFFER = int(ByteRangeKind.PADDING), int(ByteRangeKind.BUFFER)
 def metadata_byte_ranges(metadata_bytes: int, prefix_bytes: int, flatbuffer_bytes: int) -> ByteRanges:
     """Return the ranges of a message of which `metadata_bytes` come before the body."""
     marker_bytes = prefix_bytes - 4
-    return ByteRanges.of(
+    return ByteRanges.from_sizes(
         (marker_bytes, ByteRangeKind.CONTINUATION),
         (4, ByteRangeKind.LENGTH),
         (flatbuffer_bytes, ByteRangeKind.METADATA),
@@ -57,20 +57,20 @@ def clip_buffers(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> tuple
     return starts, np.where(fits, np.clip(lengths, 0, remaining_bytes), 0)
 
 
-def flatbuffer_size(raw: bytes, root: str, where: str, max_tables: int) -> int:
+def flatbuffer_size(raw: bytes, root: str, location: str, max_tables: int) -> int:
     """Return the size of the flatbuffer in `raw` without padding: the end of the last byte that a table refers to.
 
     Bytes after it that are not zero, or too many for padding, are counted as part of the flatbuffer.
     """
     try:
-        end = max(_referenced_ends(read_root(root, raw, where, max_tables)), default=len(raw))
+        end = max(_iter_value_ends(read_root(root, raw, location, max_tables)), default=len(raw))
     except InvalidDataError:
         return len(raw)
     rest = raw[end:]
     return end if len(rest) < _MAX_PADDING and not any(rest) else len(raw)
 
 
-def _referenced_ends(root: Table) -> Iterator[int]:
+def _iter_value_ends(root: Table) -> Iterator[int]:
     tables = [root]
     while tables:
         table = tables.pop()

@@ -16,7 +16,7 @@ from bowstring.inspection.report import Inspection
 from bowstring.ipc.tools.scan import BatchMessage
 
 
-class PartKind(Enum):
+class FilePartKind(Enum):
     """The kind of a part: a message by its type, another section of the format, or bytes outside all of these."""
 
     START = "start"
@@ -61,9 +61,9 @@ class ByteRanges:
     buffers: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, *ranges: tuple[int, ByteRangeKind]) -> ByteRanges:
+    def from_sizes(cls, *sizes_and_kinds: tuple[int, ByteRangeKind]) -> ByteRanges:
         """Create ranges from sizes and kinds, without buffers, omitting empty ones."""
-        non_empty = [(size, kind) for size, kind in ranges if size > 0]
+        non_empty = [(size, kind) for size, kind in sizes_and_kinds if size > 0]
         return cls(
             np.array([size for size, _ in non_empty], np.int64),
             np.array([kind for _, kind in non_empty], np.uint8),
@@ -78,7 +78,7 @@ class ByteRanges:
             np.concatenate([self.buffers, other.buffers]),
         )
 
-    def first(self, count: int) -> ByteRanges:
+    def head(self, count: int) -> ByteRanges:
         """Return the first ranges."""
         return ByteRanges(self.lengths_bytes[:count], self.kinds[:count], self.buffers[:count])
 
@@ -92,7 +92,7 @@ class ByteRanges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class FilePart:
     """A message, the start of a file, the footer, or unclaimed bytes.
 
     - `number`: the index among parts of its kind, in the footer's order for batches of a file; -1 if not applicable
@@ -102,7 +102,7 @@ class Part:
     - `is_listed`: whether the file's footer refers to it
     """
 
-    kind: PartKind
+    kind: FilePartKind
     start: int
     byte_ranges: ByteRanges
     number: int = -1
@@ -191,7 +191,7 @@ class Anatomy:
     source: str
     format: Literal["file", "stream"]
     total_bytes: int
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     layouts: tuple[BodyLayout, ...]
     faults: tuple[FaultAtOffset, ...]
     fault_count: int

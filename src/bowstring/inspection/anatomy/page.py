@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from bowstring.errors import MissingExtraError, format_count
 from bowstring.inspection.anatomy.builder import MAX_PARTS, build_anatomy_from_source, open_seekable
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
-from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, PartKind
-from bowstring.inspection.anatomy.value_errors import with_value_errors
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FilePartKind
+from bowstring.inspection.anatomy.value_errors import add_value_errors
 from bowstring.inspection.report import ColumnReport
 from bowstring.inspection.text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.io.memory_source import MemorySource
@@ -45,11 +45,14 @@ def build_anatomy_page(
     page_limits: PageLimits = DEFAULT_PAGE_LIMITS,
     report_progress: Callable[[int, int | None], None] | None = None,
 ) -> str:
-    """Draw an Arrow file or stream to scale; return the text of one self-contained HTML page. See `render_page`."""
-    return render_page(source, name, limits, max_piped_bytes, page_limits, report_progress)[0]
+    """Draw an Arrow file or stream to scale; return the text of one self-contained HTML page.
+
+    See `build_page_and_count_faults`.
+    """
+    return build_page_and_count_faults(source, name, limits, max_piped_bytes, page_limits, report_progress)[0]
 
 
-def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and one more
+def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and one more
     source: Any,
     name: str | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
@@ -74,7 +77,7 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
         anatomy = build_anatomy_from_source(opened, is_file, limits, MAX_PARTS, report_progress)
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
-            anatomy = with_value_errors(anatomy, opened, limits)
+            anatomy = add_value_errors(anatomy, opened, limits)
         title = to_printable(anatomy.source if name is None else name, _NAME_CHARACTERS)
         data = encode_anatomy(anatomy, opened, title, page_limits)
     finally:
@@ -91,7 +94,7 @@ def render_page(  # noqa: PLR0913 - the parameters of `build_anatomy_page`, and 
         data=data,
         anatomy=anatomy,
         inspection=inspection,
-        summary=_summary(anatomy),
+        summary=_summary_text(anatomy),
         properties=[*_properties(anatomy), *([] if is_validated else [("values", "not validated")])],
         faults=sorted(anatomy.faults, key=lambda fault: fault.offset)[:_FAULTS_SHOWN],
         columns=[(column, _column_bars(column, anatomy, max_bytes)) for column in columns],
@@ -126,11 +129,11 @@ def _content_hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-def _summary(anatomy: Anatomy) -> str:
+def _summary_text(anatomy: Anatomy) -> str:
     size, inspection = format_size(anatomy.total_bytes), anatomy.inspection
     source = f"{'A damaged' if anatomy.fault_count else 'An'} Arrow {anatomy.format} of {size}"
     if inspection is None:
-        tensors = sum(part.kind in (PartKind.TENSOR, PartKind.SPARSE_TENSOR) for part in anatomy.parts)
+        tensors = sum(part.kind in (FilePartKind.TENSOR, FilePartKind.SPARSE_TENSOR) for part in anatomy.parts)
         return (
             f"{source} with {format_count(tensors, 'tensor')}." if tensors else f"{source} without a readable schema."
         )

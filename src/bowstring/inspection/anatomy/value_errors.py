@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bowstring.inspection.anatomy.model import Anatomy, FaultAtOffset, Part, PartKind
+from bowstring.inspection.anatomy.model import Anatomy, FaultAtOffset, FilePart, FilePartKind
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
@@ -16,18 +16,18 @@ _MAX_FAULTS = 100
 _BUFFER_NAME = re.compile(r"(\w+)\[")
 
 
-def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits) -> Anatomy:
+def add_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits) -> Anatomy:
     """Return the anatomy with the errors in values added to `faults`, each at a buffer of its column.
 
     Batches with a damaged structure are skipped, because `faults` already has their errors.
     """
-    batches = {part.number: part for part in anatomy.parts if part.kind is PartKind.RECORD_BATCH and part.is_listed}
+    batches = {part.number: part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH and part.is_listed}
     damaged = {number for number, part in batches.items() if _is_damaged(part, anatomy.faults)}
     faults, count = list(anatomy.faults), anatomy.fault_count
     for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
         if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
             continue
-        offset = _offset_of(fault, anatomy, batches)
+        offset = _fault_offset(fault, anatomy, batches)
         if offset is None:
             continue
         count += 1
@@ -36,15 +36,15 @@ def with_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits
     return replace(anatomy, faults=tuple(faults), fault_count=count)
 
 
-def _is_damaged(part: Part, faults: tuple[FaultAtOffset, ...]) -> bool:
+def _is_damaged(part: FilePart, faults: tuple[FaultAtOffset, ...]) -> bool:
     return part.layout_index < 0 or any(part.start <= fault.offset < part.stop for fault in faults)
 
 
-def _offset_of(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int | None:
+def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FilePart]) -> int | None:
     """Return the offset of the buffer with the error, or of its message if the buffer is unknown."""
     if fault.record_batch is None:
         name = fault.path[0]
-        parts = (part for part in anatomy.parts if part.kind is PartKind.DICTIONARY_BATCH and part.span is not None)
+        parts = (part for part in anatomy.parts if part.kind is FilePartKind.DICTIONARY_BATCH and part.span is not None)
         return next(
             (p.start for p in parts if p.span and name == f"dictionary {p.span.header.template.dictionary_id}"), None
         )
@@ -71,5 +71,5 @@ def _offset_of(fault: Fault, anatomy: Anatomy, batches: dict[int, Part]) -> int 
 
 
 def _format_message(fault: Fault) -> str:
-    where = [] if fault.record_batch is None else [f"record batch {fault.record_batch}, column {fault.column_name!r}"]
-    return f"{' → '.join([*where, *fault.path])}: {fault.message}"
+    path = [] if fault.record_batch is None else [f"record batch {fault.record_batch}, column {fault.column_name!r}"]
+    return f"{' → '.join([*path, *fault.path])}: {fault.message}"

@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, metadata_byte_ranges
-from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, Part, PartKind
+from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FilePart, FilePartKind
 from bowstring.io.byte_ranges import MAX_GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES
@@ -41,14 +41,14 @@ from bowstring.ipc.tools.scan import BatchMessage
 
 _MAX_FAULTS = 100
 _MAX_PREFETCHED = 10_000
-_BATCH_PART_KINDS = {"RecordBatch": PartKind.RECORD_BATCH, "DictionaryBatch": PartKind.DICTIONARY_BATCH}
+_BATCH_PART_KINDS = {"RecordBatch": FilePartKind.RECORD_BATCH, "DictionaryBatch": FilePartKind.DICTIONARY_BATCH}
 _HEADERS_BY_PART_KIND = {kind: name for name, kind in _BATCH_PART_KINDS.items()}
 _RANGE_KINDS_BY_PART_KIND = {
-    PartKind.UNREAD: ByteRangeKind.UNREAD,
-    PartKind.UNCLAIMED: ByteRangeKind.UNCLAIMED,
-    PartKind.OMITTED: ByteRangeKind.OMITTED,
+    FilePartKind.UNREAD: ByteRangeKind.UNREAD,
+    FilePartKind.UNCLAIMED: ByteRangeKind.UNCLAIMED,
+    FilePartKind.OMITTED: ByteRangeKind.OMITTED,
 }
-_TENSOR_PART_KINDS = {"Tensor": PartKind.TENSOR, "SparseTensor": PartKind.SPARSE_TENSOR}
+_TENSOR_PART_KINDS = {"Tensor": FilePartKind.TENSOR, "SparseTensor": FilePartKind.SPARSE_TENSOR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,10 @@ class Walker:
         self._headers = HeaderReader(limits)
         self._reader = MessageReader(source.name, limits, self._read_header, is_seekable=True)
         self._flatbuffer_sizes: dict[int, tuple[object, int]] = {}
-        self._counts = dict.fromkeys(PartKind, 0)
+        self._counts = dict.fromkeys(FilePartKind, 0)
         self._remaining_parts = max_parts
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[FilePart]:
         """Yield every part in the order of offsets."""
         source = self.source
         if not self.is_file:
@@ -110,16 +110,16 @@ class Walker:
                 self.faults.add(
                     offset, TruncatedError(f"{source.name}: the stream ends at byte {offset}, before a schema")
                 )
-            yield from self._unparsed_part(
-                offset, source.size, PartKind.UNCLAIMED if self.has_end_marker else PartKind.UNREAD
+            yield from self._iter_unparsed_parts(
+                offset, source.size, FilePartKind.UNCLAIMED if self.has_end_marker else FilePartKind.UNREAD
             )
             return
         start = len(FILE_START)
         start_bytes = source.read_at(0, min(start, source.size))
-        yield Part(
-            PartKind.START,
+        yield FilePart(
+            FilePartKind.START,
             0,
-            ByteRanges.of(
+            ByteRanges.from_sizes(
                 (min(len(MAGIC), len(start_bytes)), ByteRangeKind.MAGIC),
                 (len(start_bytes) - len(MAGIC), ByteRangeKind.PADDING),
             ),
@@ -133,29 +133,29 @@ class Walker:
         self.footer_metadata = footer.pairs
         offset = yield from self._parts_listed_by_footer(footer, start)
         offset = yield from self._parts_between(offset, footer.offset)
-        yield Part(PartKind.FOOTER, offset, footer.byte_ranges)
+        yield FilePart(FilePartKind.FOOTER, offset, footer.byte_ranges)
 
     # Files
 
-    def _parts_without_footer(self, start: int, error: InvalidDataError) -> Iterator[Part]:
+    def _parts_without_footer(self, start: int, error: InvalidDataError) -> Iterator[FilePart]:
         source = self.source
         has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
         self.faults.add(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
         offset = yield from self._message_parts(start, source.size)
-        yield from self._unparsed_part(offset, source.size, PartKind.UNREAD)
+        yield from self._iter_unparsed_parts(offset, source.size, FilePartKind.UNREAD)
 
-    def _parts_listed_by_footer(self, footer: _Footer, offset: int) -> Generator[Part, None, int]:
+    def _parts_listed_by_footer(self, footer: _Footer, offset: int) -> Generator[FilePart, None, int]:
         """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
         for start, stop, kind, number in self._prefetched_blocks(footer):
-            where = f"{kind.value} {number}"
+            location = f"{kind.value} {number}"
             if start < offset or stop > footer.offset:
                 before = "before" if start < offset else "in"
                 self.faults.add(
                     min(max(start, 0), self.source.size),
-                    f"{where}: the footer places it at bytes {start} to {stop}, {before} the previous part",
+                    f"{location}: the footer places it at bytes {start} to {stop}, {before} the previous part",
                 )
                 continue
-            if not self._reserve_part():
+            if not self._try_reserve_part():
                 break
             offset = yield from self._parts_between(offset, start)
             part = self._block_part(start, stop, footer, kind, number)
@@ -163,12 +163,12 @@ class Walker:
             offset = part.stop
         return offset
 
-    def _prefetched_blocks(self, footer: _Footer) -> Iterator[tuple[int, int, PartKind, int]]:
+    def _prefetched_blocks(self, footer: _Footer) -> Iterator[tuple[int, int, FilePartKind, int]]:
         """Yield the footer's blocks. The headers of a remote file are fetched in groups."""
         if isinstance(self.source, MemorySource):
             yield from footer.blocks
             return
-        group: list[tuple[int, int, PartKind, int]] = []
+        group: list[tuple[int, int, FilePartKind, int]] = []
         spans: list[Span] = []
         fetched_bytes, fetched_stop = 0, len(FILE_START)
         for start, stop, kind, number in footer.blocks:
@@ -190,28 +190,30 @@ class Walker:
         self.source.prefetch(spans)
         yield from group
 
-    def _block_part(self, start: int, stop: int, footer: _Footer, kind: PartKind, number: int) -> Part:
+    def _block_part(self, start: int, stop: int, footer: _Footer, kind: FilePartKind, number: int) -> FilePart:
         try:
             message = footer.reader.messages.read(_HEADERS_BY_PART_KIND[kind], number)
         except InvalidDataError as error:
             self.faults.add(start, error)
-            return Part(PartKind.UNREAD, start, ByteRanges.of((stop - start, ByteRangeKind.UNREAD)), number)
+            return FilePart(
+                FilePartKind.UNREAD, start, ByteRanges.from_sizes((stop - start, ByteRangeKind.UNREAD)), number
+            )
         return self._batch_part(message, number)
 
-    def _parts_between(self, offset: int, stop: int) -> Generator[Part, None, int]:
+    def _parts_between(self, offset: int, stop: int) -> Generator[FilePart, None, int]:
         """Yield the parts between messages of the footer: the schema message, the end marker, unlisted messages."""
         if offset < stop:
             offset = yield from self._message_parts(offset, stop, is_listed=False)
-            yield from self._unparsed_part(offset, stop, PartKind.UNCLAIMED)
+            yield from self._iter_unparsed_parts(offset, stop, FilePartKind.UNCLAIMED)
         return stop
 
     # Consecutive messages
 
-    def _message_parts(self, offset: int, stop: int, is_listed: bool = True) -> Generator[Part, None, int]:
+    def _message_parts(self, offset: int, stop: int, is_listed: bool = True) -> Generator[FilePart, None, int]:
         """Yield messages until one cannot be read; return the offset after the last."""
         is_error = is_listed  # bytes that a footer does not list may be anything
         while offset < stop:
-            if not self._reserve_part():
+            if not self._try_reserve_part():
                 return offset
             try:
                 self._reader.seek(offset)
@@ -221,10 +223,10 @@ class Walker:
                     if not is_listed and size_bytes == LEGACY_PREFIX_BYTES and offset + size_bytes < stop:
                         return offset  # zeros between messages need not be the marker of the legacy form
                     marker_bytes = size_bytes - LEGACY_PREFIX_BYTES
-                    yield Part(
-                        PartKind.END,
+                    yield FilePart(
+                        FilePartKind.END,
                         offset,
-                        ByteRanges.of((marker_bytes, ByteRangeKind.CONTINUATION), (4, ByteRangeKind.LENGTH)),
+                        ByteRanges.from_sizes((marker_bytes, ByteRangeKind.CONTINUATION), (4, ByteRangeKind.LENGTH)),
                     )
                     self.has_end_marker = True
                     return offset + size_bytes
@@ -233,24 +235,24 @@ class Walker:
                 if is_error:
                     self.faults.add(offset, error)
                 return offset
-            if part.stop > stop or (part.kind is PartKind.UNREAD and not is_error):
+            if part.stop > stop or (part.kind is FilePartKind.UNREAD and not is_error):
                 return offset
             yield part
             offset = part.stop
         return offset
 
     def _read_header(
-        self, raw: bytes, flatbuffer_offset: int, where: MessageLocation
+        self, raw: bytes, flatbuffer_offset: int, location: MessageLocation
     ) -> BatchHeader | Table | _TensorHeader:
         try:
-            return self._headers.read(raw, flatbuffer_offset, where)
+            return self._headers.read(raw, flatbuffer_offset, location)
         except UnsupportedError as error:
-            tensor = _TensorHeader.read(raw[flatbuffer_offset:], format_location(where), self._limits)
+            tensor = _TensorHeader.read(raw[flatbuffer_offset:], format_location(location), self._limits)
             if tensor is None:
                 raise error from None
             return tensor
 
-    def _message_part(self, message: Message[Any], stop: int, is_listed: bool) -> Part:
+    def _message_part(self, message: Message[Any], stop: int, is_listed: bool) -> FilePart:
         """Return the part of a message. Raises `InvalidDataError` if it is not expected there."""
         header, offset, name = message.header, message.offset, f"message at byte {message.offset}"
         if isinstance(header, _TensorHeader):
@@ -261,8 +263,10 @@ class Walker:
                 self.schema = LocatedSchema(header, offset, header.flatbuffer.root("Message")["version"])
             elif not self.is_file:
                 raise InvalidDataError(f"{name}: a second schema")
-            return Part(
-                PartKind.SCHEMA, offset, metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes)
+            return FilePart(
+                FilePartKind.SCHEMA,
+                offset,
+                metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes),
             )
         if self.schema is None and is_listed:
             self.faults.add(offset, f"{name}: expected a schema first, found a {header.template.kind}")
@@ -271,11 +275,11 @@ class Walker:
         if message.stop > stop:
             if not is_listed:
                 raise TruncatedError(f"{name}: its body is missing")
-            message = self._with_available_body(message, stop)
+            message = self._clip_truncated_body(message, stop)
         self._counts[kind] += is_listed
         return self._batch_part(message, number, is_listed)
 
-    def _with_available_body(self, message: Message[Any], stop: int) -> Message[Any]:
+    def _clip_truncated_body(self, message: Message[Any], stop: int) -> Message[Any]:
         """Add the error of a message whose body is truncated, and return the message with the available body."""
         available_bytes = stop - message.body_offset
         self.faults.add(
@@ -285,15 +289,17 @@ class Walker:
         )
         return message._replace(body_bytes=available_bytes)
 
-    def _batch_part(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> Part:
+    def _batch_part(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> FilePart:
         header = message.header
         kind = _BATCH_PART_KINDS[header.template.kind]
         span = BatchMessage.of(message, f"{self.source.name}: {kind.value} {number}")
         byte_ranges = metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
-        body = ByteRanges.of((message.body_bytes, ByteRangeKind.BODY))
-        return Part(kind, message.offset, byte_ranges.concat(body), number, span, offsets, lengths, is_listed=is_listed)
+        body = ByteRanges.from_sizes((message.body_bytes, ByteRangeKind.BODY))
+        return FilePart(
+            kind, message.offset, byte_ranges.concat(body), number, span, offsets, lengths, is_listed=is_listed
+        )
 
     def _flatbuffer_size(self, span: BatchMessage) -> int:
         """Return the size of a header's flatbuffer, cached by template: its headers differ only in numbers."""
@@ -304,10 +310,10 @@ class Walker:
             cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
         return cached[1]
 
-    def _tensor_part(self, message: Message[_TensorHeader], stop: int) -> Part:
+    def _tensor_part(self, message: Message[_TensorHeader], stop: int) -> FilePart:
         header, offset = message.header, message.offset
         if message.stop > stop:
-            message = self._with_available_body(message, stop)
+            message = self._clip_truncated_body(message, stop)
         table = header.table
         is_sparse = header.kind == "SparseTensor"
         buffers = [table["data"], *_sparse_index_buffers(table)] if is_sparse else [table["data"]]
@@ -316,20 +322,20 @@ class Walker:
             table.flatbuffer.raw, "Message", f"message at byte {offset}", self._limits.max_tables
         )
         byte_ranges = metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes)
-        byte_ranges = byte_ranges.concat(ByteRanges.of((message.body_bytes, ByteRangeKind.BODY)))
+        byte_ranges = byte_ranges.concat(ByteRanges.from_sizes((message.body_bytes, ByteRangeKind.BODY)))
         part_kind = _TENSOR_PART_KINDS[header.kind]
         number = self._counts[part_kind]
         self._counts[part_kind] += 1
-        return Part(part_kind, offset, byte_ranges, number, None, offsets, lengths)
+        return FilePart(part_kind, offset, byte_ranges, number, None, offsets, lengths)
 
-    def _unparsed_part(self, offset: int, stop: int, kind: PartKind) -> Iterator[Part]:
+    def _iter_unparsed_parts(self, offset: int, stop: int, kind: FilePartKind) -> Iterator[FilePart]:
         """Yield the bytes up to `stop`, if any, as one part of this kind, or as omitted if the limit is exceeded."""
         if offset < stop:
-            kind = PartKind.OMITTED if self.is_shortened else kind
+            kind = FilePartKind.OMITTED if self.is_shortened else kind
             range_kind = _RANGE_KINDS_BY_PART_KIND[kind]
-            yield Part(kind, offset, ByteRanges.of((stop - offset, range_kind)))
+            yield FilePart(kind, offset, ByteRanges.from_sizes((stop - offset, range_kind)))
 
-    def _reserve_part(self) -> bool:
+    def _try_reserve_part(self) -> bool:
         """Count a part; return False if the limit is exceeded."""
         self._remaining_parts -= 1
         self.is_shortened = self._remaining_parts < 0
@@ -342,31 +348,31 @@ class _Footer:
     def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
         self.reader = create_file_reader(source, None, limits)
         self.offset, root = self.reader.footer_offset, self.reader.footer
-        raw, where = root.flatbuffer.raw, root.flatbuffer.where
+        raw, location = root.flatbuffer.raw, root.flatbuffer.where
         schema = root["schema"]
         if schema is None:
-            raise InvalidDataError(f"{where}: there is no schema")
+            raise InvalidDataError(f"{location}: there is no schema")
         self.schema: Table = schema
         self.version: int = root["version"]
         self.pairs = read_custom_metadata(root)
         self.blocks_by_kind = {
-            PartKind.DICTIONARY_BATCH: self.reader.dictionary_blocks,
-            PartKind.RECORD_BATCH: self.reader.blocks,
+            FilePartKind.DICTIONARY_BATCH: self.reader.dictionary_blocks,
+            FilePartKind.RECORD_BATCH: self.reader.blocks,
         }
-        size_bytes = flatbuffer_size(raw, "Footer", where, limits.max_tables)
-        self.byte_ranges = ByteRanges.of(
+        size_bytes = flatbuffer_size(raw, "Footer", location, limits.max_tables)
+        self.byte_ranges = ByteRanges.from_sizes(
             (size_bytes, ByteRangeKind.METADATA),
             (len(raw) - size_bytes, ByteRangeKind.PADDING),
             (4, ByteRangeKind.FOOTER_LENGTH),
             (6, ByteRangeKind.MAGIC),
         )
 
-    def metadata_bytes(self, kind: PartKind, number: int) -> int:
+    def metadata_bytes(self, kind: FilePartKind, number: int) -> int:
         """Return the length of a message up to its body according to the footer."""
         return int(self.blocks_by_kind[kind]["metaDataLength"][number])
 
     @property
-    def blocks(self) -> Iterator[tuple[int, int, PartKind, int]]:
+    def blocks(self) -> Iterator[tuple[int, int, FilePartKind, int]]:
         """Start, stop, kind and number of each block, ordered by start."""
         kinds = list(self.blocks_by_kind.items())
         rows: list[npt.NDArray[np.int64]] = []
@@ -389,9 +395,9 @@ class _TensorHeader:
     body_bytes: int
 
     @classmethod
-    def read(cls, raw: bytes, where: str, limits: ReadLimits) -> _TensorHeader | None:
+    def read(cls, raw: bytes, location: str, limits: ReadLimits) -> _TensorHeader | None:
         """Return the header in a flatbuffer, or None if it is not that of a tensor."""
-        root = read_root("Message", raw, where, limits.max_tables)
+        root = read_root("Message", raw, location, limits.max_tables)
         kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
         table = root["header"] if kind in _TENSOR_PART_KINDS else None
         body_bytes = root["bodyLength"]
