@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from bowstring.dissociated.wire import Message
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -377,6 +378,19 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             assert [token for token in sent if token in tokens] == [tokens[0], *tokens[2:]]
             assert not one.is_sending
             assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [0, 2, 3, 4]
+
+    def test_messages_that_are_submitted_together_arrive_one_by_one(self) -> None:
+        lengths = [0, 10, 300, 5000, 20, 30_000, 0, 7]
+        with self._connect_channels() as (one, other):
+            one.submit_all([Message(tag or None, (bytes([tag]) * n, b"!"), n + 1) for tag, n in enumerate(lengths)])
+            assert one.is_sending
+            one.submit([b"next"], 9)
+            events = exchange_events(one, other, MessageReceived, count=len(lengths) + 1)
+            assert [(event.tag, bytes(event.data)) for event in events] == [
+                *((tag or None, bytes([tag]) * n + b"!") for tag, n in enumerate(lengths)),
+                (9, b"next"),
+            ]
+            assert not one.is_sending
 
     def test_no_more_is_received_than_was_granted(self) -> None:
         options = TransportOptions(timeout_s=20, credit_messages=2, credit_bytes=1000)

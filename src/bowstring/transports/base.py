@@ -34,7 +34,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.dissociated.wire import BytesLike
+from bowstring.dissociated.wire import BytesLike, Message
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
@@ -219,6 +219,11 @@ class Channel(Closable, ABC):
 
         Nothing is copied: the parts must not change until the event `MessageSent`. `progress` sends it.
         """
+
+    def submit_all(self, messages: Sequence[Message]) -> None:
+        """Queue messages, which can't be cancelled; otherwise as `submit` for each."""
+        for message in messages:
+            self.submit(message.parts, message.tag)
 
     @abstractmethod
     def accept_message_into(self, token: int, destination: Any = None) -> None:

@@ -51,7 +51,7 @@ class EventLoop(Closable):
     """
 
     def __init__(self, name: str) -> None:
-        self._handlers: dict[EventHandler, dict[int, int]] = {}
+        self._handlers: dict[EventHandler, list[Interest]] = {}
         self._calls: deque[Callable[[], None]] = deque()
         self._next_expiry = math.inf
         self._is_closed = False
@@ -84,7 +84,7 @@ class EventLoop(Closable):
 
     def add(self, handler: EventHandler) -> None:
         """Add a handler."""
-        self._handlers[handler] = {}
+        self._handlers[handler] = []
         self._update_registration(handler)
 
     def dispatch(self, handler: EventHandler, events: int) -> None:
@@ -93,7 +93,7 @@ class EventLoop(Closable):
 
     def remove(self, handler: EventHandler) -> None:
         """Remove a handler without closing it."""
-        for descriptor in self._handlers.pop(handler, {}):
+        for descriptor in dict(self._handlers.pop(handler, [])):
             self._selector.unregister(descriptor)
 
     def close(self) -> None:
@@ -149,11 +149,12 @@ class EventLoop(Closable):
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
     def _update_registration(self, handler: EventHandler) -> None:
-        interests, previous = dict(handler.interests()), self._handlers[handler]
-        if interests != previous:
-            for descriptor in previous.keys() - interests.keys():
+        interests = handler.interests()
+        if interests != self._handlers[handler]:
+            previous = dict(self._handlers[handler])
+            for descriptor in previous.keys() - dict(interests).keys():
                 self._selector.unregister(descriptor)
-            for descriptor, events in interests.items():
+            for descriptor, events in dict(interests).items():
                 if descriptor not in previous:
                     self._selector.register(descriptor, events, handler)
                 elif previous[descriptor] != events:

@@ -13,7 +13,7 @@ import mmap
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
@@ -58,6 +58,8 @@ _KINDS = tuple(FrameKind)
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
 PLAIN, TAGGED = FrameKind.PLAIN, FrameKind.TAGGED
 
+OutgoingFrame: TypeAlias = tuple[FrameKind, int, Sequence[Any]]
+"""The kind, the tag and the parts of a frame to send."""
 FramePart: TypeAlias = bytes | memoryview | FileRange
 """What a queue sends: bytes, or bytes of a file."""
 _BYTE_LENGTH_TYPES = (bytes, FileRange)
@@ -76,19 +78,25 @@ class FrameQueue:
         self.queued_bytes = 0
         """The number of bytes that have not been sent."""
 
-    def submit(self, kind: FrameKind, tag: int, parts: Sequence[Any], region: Region | None = None) -> int:
-        """Queue a frame, with the descriptor of `region`; return its token."""
+    def submit(self, frames: Iterable[OutgoingFrame], region: Region | None = None) -> int:
+        """Queue frames, the first with the descriptor of `region`; return the token of all of them."""
         token = next(self._tokens)
-        # Small messages are bytes, which need no view.
-        views = [part if type(part) in _BYTE_LENGTH_TYPES else memoryview(part).cast("B") for part in parts]
-        length_bytes = sum(map(len, views))
-        header = FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes)
-        if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
-            self._entries.append((b"".join((header, *views)), region, -token))
-        else:
-            self._entries.append((header, region, -token))
-            self._entries.extend((view, None, token) for view in views if view)
-        self.queued_bytes += FRAME_HEADER.size + length_bytes
+        first_token = -token
+        joined: list[Any] = []
+        for kind, tag, parts in frames:
+            # Small messages are bytes, which need no view.
+            views = [part if type(part) in _BYTE_LENGTH_TYPES else memoryview(part).cast("B") for part in parts]
+            length_bytes = sum(map(len, views))
+            self.queued_bytes += FRAME_HEADER.size + length_bytes
+            joined.append(FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes))
+            if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
+                joined += views
+            else:
+                self._entries.append((b"".join(joined), region, first_token))
+                self._entries.extend((view, None, token) for view in views if view)
+                first_token, region, joined = token, None, []
+        if joined:
+            self._entries.append((b"".join(joined), region, first_token))
         return token
 
     def next_file(self) -> FileRange | None:

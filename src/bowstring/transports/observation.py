@@ -26,7 +26,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, TypeAlias
 
-from bowstring.dissociated.wire import BytesLike
+from bowstring.dissociated.wire import BytesLike, Message
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
@@ -300,6 +300,10 @@ class _ObservedChannel(Channel):
         token = self.channel.submit(parts, tag)
         self._unsent_messages[token] = tag, length_bytes
         return token
+
+    def submit_all(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self.submit(message.parts, message.tag)
 
     def accept_message_into(self, token: int, destination: Any = None) -> None:
         self.channel.accept_message_into(token, destination)

@@ -203,7 +203,10 @@ class Session(Closable):
         """How long to wait for the interests at most: 0 if `step` can continue at once."""
         if self.has_released_leases or self._can_submit():
             return 0.0
-        return min([channel.max_wait_s for channel in self.channels.values()], default=math.inf)
+        max_wait_s = math.inf
+        for channel in self.channels.values():
+            max_wait_s = min(max_wait_s, channel.max_wait_s)
+        return max_wait_s
 
     def request(self, core: ProtocolCore, request: RequestMessages, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
@@ -225,12 +228,17 @@ class Session(Closable):
         """Send this message, and no more of the stream. The session can still send after it failed to receive."""
         self._stream = None
         self._is_failed = False
-        self.submit(message)
+        self.submit((message,))
 
-    def submit(self, message: Message) -> None:
-        """Queue a message: tagged ones on the channel for bodies, plain ones on that for metadata."""
-        self.num_submitted += 1
-        self.channel_for(_METADATA if message.tag is None else _BODIES).submit(message.parts, message.tag)
+    def submit(self, messages: Sequence[Message]) -> None:
+        """Queue messages: tagged ones on the channel for bodies, plain ones on that for metadata."""
+        self.num_submitted += len(messages)
+        channel = self.channels.get(_METADATA_AND_BODIES)
+        if channel is not None:
+            channel.submit_all(messages)
+            return
+        for message in messages:
+            self.channel_for(_METADATA if message.tag is None else _BODIES).submit(message.parts, message.tag)
 
     def release(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
@@ -243,7 +251,9 @@ class Session(Closable):
 
     def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
         """Return the descriptors to wait for before the next `step`."""
-        interests = [interest for channel in self.channels.values() for interest in channel.interests(directions)]
+        interests: list[Interest] = []
+        for channel in self.channels.values():
+            interests += channel.interests(directions)
         if directions & RECEIVE and self.memory is not None and self._fetches:
             interests += self.memory.interests()
         return interests
@@ -448,7 +458,7 @@ class Session(Closable):
             core, *bodies = self._pop_releases()
             message = core.free(*bodies)
             if message is not None:
-                self.submit(message)
+                self.submit((message,))
         for number in range(_ROUNDS_PER_STEP):
             self._submit_stream(_FIRST_ROUND_ELEMENTS << number)
             had_stream = self._stream is not None
@@ -485,8 +495,7 @@ class Session(Closable):
             if messages is None:
                 self._is_draining = True
                 continue
-            for message in messages:
-                self.submit(message)
+            self.submit(messages)
 
     def _can_submit(self) -> bool:
         if self._stream is None or self._is_failed:

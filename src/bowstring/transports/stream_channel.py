@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from bowstring.dissociated.wire import Message
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -40,6 +41,7 @@ from bowstring.transports.frames import (
     FrameKind,
     FrameParser,
     FrameQueue,
+    OutgoingFrame,
 )
 
 MEMORY_KINDS = frozenset({"host", "file"})
@@ -107,7 +109,13 @@ class StreamChannel(Channel):
         """As `Channel.submit`."""
         if self._parser.must_answer_hello:
             self._answer_hello()
-        return self._queue.submit(PLAIN if tag is None else TAGGED, tag or 0, parts)
+        return self._queue.submit([_message_frame(tag, parts)])
+
+    def submit_all(self, messages: Sequence[Message]) -> None:
+        """As `Channel.submit_all`."""
+        if self._parser.must_answer_hello:
+            self._answer_hello()
+        self._queue.submit([_message_frame(message.tag, message.parts) for message in messages])
 
     def accept_message_into(self, token: int, destination: Any = None) -> None:
         """As `Channel.accept_message_into`."""
@@ -208,7 +216,7 @@ class StreamChannel(Channel):
             self._submit_hello()
 
     def _submit_hello(self) -> None:
-        self._queue.submit(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))
+        self._queue.submit([(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))])
 
     def _send(self, events: list[Event]) -> None:
         for _ in range(_CALLS_PER_PROGRESS):
@@ -284,3 +292,7 @@ class StreamChannel(Channel):
     def __del__(self) -> None:
         if hasattr(self, "_is_half_closed"):
             self.close()
+
+
+def _message_frame(tag: int | None, parts: Sequence[Any]) -> OutgoingFrame:
+    return PLAIN if tag is None else TAGGED, tag or 0, parts

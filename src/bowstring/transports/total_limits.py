@@ -55,6 +55,8 @@ class TotalLimits:
 
     def allows_more(self, session: WakeableSession, outstanding: OutstandingAmounts) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
+        if outstanding == _NONE_OUTSTANDING:
+            return True
         previous = self._outstanding.get(session, _NONE_OUTSTANDING)
         for limit, amount, previous_amount in zip(self._limits, outstanding, previous, strict=True):
             if amount >= limit.reserved and limit.total - previous_amount + amount >= limit.common:

@@ -152,12 +152,13 @@ class UnixChannel(StreamChannel):
     def submit_region(self, index: int, region: Region) -> None:
         """As `RegionSender.submit_region`. The region has to stay open until it is sent."""
         self._answer_hello()
-        self._queue.submit(FrameKind.REGION, index, (REGION_BODY.pack(region.size_bytes, region.is_sealed),), region)
+        body = REGION_BODY.pack(region.size_bytes, region.is_sealed)
+        self._queue.submit([(FrameKind.REGION, index, (body,))], region)
 
     def submit_retirement(self, index: int) -> None:
         """As `RegionSender.submit_retirement`."""
         self._answer_hello()
-        self._queue.submit(FrameKind.RETIRE, index, ())
+        self._queue.submit([(FrameKind.RETIRE, index, ())])
 
     def close(self) -> None:
         """As `Channel.close`; also closes the received regions."""
