@@ -102,6 +102,21 @@ def test_a_data_set_can_be_read_again_and_again(server: bs.sharing.Server) -> No
         assert len(data._connections) == 1
 
 
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+def test_a_data_set_is_read_again_from_a_server_that_was_restarted(scheme: str) -> None:
+    with bs.serve({"t": example_table()}, scheme=scheme) as server:
+        uri, address = server.uri("t"), server.address
+        data = bs.connect(uri)
+        assert data.read_all() == example_table()
+    with data:
+        with pytest.raises(ConnectionLostError):
+            data.read_all()
+        with bs.serve({"t": example_table()}, address, scheme=scheme):
+            assert data.read_all() == example_table()
+        with bs.serve({"t": example_table()}, address, scheme=scheme):
+            assert data.read_all() == example_table()
+
+
 def test_reading_continues_over_a_new_connection_without_region_indices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "MAX_REGIONS", 3)  # it is 65,536: one for each region and reading
     options = ServerOptions(inline_bytes=0, max_kept_regions=0)

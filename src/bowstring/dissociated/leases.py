@@ -10,7 +10,7 @@ body is split into its addresses only if it is freed in parts or in another orde
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class Leases:
         """The addresses that were leased since the beginning, and their bytes."""
         self._limits = limits
         self._bodies: dict[bytes, _LeasedBody] = {}
-        self._key_lengths: Counter[int] = Counter()
+        self._key_lengths: defaultdict[int, int] = defaultdict(int)
         """How many bodies there are by the length of their key; few lengths differ."""
         # The bodies by address, sorted when one is freed in parts; until then their keys are in `_unsorted`.
         self._address_ranges: list[_AddressRange] = []

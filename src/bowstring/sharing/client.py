@@ -214,10 +214,9 @@ class Dataset(Closable):
             connection = idle.pop() if idle else None
         if connection is not None and not connection.is_closed:
             try:
-                connection.check_connected()
                 return connection, self._request_stream(connection, request)
             except ConnectionError:
-                self._close_connection(connection)  # the server may have restarted: try a new connection
+                self._close_connection(connection)  # the server may have ended meanwhile: try a new connection
         try:
             connection = Connection(
                 request.uris[0], self._timeout_s, self._tls, copy=self._copy, recorder=self._recorder

@@ -43,7 +43,7 @@ from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, decode_error, display_uri, error_tag, servers_by_role
+from bowstring.sharing.uris import Ticket, decode_error, error_tag, servers_by_role
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
@@ -142,12 +142,6 @@ class Connection:
         """Detach the stream, which was read to its end, and send the addresses that were freed meanwhile."""
         self.driver.session.core = None
         self.driver.flush()
-
-    def check_connected(self) -> None:
-        """Raise `ConnectionLostError` if the server has disconnected or sent a message without a request."""
-        for event in self.driver.poll_events():
-            if isinstance(event, SessionFailed):
-                raise ConnectionLostError(f"{display_uri(self.uri)}: {event.error}") from event.error
 
     def wrap_leased_memory(self, lease: Lease, memory: Any) -> Memory:
         """Return the memory as a `Memory` that frees the addresses when it is garbage-collected."""

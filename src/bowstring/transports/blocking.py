@@ -132,10 +132,8 @@ class BlockingSession(Closable):
 
     def poll_events(self) -> list[SessionEvent]:
         """Return what happened so far, without waiting."""
-        session = self.session
-        if not session.max_wait_s or wait(session.interests(), 0.0):
-            with self.lock:
-                self._step()
+        with self.lock:
+            self._step()
         events, self._events = list(self._events), deque()
         return events
 

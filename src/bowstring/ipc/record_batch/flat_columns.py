@@ -77,7 +77,7 @@ class FlatColumnsEncoder:
         if sizes is None:
             return None
         new_spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
-        parts = PaddedBuffers.of_memory(columns.memory, columns.body_offset + offsets, sizes, paddings)
+        parts = PaddedBuffers.of_memory(columns.body.memory, columns.body.offset + offsets, sizes, paddings)
         return EncodedBody(BatchHeaderValues(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _encode_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:

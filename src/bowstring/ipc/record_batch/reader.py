@@ -55,7 +55,7 @@ class BatchColumns(Sequence[Array]):
     """
 
     is_local: ClassVar[bool] = True
-    """Whether `memory` contains the body."""
+    """Whether `body.memory` contains the body."""
 
     __slots__ = (
         "__weakref__",
@@ -64,10 +64,9 @@ class BatchColumns(Sequence[Array]):
         "_decompressor",
         "_linked_batches",
         "_plans",
-        "body_offset",
+        "body",
         "dictionaries",
         "header",
-        "memory",
         "plan",
         "variadic",
         "where",
@@ -111,8 +110,7 @@ class BatchColumns(Sequence[Array]):
 
     def _set_location(self, body: BodyLocation) -> None:
         """Set the location of the body."""
-        self.memory = body.memory
-        self.body_offset = body.offset
+        self.body = body
 
     @property
     def has_all_columns(self) -> bool:
@@ -201,11 +199,13 @@ class BatchColumns(Sequence[Array]):
 
     def _get_buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
         """Return a buffer of a column, given its checked span."""
-        return Buffer(self.memory, self.body_offset + offset, size)
+        body = self.body
+        return Buffer(body.memory, body.offset + offset, size)
 
     def _create_flat_array(self, column: ColumnReadPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
         """Create a column of validity and one or two buffers, the common case."""
-        memory, base, limit = self.memory, self.body_offset, self.header.body_bytes
+        body, limit = self.body, self.header.body_bytes
+        memory, base = body.memory, body.offset
         if not 0 <= null_count <= length:
             raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
         validity_at, validity_size, offset, size, *others = spans

@@ -180,7 +180,7 @@ class RemoteColumns(BatchColumns):
             ranges = self._buffer_spans(column, super()._read_nodes_and_buffers(column)[1])
         except InvalidDataError:
             return []
-        return [(self.body_offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
+        return [(self.body.offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
 
     def _create_array(self, column: ColumnReadPlan) -> Array:
         array = super()._create_array(column)
@@ -189,7 +189,7 @@ class RemoteColumns(BatchColumns):
         return array
 
     def _get_buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:
-        at, chunks = self.body_offset + offset, self._fetched.get(column.first_node)
+        at, chunks = self.body.offset + offset, self._fetched.get(column.first_node)
         buffer = chunks.find(at, size) if chunks is not None else None
         if buffer is None:  # another thread created the column meanwhile
             buffer = self.source.fetch([(at, size)]).find(at, size)
