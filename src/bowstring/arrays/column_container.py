@@ -180,8 +180,8 @@ class ColumnContainer(ABC):
         """
         fields = list(self.schema)
         if isinstance(names, Mapping):
-            renamed = {self.schema.index(old): new for old, new in names.items()}
-            new_names = [renamed.get(index, f.name) for index, f in enumerate(fields)]
+            new_name_by_index = {self.schema.index(old): new for old, new in names.items()}
+            new_names = [new_name_by_index.get(index, f.name) for index, f in enumerate(fields)]
         else:
             new_names = [names] if isinstance(names, str) else list(names)
         if len(new_names) != len(fields):

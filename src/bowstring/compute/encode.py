@@ -14,9 +14,10 @@ from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.expansion_limits import check_expanded_array
-from bowstring.layouts.factorize import factorize, factorize_keys, identity_keys_with_nulls, run_start_mask
+from bowstring.layouts.factorize import factorize, factorize_keys, identity_keys_with_nulls
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
+from bowstring.layouts.sort_keys import run_start_mask
 
 
 def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None, *, allow_nested: bool = False) -> ArrayData:
@@ -60,7 +61,7 @@ def run_end_encode(array: ArrayData, run_end_type: TypeLike | None = None, *, al
     layout = layout_of(run_end_encoded(run_end_type, array.type))
     assert isinstance(layout, RunEndEncodedLayout)
     keys = identity_keys_with_nulls(array)
-    starts = np.flatnonzero(run_start_mask(keys)) if keys and array.length else np.zeros(min(array.length, 1), np.int64)
+    starts = np.flatnonzero(run_start_mask(*keys)) if keys else np.zeros(min(array.length, 1), np.int64)
     return layout.create_array(
         np.append(starts[1:], array.length)[: len(starts)], array.layout.take(array, starts), array.length
     )

@@ -83,8 +83,8 @@ def insert_nulls(values: ArrayData, array: ArrayData) -> ArrayData:
     if mask is None:
         return values
     layout = values.layout
-    padded = layout.concat([values, layout.nulls(1)])
-    return layout.take(padded, np.where(mask, np.cumsum(mask) - 1, values.length))
+    values_and_null = layout.concat([values, layout.nulls(1)])
+    return layout.take(values_and_null, np.where(mask, np.cumsum(mask) - 1, values.length))
 
 
 def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
@@ -100,5 +100,5 @@ def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
         return array
     if not has_dictionary(array.layout):
         return array.layout.fill_null(array, valid, filler)
-    extended = concat_and_unify([array, filler])
-    return extended.layout.take(extended, np.where(valid, np.arange(array.length), array.length))
+    values_and_filler = concat_and_unify([array, filler])
+    return values_and_filler.layout.take(values_and_filler, np.where(valid, np.arange(array.length), array.length))

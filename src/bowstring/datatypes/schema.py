@@ -214,8 +214,8 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
     with its custom metadata, unless `metadata` replaces it.
     """
     if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):
-        imported = import_schema(fields)
-        return imported if metadata is None else Schema(imported.source, as_metadata(metadata))
+        imported_schema = import_schema(fields)
+        return imported_schema if metadata is None else Schema(imported_schema.source, as_metadata(metadata))
     return Schema(as_fields(fields), as_metadata(metadata))
 
 

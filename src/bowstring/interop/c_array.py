@@ -266,7 +266,7 @@ class ArrayImporter:
         self, address: int, count: int, num_slots: int, structure: _ArrowArraySpec
     ) -> tuple[Buffer | None, ...]:
         addresses = c_abi.read_nullable_pointers(address, count, "buffers")
-        unbound = self._buffers
+        unbound_buffers = self._buffers
         buffers: list[Buffer | None] = []
         data_bytes = index = 0
         for width, extra, per_slot, may_be_absent in structure.declared_buffers:
@@ -282,7 +282,7 @@ class ArrayImporter:
                 if extra:
                     data_bytes = self._read_last_offset(address, width, num_slots) if num_slots else 0
                 buffer = Buffer(_ADDRESS_SPACE, address, size_bytes)
-                unbound.append(buffer)
+                unbound_buffers.append(buffer)
                 buffers.append(buffer)
             elif may_be_absent:
                 buffers.append(None)

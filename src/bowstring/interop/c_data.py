@@ -69,13 +69,13 @@ def export_batch(
     """Return the capsules of a record batch as a struct array, as `export_array`."""
     _check_device_options(device_options)
     schema, batches = requested_schema.convert_batches(schema, [batch], requested)
-    exported = next(iter(batches))
+    exported_batch = next(iter(batches))
     if device_options is None:
-        block = _build_checked_batch_block(exported, schema)
+        block = _build_checked_batch_block(exported_batch, schema)
         return schema.__arrow_c_schema__(), c_abi.new_capsule(c_abi.ARRAY_CAPSULE, block)
-    device = device_of(exported.columns)
+    device = device_of(exported_batch.columns)
     return schema.__arrow_c_schema__(), _new_device_capsule(
-        _build_checked_batch_block(exported, schema, device), device
+        _build_checked_batch_block(exported_batch, schema, device), device
     )
 
 

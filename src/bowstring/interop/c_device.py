@@ -48,9 +48,9 @@ def to_device_array(block: c_abi.ExportedStructBlock, device: Device | None = No
     default the CPU.
     """
     fields = _CPU_DEVICE_FIELDS if device is None else (device.id, device.type, 0, 0, 0, 0)
-    with c_abi.ExportedStructBlock() as moved:
-        moved.append([*block.fields[: c_abi.DEVICE_ID], *fields])
-    return moved
+    with c_abi.ExportedStructBlock() as device_block:
+        device_block.append([*block.fields[: c_abi.DEVICE_ID], *fields])
+    return device_block
 
 
 def check_cpu_readable_array(address: int) -> None:

@@ -113,7 +113,9 @@ def consume_dlpack_capsule(capsule: object) -> DLTensor:
     Raises `NotShareableError` for another object, and for elements that are not contiguous or no numbers that Arrow
     has.
     """
-    structure = next((each for each in (_VERSIONED, _UNVERSIONED) if c_abi.is_capsule(capsule, each.name)), None)
+    structure = next(
+        (candidate for candidate in (_VERSIONED, _UNVERSIONED) if c_abi.is_capsule(capsule, candidate.name)), None
+    )
     if structure is None:
         raise NotShareableError(f"DLPack: expected a capsule that was not consumed before, found {capsule!r}")
     address = c_abi._capsule_pointer(capsule, structure.name)

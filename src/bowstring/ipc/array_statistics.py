@@ -19,7 +19,7 @@ from bowstring.layouts.base import Indices, Layout, Values
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.sort_keys import differs_from_previous
+from bowstring.layouts.sort_keys import run_start_mask
 
 MAX_BOUND_BYTES = 64
 MinMax: TypeAlias = tuple[ArrayData, ArrayData]
@@ -153,12 +153,9 @@ def dense_ranks(array: ArrayData) -> Values:
 def _sorted_dense_ranks(keys: tuple[Values, ...]) -> Values:
     """Return the index of each sorted value among the distinct ones."""
     order = np.lexsort(keys[::-1])
-    edges = np.zeros(len(order), np.bool_)
-    for key in keys:
-        edges |= differs_from_previous(key[order])
-    edges[0] = False
-    numbers: Values = np.cumsum(edges)
-    return numbers
+    is_run_start = run_start_mask(*(key[order] for key in keys))
+    ranks: Values = np.cumsum(is_run_start) - 1
+    return ranks
 
 
 def has_nan(array: ArrayData) -> bool:

@@ -61,7 +61,7 @@ class ArrayData:
     def null_count(self) -> int:
         """The number of null slots, counted on first use."""
         if self._null_count < 0:
-            self._null_count = self.layout.null_count(self)
+            self._null_count = self.layout.count_nulls(self)
         return self._null_count
 
     @property

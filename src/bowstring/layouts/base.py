@@ -110,7 +110,7 @@ class Layout(ABC):
         """Whether arrays have a validity bitmap of their own."""
         return bool(self.buffers) and self.buffers[0].role is BufferRole.VALIDITY
 
-    def null_count(self, array: ArrayData) -> int:
+    def count_nulls(self, array: ArrayData) -> int:
         """Count the null slots by the validity bitmap."""
         validity = array.buffers[0] if self.has_validity else None
         return 0 if validity is None else array.length - bitmap.count_set_bits(validity, array.offset, array.length)

@@ -78,8 +78,8 @@ def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tupl
         try:
             data, lengths = encode(values)
         except TypeError:  # a null, or an error
-            filled, mask = replace_none(values, "" if is_text else b"")
-            data, lengths = encode(filled)
+            strings, mask = replace_none(values, "" if is_text else b"")
+            data, lengths = encode(strings)
     except (TypeError, UnicodeEncodeError):
         raise _conversion_error(values, is_text, type) from None
     if int(lengths.sum()) != len(data):  # a memoryview with elements of several bytes

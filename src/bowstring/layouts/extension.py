@@ -38,8 +38,8 @@ class ExtensionLayout(Layout):
     def child_name(self, index: int) -> str:
         return self._storage.child_name(index)
 
-    def null_count(self, array: ArrayData) -> int:
-        return self._storage.null_count(array)
+    def count_nulls(self, array: ArrayData) -> int:
+        return self._storage.count_nulls(array)
 
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
         return self._storage.logical_validity_mask(array.storage)

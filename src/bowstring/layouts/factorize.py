@@ -15,7 +15,7 @@ import numpy as np
 from bowstring.layouts.base import Indices, Values
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize_bytes import factorize_bytes
-from bowstring.layouts.sort_keys import differs_from_previous, stable_argsort
+from bowstring.layouts.sort_keys import run_start_mask, stable_argsort
 from bowstring.memory.buffer import UINT8
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indice
     if integers is not None:
         return _factorize_integers(integers)
     order = stable_argsort(keys)
-    starts = run_start_mask([key[order] for key in keys])
+    starts = run_start_mask(*(key[order] for key in keys))
     firsts = order[starts]
     appearance = np.argsort(firsts)
-    number = np.empty_like(appearance)
-    number[appearance] = np.arange(len(appearance))
+    code_by_run = np.empty_like(appearance)
+    code_by_run[appearance] = np.arange(len(appearance))
     codes = np.empty(length, np.int64)
-    codes[order] = number[np.cumsum(starts) - 1]
+    codes[order] = code_by_run[np.cumsum(starts) - 1]
     return codes, firsts[appearance]
 
 
@@ -101,11 +101,3 @@ def _factorize_integers(integers: Indices) -> tuple[Indices, Indices]:
     firsts = np.flatnonzero(table[integers] == slots)
     table[integers[firsts]] = np.arange(len(firsts))
     return table[integers], firsts
-
-
-def run_start_mask(keys: Sequence[Values]) -> Values:
-    """Return which slots differ from the previous one in any of the keys; the first one does."""
-    is_start = differs_from_previous(keys[0])
-    for key in keys[1:]:
-        is_start |= differs_from_previous(key)
-    return is_start

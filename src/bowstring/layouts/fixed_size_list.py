@@ -68,12 +68,12 @@ class FixedSizeListLayout(Layout):
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         count = sum(value is None for value in values)
         check_expanded_values(count * self.size, len(values))
-        filled, mask = replace_none(values, (None,) * self.size if count else ())
-        elements, lengths, _ = flatten_lists(filled, self.type)
+        lists, mask = replace_none(values, (None,) * self.size if count else ())
+        elements, lengths, _ = flatten_lists(lists, self.type)
         if (lengths != self.size).any():
             index = find_first_true(lengths != self.size)
             raise TypeMismatchError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
-        return ArrayData(self, len(filled), (pack_validity(mask),), (self.children[0].from_pylist(elements),))
+        return ArrayData(self, len(lists), (pack_validity(mask),), (self.children[0].from_pylist(elements),))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):

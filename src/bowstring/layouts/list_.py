@@ -162,10 +162,10 @@ class MapLayout(ListLayout):
         self._names = (type.key_field.name, type.item_field.name)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        filled, mask = replace_none(values, ())
-        if not {list}.issuperset(map(builtins.type, filled)):
-            filled = [value.items() if isinstance(value, Mapping) else value for value in filled]
-        pairs, lengths, _ = flatten_lists(filled, self.type)
+        lists, mask = replace_none(values, ())
+        if not {list}.issuperset(map(builtins.type, lists)):
+            lists = [value.items() if isinstance(value, Mapping) else value for value in lists]
+        pairs, lengths, _ = flatten_lists(lists, self.type)
         if not {tuple, list}.issuperset(map(builtins.type, pairs)) or not {2}.issuperset(map(len, pairs)):
             raise self._pair_error(pairs)
         entries, keys, items = self.children[0], [key for key, _ in pairs], [item for _, item in pairs]

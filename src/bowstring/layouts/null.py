@@ -33,7 +33,7 @@ class NullLayout(Layout):
     def nulls(self, length: int) -> ArrayData:
         return ArrayData(self, length, (), null_count=length)
 
-    def null_count(self, array: ArrayData) -> int:
+    def count_nulls(self, array: ArrayData) -> int:
         return array.length
 
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:

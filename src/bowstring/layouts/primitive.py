@@ -127,9 +127,9 @@ class PrimitiveLayout(Layout):
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         slots = array.buffer_values(1)
         if array.null_count == 0:
-            shared = self.codec.view_as_numpy(slots)
-            if shared is not None:
-                return shared
+            numpy_view = self.codec.view_as_numpy(slots)
+            if numpy_view is not None:
+                return numpy_view
         if not allow_copy:
             reason = "with nulls " if array.null_count else ""
             raise WouldCopyError(
@@ -173,8 +173,8 @@ class PrimitiveLayout(Layout):
         not_equal_mask = self.codec.not_equal_mask
 
         def is_equal(first: int, last: int) -> bool:
-            bad = not_equal_mask(left_slots[first:last], right_slots[first:last], nans_equal)
-            return not bad.any() or not (bad & bitmap.unpack(validity, left.offset + first, last - first)).any()
+            differs = not_equal_mask(left_slots[first:last], right_slots[first:last], nans_equal)
+            return not differs.any() or not (differs & bitmap.unpack(validity, left.offset + first, last - first)).any()
 
         return is_true_for_all_blocks(is_equal, left.length, self.dtype.itemsize)
 

@@ -64,11 +64,11 @@ def layout_of(type: DataType) -> Layout:
     """Return the layout of a data type with its children's layouts. Raises `InvalidArgumentError` for other objects."""
     if not isinstance(type, DataType):
         raise InvalidArgumentError(f"expected a Bowstring type such as bs.int32(), found {type!r}")
-    return _layout_of(type, type.child_field_metadata())
+    return _create_layout(type, type.child_field_metadata())
 
 
 @lru_cache(maxsize=4096)
-def _layout_of(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- part of the cache key
+def _create_layout(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- part of the cache key
     if isinstance(type, ExtensionType):
         return ExtensionLayout(type, layout_of(type.storage_type))
     if isinstance(type, types.Dictionary):

@@ -37,8 +37,8 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
         ties = _refine_ranks(ranks, ties, (prefixes, left), left > _WORD)
     if ties.size:
         tails = [data[starts[i] + _ROUNDS * _WORD : starts[i] + lengths[i]].tobytes() for i in ties.tolist()]
-        numbers = {tail: number for number, tail in enumerate(sorted(set(tails)))}
-        codes = np.fromiter((numbers[tail] for tail in tails), np.int64, len(tails))
+        rank_by_tail = {tail: rank for rank, tail in enumerate(sorted(set(tails)))}
+        codes = np.fromiter((rank_by_tail[tail] for tail in tails), np.int64, len(tails))
         _refine_ranks(ranks, ties, (codes,), np.zeros(len(ties), np.bool_))
     return ranks
 
@@ -47,10 +47,8 @@ def _refine_ranks(ranks: Indices, members: Indices, keys: tuple[Values, ...], ha
     """Refine the ranks of members of equal rank by `keys`; return those that are still equal and have more bytes."""
     before = ranks[members]
     order = np.lexsort((*reversed(keys), before))
-    is_group_start = differs_from_previous(before[order])
-    is_subgroup_start = is_group_start.copy()
-    for key in keys:
-        is_subgroup_start |= differs_from_previous(key[order])
+    is_group_start = run_start_mask(before[order])
+    is_subgroup_start = is_group_start | run_start_mask(*(key[order] for key in keys))
     indices = np.arange(len(order))
     group, subgroup = (
         np.maximum.accumulate(np.where(edge, indices, 0)) for edge in (is_group_start, is_subgroup_start)
@@ -73,8 +71,10 @@ def stable_argsort(keys: Sequence[Values]) -> Indices:
     return np.argsort(key, kind="stable")
 
 
-def differs_from_previous(values: Values) -> Values:
-    """Return which values differ from the previous one; the first one does."""
-    out = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=out[1:])
+def run_start_mask(*keys: Values) -> Values:
+    """Return which slots differ from the previous one in any of the keys; the first one does."""
+    out = np.ones(len(keys[0]), np.bool_)
+    np.not_equal(keys[0][1:], keys[0][:-1], out=out[1:])
+    for key in keys[1:]:
+        out[1:] |= key[1:] != key[:-1]
     return out

@@ -71,9 +71,9 @@ class StructLayout(Layout):
         return ArrayData(self, length, (pack_validity(mask),), tuple(columns))
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        filled, mask = replace_none(values, dict.fromkeys(self.names))
+        rows, mask = replace_none(values, dict.fromkeys(self.names))
         arrays = []
-        for name, child, column in zip(self.names, self.children, self._split_into_columns(filled), strict=True):
+        for name, child, column in zip(self.names, self.children, self._split_into_columns(rows), strict=True):
             with prefix_errors(f"field {name!r}"):
                 arrays.append(child.from_pylist(column))
         return self.create_array(arrays, len(values), mask)

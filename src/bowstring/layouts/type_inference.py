@@ -54,25 +54,25 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
 
 
 def _infer_list_array(values: Sequence[Any]) -> ArrayData:
-    filled, mask = replace_none(values, ())
-    child = infer_array(list(chain.from_iterable(filled)))
+    lists, mask = replace_none(values, ())
+    child = infer_array(list(chain.from_iterable(lists)))
     layout = layout_of(types.list_(child.type))
     assert isinstance(layout, ListLayout)
-    return layout.create_array(np.fromiter(map(len, filled), np.int64, len(filled)), child, pack_validity(mask))
+    return layout.create_array(np.fromiter(map(len, lists), np.int64, len(lists)), child, pack_validity(mask))
 
 
 def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData:
-    filled, mask = replace_none(values, {})
-    names = list(dict.fromkeys(chain.from_iterable(filled)))
+    mappings, mask = replace_none(values, {})
+    names = list(dict.fromkeys(chain.from_iterable(mappings)))
     for name in names:
         if not isinstance(name, str):
             raise TypeMismatchError(f"expected a string as the name of a struct's field, found {name!r}")
-    check_expanded_values(len(names) * len(filled), sum(map(len, filled)))
-    columns = [infer_array([value.get(name) for value in filled]) for name in names]
+    check_expanded_values(len(names) * len(mappings), sum(map(len, mappings)))
+    columns = [infer_array([value.get(name) for value in mappings]) for name in names]
     struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
     layout = layout_of(struct_type)
     assert isinstance(layout, StructLayout)
-    return layout.create_array(columns, len(filled), mask)
+    return layout.create_array(columns, len(mappings), mask)
 
 
 def type_of_numpy(values: Values) -> DataType:

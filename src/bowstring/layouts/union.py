@@ -132,7 +132,7 @@ class UnionLayout(Layout):
         If there is none: of the first that converts it to a value of the same Python type, else of the first that
         accepts it. Raises `TypeMismatchError` if no child accepts it.
         """
-        same_type = accepting = -1
+        same_type_index = accepting_index = -1
         for child_index, layout in enumerate(self.children):
             try:
                 child = layout.from_pylist([value])
@@ -143,11 +143,11 @@ class UnionLayout(Layout):
             if type(child_value) is type(value):
                 if repr(child_value) == repr(value):
                     return child_index
-                same_type = child_index if same_type < 0 else same_type
-            accepting = child_index if accepting < 0 else accepting
-        if accepting < 0:
+                same_type_index = child_index if same_type_index < 0 else same_type_index
+            accepting_index = child_index if accepting_index < 0 else accepting_index
+        if accepting_index < 0:
             raise TypeMismatchError(f"value {index}: {short_repr(value)} does not fit any of the types of {self.type}")
-        return same_type if same_type >= 0 else accepting
+        return same_type_index if same_type_index >= 0 else accepting_index
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         out: list[Any] = [None] * array.length

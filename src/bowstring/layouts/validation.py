@@ -81,7 +81,7 @@ def _find_null_count_faults(array: ArrayData, full: bool) -> Iterator[InvalidDat
     elif null_count > 0 and (not array.layout.has_validity or array.buffers[0] is None):
         yield InvalidDataError(f"the null count is {null_count}, but there is no validity bitmap ({array.type})")
     elif full and null_count >= 0 and array.layout.has_validity:
-        count = array.layout.null_count(array)
+        count = array.layout.count_nulls(array)
         if count != null_count:
             yield InvalidDataError(f"the null count is {null_count}, but the validity bitmap has {count} nulls")
 

@@ -226,8 +226,8 @@ def _to_pylist(series: Any) -> list[Any]:
             if value.dtype.kind == "f" and not np.isnan(value).any():
                 return value
             return [convert(element) for element in value.tolist()]
-        converted = [convert(element) for element in value]
-        return tuple(converted) if type(value) is tuple else converted if type(value) is list else value
+        elements = [convert(element) for element in value]
+        return tuple(elements) if type(value) is tuple else elements if type(value) is list else value
 
     return [convert(value) for value in series.tolist()]
 

@@ -63,7 +63,7 @@ def describe_range(index: Any) -> dict[str, Any]:
     """Describe a range index, which is not stored as a column."""
     return {
         "kind": "range",
-        "name": to_json_label(index.name),
+        "name": label_to_json(index.name),
         "start": index.start,
         "stop": index.stop,
         "step": index.step,
@@ -93,11 +93,11 @@ def _describe_level(level: Any) -> dict[str, Any]:
         pandas_type, extra = "unicode", {"encoding": "UTF-8"}
     elif pandas_type.startswith("datetime64"):
         pandas_type = "datetimetz" if getattr(level.dtype, "tz", None) is not None else dtype_name
-    name = to_json_label(level.name)
+    name = label_to_json(level.name)
     return {"name": name, "field_name": name, "pandas_type": pandas_type, "numpy_type": dtype_name, "metadata": extra}
 
 
-def to_json_label(label: Any) -> Any:
+def label_to_json(label: Any) -> Any:
     """Convert a label to a JSON value."""
     return label if label is None or isinstance(label, (str, int, float)) else str(label)
 
@@ -219,8 +219,10 @@ def restore_labels(names: Sequence[str], frame_metadata: FrameMetadata | None) -
     if len(levels) > 1:
         tuples = [_parse_tuple_label(str(label), len(levels)) for label in labels]
         level_labels = [[label[i] for label in tuples] for i in range(len(levels))]
-        restored = [_restore_level(part, level) for part, level in zip(level_labels, levels, strict=True)]
-        return pd.MultiIndex.from_arrays(restored, names=[level["name"] for level in levels])
+        index_levels = [
+            _restore_level(level_values, level) for level_values, level in zip(level_labels, levels, strict=True)
+        ]
+        return pd.MultiIndex.from_arrays(index_levels, names=[level["name"] for level in levels])
     level = levels[0] if levels else {}
     return _restore_level(labels, level).rename(level.get("name"))
 

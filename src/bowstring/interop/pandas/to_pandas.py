@@ -266,7 +266,7 @@ def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
         non_empty.validate(full=True)  # pandas does not check offsets
         for chunk in non_empty.chunks:
             if isinstance(chunk.layout, BinaryViewLayout):
-                chunk.layout.checked_lengths(chunk, chunk.layout.views(chunk))
+                chunk.layout.lengths_within_limit(chunk, chunk.layout.views(chunk))
         strings = pd.Series.from_arrow(StreamExporter(non_empty)).array
         return strings if strings.dtype == dtype else strings.astype(dtype)
     return pd.array(object_array(column.to_pylist()), dtype=dtype)
@@ -342,11 +342,11 @@ def _convert_intervals(array: ArrayData, _: ParsedOptions) -> Any:
 def _convert_dictionary(array: ArrayData, options: ParsedOptions) -> Any:
     categories = _to_categories(array)
     if categories is None:  # with duplicates or nulls; encoding the values again removes duplicates
-        decoded = decode_dictionary(array)
-        array = dictionary_encode(decoded)
+        values = decode_dictionary(array)
+        array = dictionary_encode(values)
         categories = _to_categories(array)
         if categories is None:
-            return _convert_to_default_dtype(decoded, options)
+            return _convert_to_default_dtype(values, options)
     indices, mask = array.layout.indices(array), array.validity_mask()  # type: ignore[attr-defined]
     codes = indices if mask is None else np.where(mask, indices, -1)
     return import_pandas().Categorical.from_codes(codes, categories=categories, ordered=array.type.ordered)  # type: ignore[attr-defined]
@@ -370,16 +370,16 @@ def _to_categories(array: ArrayData) -> Any:
 
 
 def _convert_lists(array: ArrayData, options: ParsedOptions) -> Any:
-    compacted = array.compact()
-    values = _convert_to_default_dtype(compacted.children[0], options)
+    lists = array.compact()
+    values = _convert_to_default_dtype(lists.children[0], options)
     flat = values if isinstance(values, np.ndarray) else np.asarray(values)
-    starts, sizes = compacted.layout.list_ranges(compacted)  # type: ignore[attr-defined]
+    starts, sizes = lists.layout.list_ranges(lists)  # type: ignore[attr-defined]
     size = int(sizes[0]) if sizes.size else 0
     if (starts == np.arange(len(starts)) * size).all() and len(flat) == size * len(starts):
         rows = list(flat.reshape(len(starts), size))
     else:
         rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return object_array(set_nulls_to_none(rows, compacted.validity_mask()))
+    return object_array(set_nulls_to_none(rows, lists.validity_mask()))
 
 
 def _convert_extension(array: ArrayData, options: ParsedOptions) -> Any:

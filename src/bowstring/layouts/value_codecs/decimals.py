@@ -38,8 +38,8 @@ class DecimalCodec(ValueCodec):
             values = [_to_decimal(value) for value in values]
         quantize, shift = self._context.quantize, self._context.scaleb
         try:
-            scaled = map(quantize, values, repeat(self._unit))  # raises if it has to round
-            return self.encode_unscaled(list(map(int, map(shift, scaled, repeat(self._scale)))))
+            decimals = map(quantize, values, repeat(self._unit))  # raises if it has to round
+            return self.encode_unscaled(list(map(int, map(shift, decimals, repeat(self._scale)))))
         except Inexact:
             raise ValueError(f"more than {self._scale} decimal places") from None
         except InvalidOperation:

@@ -98,10 +98,10 @@ class _TemporalCodec(ValueCodec):
                 return slots, None
             return super().encode_numpy(array)
         mask = ~np.isnat(array)
-        converted = array.astype(self._numpy_type, copy=False)
-        if converted is not array and not np.array_equal(converted.astype(array.dtype)[mask], array[mask]):
+        numpy_values = array.astype(self._numpy_type, copy=False)
+        if numpy_values is not array and not np.array_equal(numpy_values.astype(array.dtype)[mask], array[mask]):
             raise ValueError(f"some values do not convert exactly from {array.dtype} to {self._numpy_type}")
-        units = converted.view(np.int64)
+        units = numpy_values.view(np.int64)
         slots = units.astype(self.dtype, copy=False)
         if slots is not units and not np.array_equal(slots[mask], units[mask]):
             raise OverflowError("a value does not fit 32 bits")
@@ -113,10 +113,10 @@ def _numpy_to_units(value: Any, dtype: np.dtype[Any]) -> int:
         raise ValueError("NaT is not a value: pass None for null")
     if value.dtype.kind != dtype.kind:
         raise TypeError(f"expected NumPy's {dtype}, found {value.dtype}")
-    converted = value.astype(dtype)
-    if converted.astype(value.dtype) != value or (converted.astype(np.int64) > 0) != (value.astype(np.int64) > 0):
+    numpy_value = value.astype(dtype)
+    if numpy_value.astype(value.dtype) != value or (numpy_value.astype(np.int64) > 0) != (value.astype(np.int64) > 0):
         raise ValueError(f"not a whole number of {dtype}, or out of its range")
-    return int(converted.astype(np.int64))
+    return int(numpy_value.astype(np.int64))
 
 
 def _slots_to_microseconds(slots: Values, unit: str, first_us: int, last_us: int) -> Values | None:
