@@ -23,7 +23,7 @@ from bowstring.interop import c_data
 from bowstring.interop.c_array import RecordBatchProtocol
 from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
-from bowstring.layouts.base import Indices, Values, object_array
+from bowstring.layouts.base import Indices, Values, to_object_array
 from bowstring.layouts.indexing import as_indices
 
 
@@ -114,7 +114,7 @@ class ColumnContainer(ABC):
             raise WouldCopyError("columns can't be converted to one NumPy array without a copy")
         parts = [np.asarray(column, dtype) for column in self.columns]
         parts = [
-            part if part.ndim == 1 else object_array(column.to_pylist())
+            part if part.ndim == 1 else to_object_array(column.to_pylist())
             for part, column in zip(parts, self.columns, strict=True)
         ]
         out = np.empty((self.num_rows, len(parts)), np.dtype(dtype) if dtype is not None else _common_dtype(parts))

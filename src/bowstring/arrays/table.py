@@ -257,7 +257,7 @@ class Table(ColumnContainer):
         return Table, (self.schema, self._batches)
 
 
-def schema_has_dictionaries(schema: Schema) -> bool:
+def has_dictionary_fields(schema: Schema) -> bool:
     """Whether a schema has a dictionary-encoded type at any depth."""
     return any(has_dictionary(layout_of(field.type)) for field in schema.fields)
 
@@ -314,13 +314,13 @@ def table(
         return Table.from_pandas(data, schema)
     if c_data.has_c_array(data) or c_data.has_c_stream(data):
         return import_table(data)
-    if isinstance(data, (list, tuple)) and data and names is None and _are_rows(data):
+    if isinstance(data, (list, tuple)) and data and names is None and _are_mappings(data):
         return _table_from_rows(data, None if schema is None else as_schema(schema), metadata)
     columns, table_schema = build_columns_and_schema(data, schema, names)
     return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
 
 
-def _are_rows(data: Sequence[Any]) -> bool:
+def _are_mappings(data: Sequence[Any]) -> bool:
     return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
 
 

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, schema_has_dictionaries, unify_batch_dictionaries
+from bowstring.arrays.table import Table, has_dictionary_fields, unify_batch_dictionaries
 from bowstring.cli import csv, json, parquet
 from bowstring.cli.input_output import (
     open_output,
@@ -387,7 +387,7 @@ def _transform_table(table: _LazyTable, target_format: str, options: dict[str, A
         schema, batches = _decode_dictionaries(schema, batches)
     if options["batch_rows"]:
         batches, has_fixed_dictionaries = _resize_batches(schema, batches, options["batch_rows"]), False
-    if schema_has_dictionaries(schema) and (
+    if has_dictionary_fields(schema) and (
         options["unify_dictionaries"] or (target_format == "file" and not has_fixed_dictionaries)
     ):  # a file can't replace dictionaries
         batches = unify_batch_dictionaries(schema, list(batches))

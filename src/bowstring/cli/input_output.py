@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import schema_has_dictionaries, unify_batch_dictionaries
+from bowstring.arrays.table import has_dictionary_fields, unify_batch_dictionaries
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
@@ -105,7 +105,7 @@ def write_arrow(out: str | int | BinaryIO, schema: Schema, batches: Iterable[Rec
 
     Dictionaries of a file are unified, which keeps all batches in memory: a file can't replace them.
     """
-    if not as_stream and schema_has_dictionaries(schema):
+    if not as_stream and has_dictionary_fields(schema):
         batches = unify_batch_dictionaries(schema, list(batches))
     rows = 0
     with (new_stream if as_stream else new_file)(out, schema) as writer:

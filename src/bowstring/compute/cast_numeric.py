@@ -9,7 +9,7 @@ import numpy as np
 from bowstring.datatypes.types import Bool, DataType, Decimal, FloatingPoint, Int
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, find_first_true, object_array
+from bowstring.layouts.base import Values, find_first_true, to_object_array
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
@@ -85,7 +85,7 @@ def _decimal_codec(type: DataType) -> DecimalCodec:
 
 def _unscaled_integers(array: ArrayData) -> Values:
     """Return the unscaled integers of decimals as Python integers; 0 for null."""
-    out = object_array(_decimal_codec(array.type).decode_unscaled(array.buffer_values(1)))
+    out = to_object_array(_decimal_codec(array.type).decode_unscaled(array.buffer_values(1)))
     mask = array.validity_mask()
     if mask is not None:
         out[~mask] = 0
@@ -109,7 +109,7 @@ def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values
     has_fraction = np.array([abs(n) % unit != 0 for n in digits], np.bool_)
     if safe:
         raise_if_any_invalid(array, has_fraction, "has digits that would be lost")
-    return object_array([abs(n) // unit * (1 if n >= 0 else -1) for n in digits])
+    return to_object_array([abs(n) // unit * (1 if n >= 0 else -1) for n in digits])
 
 
 def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
@@ -132,7 +132,7 @@ def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     with localcontext(_WIDE_CONTEXT):
         values = map(PythonDecimal, slots.astype(np.float64).tolist())
         digits = [int(value.scaleb(target.scale).to_integral_value()) for value in values]
-    return _build_decimals(array, object_array(digits), target)
+    return _build_decimals(array, to_object_array(digits), target)
 
 
 def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:

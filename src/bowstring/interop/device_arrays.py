@@ -18,7 +18,7 @@ from bowstring.interop.dlpack_capsule import DLTensor, check_contiguous, consume
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.type_inference import type_of_numpy
+from bowstring.layouts.type_inference import type_of_numpy_array
 from bowstring.memory import c_abi, cuda
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.device import CUDA, Device, DeviceMemory, pointer_of
@@ -132,7 +132,7 @@ def _array_from_tensor(tensor: DLTensor) -> ArrayData:
     if len(tensor.shape) != 1:
         raise NotShareableError(f"expected one dimension, found shape {tensor.shape}")
     (length,), dtype = tensor.shape, tensor.dtype
-    layout = layout_of(type_of_numpy(np.empty(0, dtype)))
+    layout = layout_of(type_of_numpy_array(np.empty(0, dtype)))
     memory = DeviceMemory(tensor.device, tensor.pointer, length * dtype.itemsize, tensor.owner)
     return ArrayData(layout, length, (None, Buffer(memory, 0, memory.size)), (), None, 0)
 

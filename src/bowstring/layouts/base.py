@@ -164,7 +164,7 @@ class Layout(ABC):
         """Return the values as a NumPy array of shape (length,), of objects if NumPy has no such type."""
         if not allow_copy:
             raise self.would_copy_error()
-        return object_array(self.to_pylist(array))
+        return to_object_array(self.to_pylist(array))
 
     def would_copy_error(self) -> WouldCopyError:
         """Return the error for a conversion to NumPy that has to copy, but is not allowed to."""
@@ -251,7 +251,7 @@ def set_nulls_to_none(values: list[Any], mask: Mask | None) -> list[Any]:
     return values
 
 
-def object_array(values: Sequence[Any]) -> Values:
+def to_object_array(values: Sequence[Any]) -> Values:
     """Convert Python objects to a NumPy array of objects, shape (length,), also if they are sequences."""
     return np.fromiter(values, np.dtype(object), len(values))
 

@@ -17,7 +17,7 @@ from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
-from bowstring.layouts.type_inference import infer_array, type_of_numpy
+from bowstring.layouts.type_inference import infer_array, type_of_numpy_array
 
 
 def array_from_python(values: Sequence[Any], type: DataType | None = None) -> ArrayData:
@@ -47,7 +47,7 @@ def array_from_numpy(values: Values, type: DataType | None = None, valid: Values
     Dimensions beyond the first become fixed-size lists. `valid` is False for nulls; it has an element per row or per
     element of `values`, or fields with such arrays. Raises `TypeMismatchError` if the values do not fit the type.
     """
-    return _from_numpy(values, layout_of(type or type_of_numpy(values)), valid)
+    return _from_numpy(values, layout_of(type or type_of_numpy_array(values)), valid)
 
 
 def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayData:

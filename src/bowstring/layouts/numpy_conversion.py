@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import TypeMismatchError, WouldCopyError
-from bowstring.layouts.base import Values, object_array
+from bowstring.layouts.base import Values, to_object_array
 
 _NULLABLE_KINDS = {"f": "fcO", "M": "MO", "m": "mO"}
 """For each kind of NumPy type that represents nulls, the kinds that still do after a cast."""
@@ -29,7 +29,7 @@ def convert_dtype(values: Values, column: Any, dtype: Any, copy: bool | None) ->
     if all(mask is None or mask.all() for mask in masks):
         return values.astype(target)
     if target.kind == "O" and values.ndim == 1:
-        return object_array(column.to_pylist())
+        return to_object_array(column.to_pylist())
     if values.dtype.kind == "O" and target.kind in "fc":
         nulls = np.fromiter((value is None for value in values.tolist()), np.bool_, values.size)
         values = np.where(nulls.reshape(values.shape), np.nan, values)

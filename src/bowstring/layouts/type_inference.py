@@ -75,10 +75,12 @@ def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData
     return layout.create_array(columns, len(mappings), mask)
 
 
-def type_of_numpy(values: Values) -> DataType:
+def type_of_numpy_array(values: Values) -> DataType:
     """Return the data type of a NumPy array: that of its elements, in fixed-size lists per further dimension."""
     if values.ndim > 1:
-        return types.list_(type_of_numpy(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1])
+        return types.list_(
+            type_of_numpy_array(values[:, 0] if values.shape[1] else values.reshape(-1)), values.shape[1]
+        )
     if values.dtype.kind == "O":
         return infer_array(values.tolist()).type
     return _type_of_dtype(values.dtype)

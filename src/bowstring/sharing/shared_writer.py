@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import schema_has_dictionaries
+from bowstring.arrays.table import has_dictionary_fields
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.datatypes.types import DataType
@@ -145,7 +145,7 @@ class SharedTableWriter(BatchWriter):
     def _ensure_writer(self) -> FileWriter | StreamWriter:
         """Return the writer of the last region; add a region if there is none or it was allocated."""
         if self._writer is None:
-            may_replace = schema_has_dictionaries(self._schema)
+            may_replace = has_dictionary_fields(self._schema)
             memory = self._add_memory(Region.create_writer(self._name))
             kind = StreamWriter if may_replace else FileWriter
             self._writer = kind(open_sink(memory.fileno()), Encoder(self._schema, may_replace=may_replace))

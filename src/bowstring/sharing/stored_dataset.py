@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
-from bowstring.arrays.table import Table, schema_has_dictionaries, table
+from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import InvalidArgumentError, InvalidDataError
@@ -77,10 +77,10 @@ def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | Non
         try:
             return _write_region(FileWriter, schema, batches, name, arena)
         except InvalidArgumentError:
-            if not schema_has_dictionaries(schema):
+            if not has_dictionary_fields(schema):
                 raise
             batches = as_schema_and_batches(source)[1]
-    writer_class = StreamWriter if schema_has_dictionaries(schema) else FileWriter
+    writer_class = StreamWriter if has_dictionary_fields(schema) else FileWriter
     return _write_region(writer_class, schema, batches, name, arena)
 
 
@@ -116,7 +116,7 @@ def store_in_regions(
 
 def _group_batches(source: Table) -> list[list[RecordBatch]]:
     """Group the batches of a table by about the same size, one group per processor; fewer for small tables."""
-    if schema_has_dictionaries(source.schema):
+    if has_dictionary_fields(source.schema):
         return []
     batches = source.to_batches()
     sizes = np.array([batch.nbytes for batch in batches], np.int64)

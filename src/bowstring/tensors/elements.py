@@ -11,7 +11,7 @@ from bowstring.datatypes.types import DataType, Int
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, UnsupportedTypeError
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.type_inference import type_of_numpy
+from bowstring.layouts.type_inference import type_of_numpy_array
 
 Values: TypeAlias = npt.NDArray[Any]
 
@@ -32,7 +32,7 @@ def element_type_to_dtype(type_: DataType) -> np.dtype[Any]:
 def dtype_to_element_type(dtype: np.dtype[Any]) -> DataType:
     """Return the data type of a NumPy dtype. Raises as `element_type_to_dtype`."""
     try:
-        type_ = type_of_numpy(np.empty(0, dtype)) if dtype.kind != "O" else None
+        type_ = type_of_numpy_array(np.empty(0, dtype)) if dtype.kind != "O" else None
     except TypeMismatchError:
         type_ = None
     if type_ is None:

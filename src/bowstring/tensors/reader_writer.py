@@ -90,10 +90,10 @@ class TensorWriter(Transactional):
         with self._lock:
             if not self._is_closed:
                 self._sink.write([END_OF_STREAM], len(END_OF_STREAM))
-                self.finish()
+                self.close_without_marker()
 
-    def finish(self) -> None:
-        """Finish without an end-of-stream marker, so that more messages can follow."""
+    def close_without_marker(self) -> None:
+        """Close without an end-of-stream marker, so that more messages can follow."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -158,7 +158,7 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
     writer = TensorWriter(sink, alignment)
     with abandon_on_error(writer):
         size_bytes = writer.write(tensor)
-        writer.finish()
+        writer.close_without_marker()
     return size_bytes
 
 

@@ -25,7 +25,7 @@ from bowstring.interop.c_data import StreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import default_string_dtype, import_pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, object_array, set_nulls_to_none
+from bowstring.layouts.base import Values, set_nulls_to_none, to_object_array
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary
@@ -256,7 +256,7 @@ def _convert_to_default_dtype(array: ArrayData, options: ParsedOptions) -> Any:
     for type_class, convert in _CONVERTERS.items():
         if isinstance(array.type, type_class):
             return convert(array, options)
-    return object_array(array.to_pylist())
+    return to_object_array(array.to_pylist())
 
 
 def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
@@ -269,13 +269,13 @@ def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
                 chunk.layout.lengths_within_limit(chunk, chunk.layout.views(chunk))
         strings = pd.Series.from_arrow(StreamExporter(non_empty)).array
         return strings if strings.dtype == dtype else strings.astype(dtype)
-    return pd.array(object_array(column.to_pylist()), dtype=dtype)
+    return pd.array(to_object_array(column.to_pylist()), dtype=dtype)
 
 
 def _convert_numbers(array: ArrayData, options: ParsedOptions) -> Any:
     if array.null_count and isinstance(array.type, t.Int):
         if options.integer_object_nulls:
-            return object_array(array.to_pylist())
+            return to_object_array(array.to_pylist())
         _warn_of_rounding(_as_chunked(array))
     return _to_numpy(array, options)
 
@@ -325,13 +325,13 @@ def _convert_temporal(array: ArrayData, options: ParsedOptions) -> Any:
 
 def _convert_dates(array: ArrayData, options: ParsedOptions) -> Any:
     if options.date_as_object:
-        return object_array(array.to_pylist())
+        return to_object_array(array.to_pylist())
     return array.to_numpy(zero_copy_only=False).astype("M8[ms]")
 
 
 def _convert_intervals(array: ArrayData, _: ParsedOptions) -> Any:
     offset = import_pandas().DateOffset
-    return object_array(
+    return to_object_array(
         [
             offset(months=v.months, days=v.days, nanoseconds=v.nanoseconds) if isinstance(v, MonthDayNano) else v
             for v in array.to_pylist()
@@ -379,7 +379,7 @@ def _convert_lists(array: ArrayData, options: ParsedOptions) -> Any:
         rows = list(flat.reshape(len(starts), size))
     else:
         rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return object_array(set_nulls_to_none(rows, lists.validity_mask()))
+    return to_object_array(set_nulls_to_none(rows, lists.validity_mask()))
 
 
 def _convert_extension(array: ArrayData, options: ParsedOptions) -> Any:
@@ -389,10 +389,10 @@ def _convert_extension(array: ArrayData, options: ParsedOptions) -> Any:
     type_class: Any = type(array.type)
     if type_class.decode is ExtensionType.decode and type_class.from_storage_numpy is ExtensionType.from_storage_numpy:
         return _convert_to_default_dtype(array.storage, options)
-    values = object_array([]) if array.null_count else _to_numpy(array, options)
+    values = to_object_array([]) if array.null_count else _to_numpy(array, options)
     if values.ndim == 1 and values.dtype.kind in "biufmM":
         return values
-    return object_array(array.to_pylist())
+    return to_object_array(array.to_pylist())
 
 
 _CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, ParsedOptions], Any]] = {
@@ -405,7 +405,7 @@ _CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, ParsedOptions], Any]] =
     t.Interval: _convert_intervals,
     t.Dictionary: _convert_dictionary,
     t.RunEndEncoded: lambda array, options: _convert_column(_as_chunked(run_end_decode(array)), options),
-    t.Map: lambda array, _: object_array(array.to_pylist()),
+    t.Map: lambda array, _: to_object_array(array.to_pylist()),
     t.List: _convert_lists,
     t.LargeList: _convert_lists,
     t.ListView: _convert_lists,
@@ -438,7 +438,7 @@ def _convert_to_dtype(column: ColumnChunks, dtype: Any, options: ParsedOptions) 
         return _to_masked_array(column.combine_chunks(), options)
     if isinstance(dtype, np.dtype) or not hasattr(dtype, "construct_array_type"):
         return _copy_if_shared(np.asarray(column, dtype), options)
-    return pd.array(object_array(column.to_pylist()), dtype=dtype)
+    return pd.array(to_object_array(column.to_pylist()), dtype=dtype)
 
 
 def _to_masked_array(array: ArrayData, options: ParsedOptions) -> Any:
