@@ -9,6 +9,9 @@ from typing import Any
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
+# Some environments set this: then each process that the tests start compiles the modules again that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
 
 
