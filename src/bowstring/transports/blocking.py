@@ -84,7 +84,7 @@ def dial(
         while not channel.is_connected:
             if not deadline.remaining_s():
                 raise deadline.error(channel.wait_description)
-            wait(channel.interests(), min(deadline.remaining_s(), channel.max_wait_s))
+            wait(channel.interests(SEND), min(deadline.remaining_s(), channel.max_wait_s))
             for event in channel.progress(SEND):
                 if isinstance(event, DirectionEnded):
                     raise event.error

@@ -468,7 +468,7 @@ class MessageChannel(Channel):
 
     def _send(self, events: list[Event]) -> None:
         sender, error = self._sender, self._error
-        if error is not None and sender.is_sending:
+        if error is not None and (sender.is_sending or not self.is_connected):
             raise error
         if sender.is_connected:
             sender.progress(events)

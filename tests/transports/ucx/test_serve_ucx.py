@@ -78,7 +78,7 @@ print(*(end - start for start, end in zip(received, received[1:])))
 """
 
 
-def test_a_copy_is_made_from_the_mapping_once_there_is_a_connection() -> None:
+def test_each_copy_is_made_from_the_mapping_also_the_first_of_a_connection() -> None:
     gc.collect()
     UCX.configure(UcxOptions(shares_memory=True, arena_bytes=1 << 28))
     try:
@@ -87,9 +87,7 @@ def test_a_copy_is_made_from_the_mapping_once_there_is_a_connection() -> None:
             command = [sys.executable, "-c", COPYING_CLIENT, uri]
             output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             assert output.stderr == ""
-            first, *others = map(int, output.stdout.split())
-            assert first > 1_600_000  # the bytes of the numbers alone
-            assert all(received_bytes < 10_000 for received_bytes in others)
+            assert all(received_bytes < 10_000 for received_bytes in map(int, output.stdout.split()))  # no bodies
     finally:
         gc.collect()
         UCX.configure(UcxOptions())

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import bowstring
-from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.region import Region
 from bowstring.testing.exported_memory_conformance import MemoryConformance
-from bowstring.transports.base import DirectionEnded, Event, ExportedRegion
+from bowstring.transports.base import Channel, DirectionEnded, Event, ExportedRegion
+from bowstring.transports.blocking import dial
 from bowstring.transports.export_arena import ArenaExporter, ExportArena
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
@@ -204,6 +205,31 @@ def test_arrays_of_a_closed_dataset_keep_their_values() -> None:
         finally:
             process.communicate("\n")
             UCX.configure(UcxOptions())
+
+
+def test_a_client_is_connected_when_it_can_map_memory() -> None:
+    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+    with transport.listen() as listener, transport.dial(listener.address) as client:
+        memory = transport.open_remote_memory(client, listener.remote_handle)
+        assert memory is not None
+        assert (client.is_connected, memory.has_stable_mapping) == (False, False)
+        accepted: list[Channel] = []
+        while not client.is_connected:
+            accepted += listener.accept()
+            assert not [event for channel in (client, *accepted) for event in channel.progress()]
+        assert memory.has_stable_mapping
+        memory.close()
+        for channel in accepted:
+            channel.close()
+    gc.collect()
+
+
+def test_a_refused_client_that_shares_memory_does_not_wait_for_its_deadline() -> None:
+    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+    with transport.listen() as listener:
+        address = listener.address
+    with pytest.raises(ConnectionLostError):
+        dial(transport, address, timeout_s=600)
 
 
 def test_a_malformed_handle_is_a_protocol_error() -> None:

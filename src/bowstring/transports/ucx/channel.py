@@ -194,14 +194,30 @@ class _Receiver(MessageReceiver[UcxMessage]):
 class UcxChannel(MessageChannel):
     """One end of a connection; created by `UcxTransport.dial` and `UcxListener.accept`. It owns the worker."""
 
-    def __init__(self, endpoint: Endpoint, options: TransportOptions, on_close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        options: TransportOptions,
+        on_close: Callable[[], None],
+        *,
+        needs_all_lanes: bool = False,
+    ) -> None:
+        """Use an endpoint. With `needs_all_lanes`, the channel is connected when libucp has connected all its lanes."""
         self.endpoint = endpoint
         self._worker = endpoint.worker
         self._on_close = on_close
+        # libucp connects the lane of shared memory over that of TCP; a flush ends when all lanes are connected.
+        self._lanes_flush = endpoint.flush() if needs_all_lanes else None
         name = f"ucx: {endpoint.name}"
         receiver = _Receiver(name, options, self._worker)
         super().__init__(name, options, ChannelTraits(is_ordered=False), _Sender(endpoint), receiver)
         self._progress_until_armed(0, [])
+
+    @property
+    def is_connected(self) -> bool:  # type: ignore[override]
+        """As `Channel.is_connected`."""
+        flush = self._lanes_flush
+        return flush is None or (flush.is_done and flush.error is None)
 
     @property
     def _progress_count(self) -> int:
@@ -215,7 +231,8 @@ class UcxChannel(MessageChannel):
 
     @property
     def _connection_error(self) -> BowstringError | None:
-        return self.endpoint.error
+        flush_error = None if self._lanes_flush is None else self._lanes_flush.error
+        return self.endpoint.error or flush_error
 
     @property
     def _has_received_all(self) -> bool:

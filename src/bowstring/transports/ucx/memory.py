@@ -72,8 +72,8 @@ class RemoteUcxMemory(RemoteArena):
 
     @property
     def has_stable_mapping(self) -> bool:
-        """As `RemoteMemory.has_stable_mapping`: from the second stream on, when the connection exists."""
-        return self._channel.bytes_received > 0 and self.view_extent(self._extent) is not None
+        """As `RemoteMemory.has_stable_mapping`: if the server is on this machine."""
+        return self._channel.is_connected and self.view_extent(self._extent) is not None
 
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         view = self.view_extent(self._extent)

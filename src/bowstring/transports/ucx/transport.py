@@ -186,9 +186,9 @@ class UcxTransport(Transport):
         if there is none.
         """
         host, port = parse_address(address, self.scheme)
-        worker = self.create_worker()
+        worker, can_map = self.create_worker(), self.settings.shares_memory
         try:
-            return UcxChannel(worker.connect(host, port), options, self.release_context)
+            return UcxChannel(worker.connect(host, port), options, self.release_context, needs_all_lanes=can_map)
         except BaseException:
             worker.close()
             self.release_context()
