@@ -15,7 +15,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
-from bowstring.sharing.processes import Process
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.uris import ERROR_DATA
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions
@@ -87,7 +87,7 @@ def check_agent_replies(data: bytes) -> bool:
 
 def agent_session() -> tuple[bytes, bytes]:
     """The requests of a task that publishes two partitions, and the replies to another."""
-    owner = Process.current()
+    owner = ProcessIdentity.current()
     requests = [_HELLO, _message({"op": "hello", "owner": [owner.pid, owner.start_ticks, owner.host]})]
     region = REGION_BODY.pack(passed_region(0).size_bytes, 1)
     for index in range(2):

@@ -16,8 +16,8 @@ from bowstring.dissociated.wire import (
 )
 from bowstring.errors import InvalidDataError
 from bowstring.sharing.recording import SCHEMA, read_recording
-from bowstring.sharing.trace import decode_steps
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, dataset_uri
+from bowstring.sharing.trace import decode_trace
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
 from bowstring.transports.observation import ObservedEventKind
 from fuzz.expectations import expect
 
@@ -26,7 +26,7 @@ def check_recording(data: bytes) -> bool:
     """Check a recording."""
     try:
         entries = read_recording(data)
-        steps = list(decode_steps(entries))
+        steps = list(decode_trace(entries))
     except InvalidDataError as error:
         expect(bool(str(error)), "the error has no message")
         return False
@@ -42,7 +42,7 @@ def encoded_recording() -> bytes:
     """A recording of a client with every kind of entry and message."""
     body = AddressBody.of([0, 64], [10, 3])
     rows: list[tuple[str, str, int | None, bytes | None, str]] = [
-        ("sent", "connection", None, None, dataset_uri("@server", "t")),
+        ("sent", "connection", None, None, format_dataset_uri("@server", "t")),
         ("sent", "message", WANT_DATA, b"t", ""),
         ("received", "message", None, encode_prefix(MessageType.METADATA, 0) + b"schema", ""),
         ("received", "message", encode_tag(1, BodyType.ADDRESSES), encode_addresses(body), ""),

@@ -21,9 +21,9 @@ from bowstring.sharing.uris import (
     Ticket,
     decode_error,
     encode_error,
-    error_tag,
-    max_tickets,
     parse_dataset_uri,
+    parse_error_tag,
+    parse_max_tickets,
     without_ticket,
 )
 from fuzz.expectations import expect
@@ -83,8 +83,8 @@ def check_uri(data: bytes) -> bool:
     except ProtocolError:
         return False
     expect(parse_uri(str(uri)) == uri, f"{uri} is parsed differently")
-    expect(1 <= max_tickets(uri) <= MAX_TICKETS, f"requests for {max_tickets(uri)} data sets")
-    tag = error_tag(uri)
+    expect(1 <= parse_max_tickets(uri) <= MAX_TICKETS, f"requests for {parse_max_tickets(uri)} data sets")
+    tag = parse_error_tag(uri)
     expect(tag is None or tag >> 56 > 1 or bool(tag & RESERVED_MASK), f"the tag of errors {tag} is that of a body")
     expect(without_ticket(uri).parameter("ticket") is None, "the ticket remains")
     try:

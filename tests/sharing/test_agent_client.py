@@ -26,7 +26,7 @@ from bowstring.errors import (
 from bowstring.memory.region import Region
 from bowstring.sharing import agent_client
 from bowstring.sharing.agent_client import AgentClient, AgentKey, launch_agent
-from bowstring.sharing.processes import Process
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.blocking import BlockingChannel
@@ -46,7 +46,7 @@ START_AND_COMMIT = """
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 import bowstring as bs
 from bowstring.sharing.stored_dataset import store_in_region
-key = AgentKey.new()
+key = AgentKey.create()
 agent = AgentClient.open(key)
 region, rows = store_in_region(bs.table({"a": [1, 2]}))
 uri = agent.put("d", (0, 0), region, rows=rows)
@@ -69,7 +69,7 @@ host_agent.main(listener.detach())
 
 @pytest.fixture
 def key() -> Iterator[AgentKey]:
-    agent_key = AgentKey.new()
+    agent_key = AgentKey.create()
     yield agent_key
     try:
         with AgentClient.open(agent_key, start=False) as agent:
@@ -89,7 +89,7 @@ def read_column(uri: str) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    return Process.of(pid).start_ticks >= 0
+    return ProcessIdentity.from_pid(pid).start_ticks >= 0
 
 
 def test_partitions_can_be_read_after_their_process_has_ended(key: AgentKey) -> None:
@@ -215,7 +215,7 @@ def test_the_agent_inherits_no_descriptors_of_the_process_that_started_it(key: A
     links = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
     assert not [name for name in links if name.startswith("pipe:")]
     assert os.getsid(pid) != os.getsid(0)
-    assert Process.of(pid).is_alive()
+    assert ProcessIdentity.from_pid(pid).is_alive()
 
 
 def test_memory_that_is_not_a_sealed_arrow_file_is_an_error(key: AgentKey, tmp_path: Path) -> None:

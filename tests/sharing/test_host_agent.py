@@ -42,13 +42,13 @@ import numpy as np
 import bowstring as bs
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.stored_dataset import store_in_region, index_stored_dataset
+from bowstring.sharing.stored_dataset import store_in_region, read_stored_dataset
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 template = store_in_region(bs.table({"a": np.array([0])}))[0]
-at = index_stored_dataset(template).messages[0].body_offset
+at = read_stored_dataset(template).messages[0].body_offset
 content = bytearray(template.memory)
 uris = []
-with AgentClient.open(AgentKey.new()) as agent:
+with AgentClient.open(AgentKey.create()) as agent:
     for number in range(partitions):
         content[at : at + 8] = number.to_bytes(8, "little")
         with Region.copy_of([content]) as region:
@@ -87,7 +87,7 @@ print("still there")
 
 @pytest.fixture
 def key() -> AgentKey:
-    return AgentKey.new()
+    return AgentKey.create()
 
 
 @contextmanager

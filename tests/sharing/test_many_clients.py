@@ -19,7 +19,7 @@ import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, dataset_uri
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.unix import UNIX
@@ -113,7 +113,7 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_server(kind: int, tag: in
 
 
 def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
-    key = AgentKey.new()
+    key = AgentKey.create()
     with AgentClient.open(key) as agent, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
         pid = agent.status()["pid"]
         before = process_status(pid, "RssAnon")
@@ -136,7 +136,7 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
 def test_a_message_of_gigabytes_takes_no_memory_of_a_client(kind: int, tag: int) -> None:
     with (
         BlockingListener.listen(UNIX) as listener,
-        PythonProcess(CONNECT, uri=dataset_uri(listener.address, "t")) as other,
+        PythonProcess(CONNECT, uri=format_dataset_uri(listener.address, "t")) as other,
     ):
         other.receive()
         before = process_status(other.process.pid, "RssAnon")

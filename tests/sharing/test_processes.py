@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import ConnectionLostError
-from bowstring.sharing.processes import Process, start_ticks, wait_for_end
+from bowstring.sharing.processes import ProcessIdentity, start_ticks, wait_for_exit
 from tests.sharing.python_process import run_python
 
 NAMED_JAVA = """
@@ -25,16 +25,16 @@ send((os.getpid(), int(subprocess.run(between, capture_output=True, check=True).
 
 def test_a_zombie_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        process = Process.of(child.pid)
+        process = ProcessIdentity.from_pid(child.pid)
         watched = process.open_pidfd()
         assert watched is not None
         assert process.is_alive()
-        assert not wait_for_end(watched)
+        assert not wait_for_exit(watched)
         assert child.stdin is not None
         child.stdin.close()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert ") Z " in Path(f"/proc/{child.pid}/stat").read_text()
-        assert wait_for_end(watched)
+        assert wait_for_exit(watched)
         assert start_ticks(child.pid) == -1
         assert not process.is_alive()
         assert process.open_pidfd() is None
@@ -42,15 +42,15 @@ def test_a_zombie_is_not_alive() -> None:
 
 
 def test_a_reused_process_id_is_another_process() -> None:
-    own = Process.current()
+    own = ProcessIdentity.current()
     other = replace(own, start_ticks=own.start_ticks - 1)
     assert own.is_alive()
     assert not other.is_alive()
     assert other.open_pidfd() is None
     with pytest.raises(ConnectionLostError, match="is gone"):
-        other.check_reachable("this")
+        other.check_alive("this")
     with pytest.raises(ConnectionLostError, match="of another machine"):
-        replace(own, host="elsewhere").check_reachable("this")
+        replace(own, host="elsewhere").check_alive("this")
 
 
 def test_java_above_is_the_nearest_java_ancestor() -> None:

@@ -19,7 +19,7 @@ import bowstring as bs
 from bowstring.dissociated.wire import decode_addresses
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidDataError, MissingFileError, ResourceError
 from bowstring.sharing import Recorder, ServerOptions, read_entries, read_recording
-from bowstring.sharing.trace import decode_steps
+from bowstring.sharing.trace import decode_trace
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
@@ -34,8 +34,8 @@ import bowstring as bs
 from bowstring.sharing import Recorder, ServerOptions
 
 class Killed(Recorder):
-    def record(self, entry):
-        super().record(entry)
+    def write_event(self, entry):
+        super().write_event(entry)
         if (entry.direction, entry.kind, entry.index) == ("sent", "message", 2):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -52,7 +52,7 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
 
 with Recorder(sys.argv[1]) as recorder:
-    one, other = BlockingChannel.pair(recorder.observe(LOOPBACK))
+    one, other = BlockingChannel.pair(recorder.record_transport(LOOPBACK))
     with one, other:
         child = os.fork()
         if not child:
@@ -208,7 +208,7 @@ def test_a_forked_child_does_not_write_to_the_recording(tmp_path: Path) -> None:
 
 def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
     with Recorder(tmp_path / "r") as recorder:
-        one, other = BlockingChannel.pair(recorder.observe(LOOPBACK), TransportOptions(timeout_s=20))
+        one, other = BlockingChannel.pair(recorder.record_transport(LOOPBACK), TransportOptions(timeout_s=20))
         with one, other:
 
             def send() -> None:
@@ -244,7 +244,7 @@ def test_a_recording_with_nulls_is_an_error(tmp_path: Path, name: str) -> None:
 
 def test_entries_of_messages_that_were_sent_are_described(tmp_path: Path) -> None:
     record_both_ends(tmp_path, "loopback")
-    (step, *_) = decode_steps(read_recording(_replace_column(tmp_path / "client", "kind", "departure")))
+    (step, *_) = decode_trace(read_recording(_replace_column(tmp_path / "client", "kind", "departure")))
     assert (step.kind, step.text) == ("departure", "message sent, plain, 0 bytes")
 
 

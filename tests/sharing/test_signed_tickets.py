@@ -16,11 +16,11 @@ from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, BowstringError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.client import TicketRequest
-from bowstring.sharing.locations import Locations
+from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
-from bowstring.sharing.uris import Ticket, dataset_uri
+from bowstring.sharing.uris import Ticket, format_dataset_uri
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 
@@ -233,7 +233,7 @@ def test_a_repr_does_not_show_keys_and_signatures(server: Server) -> None:
     ticket = Ticket((parsed.parameter("ticket") or "",))
     with bs.connect(uri) as data:
         values = (server, server._signer, OPTIONS, data, parsed, ticket, DataRequested(ticket.encode()))
-        for value in (*values, TicketRequest(parsed, (parsed,), ticket), str(ticket), ticket.abbreviated):
+        for value in (*values, TicketRequest(parsed, (parsed,), ticket), str(ticket), ticket.redacted):
             assert signature_of(uri)[:8] not in repr(value)
             assert repr(KEY) not in repr(value)
 
@@ -242,7 +242,7 @@ def test_the_signature_in_a_uri_of_flight_is_hidden() -> None:
     texts = []
     for scheme in ("grpc+other", "grcp"):
         uri = f"{scheme}://127.0.0.1:1/{SIGNER.sign('t')}"
-        locations = Locations((uri,))
+        locations = DatasetLocations((uri,))
         texts.append(repr(locations))
         for target in (uri, locations):
             with pytest.raises(BowstringError) as caught:
@@ -253,7 +253,7 @@ def test_the_signature_in_a_uri_of_flight_is_hidden() -> None:
 
 def test_signatures_are_hidden_wherever_they_are_in_a_text() -> None:
     ticket = SIGNER.sign("a~b", 1000)
-    uri = dataset_uri("@server", ticket)
+    uri = format_dataset_uri("@server", ticket)
     for text in (ticket, uri, f"{uri}, {uri}", uri.replace("~", "%7E")):
         assert ticket[-43:] not in hide_signatures(text)
     assert hide_signatures(f"{ticket}: {ticket}") == "a~b~1000~…: a~b~1000~…"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, strategies as st
 
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.uris import MAX_TICKETS, Ticket, dataset_uri, max_tickets
+from bowstring.sharing.uris import MAX_TICKETS, Ticket, format_dataset_uri, parse_max_tickets
 
 NAMES = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=1, max_size=5)
 
@@ -33,15 +33,15 @@ def test_the_ticket_of_one_data_set_is_its_name() -> None:
 
 
 def test_an_abbreviated_ticket_is_one_line_that_can_be_encoded() -> None:
-    assert Ticket(("visits",)).abbreviated == "data set 'vis…'"
-    assert Ticket.decode(b"\xff\nforged entry of a log").abbreviated.startswith("data set '\\udcff\\nforged")
-    assert Ticket(("a", "b")).abbreviated == "data set '…' and 1 more"
+    assert Ticket(("visits",)).redacted == "data set 'vis…'"
+    assert Ticket.decode(b"\xff\nforged entry of a log").redacted.startswith("data set '\\udcff\\nforged")
+    assert Ticket(("a", "b")).redacted == "data set '…' and 1 more"
 
 
 def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
-    uri = dataset_uri("@server", "t")
-    assert max_tickets(parse_uri(uri)) == MAX_TICKETS
-    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}&", ""))) == 1
-    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1
-    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=7"))) == 7
-    assert max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=0"))) == 1
+    uri = format_dataset_uri("@server", "t")
+    assert parse_max_tickets(parse_uri(uri)) == MAX_TICKETS
+    assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}&", ""))) == 1
+    assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1
+    assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=7"))) == 7
+    assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=0"))) == 1

@@ -22,7 +22,7 @@ from bowstring.errors import (
     LimitError,
     NotDirectoryError,
 )
-from bowstring.sharing.processes import Process
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark import manifest as manifests, staging
 from bowstring.spark.manifest import (
     MANIFEST_FOLDER,
@@ -154,7 +154,7 @@ def test_files_of_an_uncommitted_job_are_not_plain_files(tmp_path: Path) -> None
     assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow"]
 
 
-def stage_files(folder: Path, owner: Process) -> None:
+def stage_files(folder: Path, owner: ProcessIdentity) -> None:
     staged = staging.create_folder(folder, JOB)
     (staged / part_file_name(JOB, 0, 1)).touch()
     (folder / part_file_name(JOB, 1, 2)).touch()
@@ -167,7 +167,7 @@ def names(folder: Path) -> list[str]:
 
 def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    stage_files(tmp_path, Process.of(child.pid))
+    stage_files(tmp_path, ProcessIdentity.from_pid(child.pid))
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == ["_staging", part_file_name(JOB, 1, 2)]
     child.communicate(b"\n", timeout=30)
@@ -176,14 +176,14 @@ def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_process_with_a_reused_id_is_not_the_driver(tmp_path: Path) -> None:
-    own = Process.current()
+    own = ProcessIdentity.current()
     stage_files(tmp_path, replace(own, start_ticks=own.start_ticks - 1))
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == []
 
 
 def test_files_of_a_driver_on_another_host_are_removed_after_a_day_without_changes(tmp_path: Path) -> None:
-    stage_files(tmp_path, replace(Process.current(), host="another"))
+    stage_files(tmp_path, replace(ProcessIdentity.current(), host="another"))
     staging.discard_orphaned_jobs(tmp_path)
     assert (tmp_path / "_staging" / JOB).is_dir()
     long_ago = time.time() - staging.ORPHAN_AGE_S - 1
@@ -194,7 +194,7 @@ def test_files_of_a_driver_on_another_host_are_removed_after_a_day_without_chang
 
 
 def test_committed_files_of_a_dead_job_stay(tmp_path: Path) -> None:
-    stage_files(tmp_path, replace(Process.current(), start_ticks=1))
+    stage_files(tmp_path, replace(ProcessIdentity.current(), start_ticks=1))
     create_manifest(tmp_path, manifest(1, part_file_name(JOB, 1, 2)))
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == ["_manifest", part_file_name(JOB, 1, 2)]

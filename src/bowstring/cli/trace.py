@@ -11,7 +11,7 @@ from bowstring.cli.input_output import echo_json, prefix_errors_with_source, res
 from bowstring.cli.options import all_option, file_argument, json_option
 from bowstring.inspection.text import to_printable
 from bowstring.sharing.recording import read_entries
-from bowstring.sharing.trace import TraceStep, decode_steps
+from bowstring.sharing.trace import TraceStep, decode_trace
 
 _TEXT_CHARACTERS = 200
 
@@ -27,7 +27,7 @@ def trace(file: str | None, *, as_json: bool, show_all: bool) -> None:
     terminal. A line has the time in seconds, the index of the connection, the end that acts, and what it does. Bodies
     are not shown.
     """
-    steps = decode_steps(read_entries(resolve_source(file)))
+    steps = decode_trace(read_entries(resolve_source(file)))
     with prefix_errors_with_source(file):
         if as_json:
             _write_json(source_name(file), steps)

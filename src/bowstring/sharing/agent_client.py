@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
-from bowstring.sharing.processes import Process, find_java_ancestor
+from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 from bowstring.sharing.uris import decode_error
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
@@ -47,22 +47,22 @@ class AgentKey:
     """Identifies the host agents of one owner, one per host. Sent to the executors with a job."""
 
     token: str
-    owner: Process
+    owner: ProcessIdentity
     ttl_s: float = DEFAULT_TTL_S
 
     @classmethod
-    def new(cls, ttl_s: float = DEFAULT_TTL_S) -> AgentKey:
+    def create(cls, ttl_s: float = DEFAULT_TTL_S) -> AgentKey:
         """A key owned by this process, whose agents end when the process ends."""
-        return cls(secrets.token_hex(16), Process.current(), ttl_s)
+        return cls(secrets.token_hex(16), ProcessIdentity.current(), ttl_s)
 
     @property
     def address(self) -> str:
         """The address of the agent; the same on every host."""
         return f"@bowstring-agent-{os.getuid()}-{self.token}"
 
-    def local_owner(self) -> Process:
+    def find_local_owner(self) -> ProcessIdentity:
         """The process of this host whose end ends the agent: the owner if it runs here, else the executor's JVM."""
-        return self.owner if self.owner.is_local else find_java_ancestor() or Process.current()
+        return self.owner if self.owner.is_local else find_java_ancestor() or ProcessIdentity.current()
 
 
 class AgentClient(Closable):
@@ -90,7 +90,7 @@ class AgentClient(Closable):
                 )
                 client = cls(channel, needs_commit=key.owner.is_local)
                 with close_on_error(client):
-                    owner = key.local_owner()
+                    owner = key.find_local_owner()
                     client._request({"op": "hello", "owner": [owner.pid, owner.start_ticks, owner.host]})
                 return client
             except ConnectionLostError:

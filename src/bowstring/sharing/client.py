@@ -23,7 +23,7 @@ from bowstring.errors import (
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, display_uri, is_packed_request, max_tickets, without_ticket
+from bowstring.sharing.uris import Ticket, display_uri, parse_max_tickets, requests_packed_bodies, without_ticket
 from bowstring.transports.tls import TlsOptions
 
 _REQUEST_BYTES = 1 << 15
@@ -43,11 +43,11 @@ class TicketRequest:
     ticket: Ticket
 
     @classmethod
-    def of(cls, uri: StreamURI, name: str, *, copy: bool) -> TicketRequest:
+    def for_dataset(cls, uri: StreamURI, name: str, *, copy: bool) -> TicketRequest:
         """Return a request for one data set; with `copy`, for bodies as bytes if the server supports that."""
-        return cls(without_ticket(uri), (uri,), Ticket((name,), is_packed_request(uri, copy)))
+        return cls(without_ticket(uri), (uri,), Ticket((name,), requests_packed_bodies(uri, copy)))
 
-    def split(self) -> list[TicketRequest]:
+    def split_by_dataset(self) -> list[TicketRequest]:
         """Return a request for each of the data sets."""
         pairs = zip(self.uris, self.ticket.names, strict=True)
         return [TicketRequest(self.server, (uri,), Ticket((name,), self.ticket.is_packed)) for uri, name in pairs]
@@ -61,19 +61,21 @@ def join_adjacent_requests(requests: Iterable[TicketRequest]) -> Iterator[Ticket
         request_bytes = len(request.ticket.encode())
         is_opaque = any("\0" in one.ticket.names[0] for one in (request, *joined[:1]))
         is_full = (
-            len(joined) >= max_tickets(request.uris[0]) or is_opaque or size_bytes + request_bytes > _REQUEST_BYTES
+            len(joined) >= parse_max_tickets(request.uris[0])
+            or is_opaque
+            or size_bytes + request_bytes > _REQUEST_BYTES
         )
         if joined and (is_full or request.server != server or request.ticket.is_packed != joined[0].ticket.is_packed):
-            yield _join(joined)
+            yield _join_requests(joined)
             joined, size_bytes = [], 0
         server = request.server
         size_bytes += request_bytes
         joined.append(request)
     if joined:
-        yield _join(joined)
+        yield _join_requests(joined)
 
 
-def _join(requests: Sequence[TicketRequest]) -> TicketRequest:
+def _join_requests(requests: Sequence[TicketRequest]) -> TicketRequest:
     uris = tuple(request.uris[0] for request in requests)
     return TicketRequest(
         requests[0].server,
@@ -149,7 +151,7 @@ class Dataset(Closable):
             except _REFUSALS:
                 if len(request.uris) == 1:
                     raise
-                requests.extendleft(reversed(request.split()))
+                requests.extendleft(reversed(request.split_by_dataset()))
                 continue
             first_stream = None
             if stream.schema is not self.schema and stream.schema != self.schema:
@@ -197,7 +199,7 @@ class Dataset(Closable):
         except _REFUSALS:
             if len(self._requests[0].uris) == 1:
                 raise
-        self._requests[:1] = self._requests[0].split()
+        self._requests[:1] = self._requests[0].split_by_dataset()
         return self._open_stream(self._requests[0])
 
     def _take_first_stream(self) -> tuple[Connection, Stream] | None:

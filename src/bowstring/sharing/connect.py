@@ -11,16 +11,16 @@ from typing import Any, Protocol, TypeAlias
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, InvalidArgumentError
 from bowstring.sharing.client import Dataset, TicketRequest, join_adjacent_requests
-from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
-from bowstring.sharing.flight_client import FlightConnector, FlightDataset, fetch_endpoints, scheme_of
-from bowstring.sharing.locations import (
-    Locations,
-    check_scope,
+from bowstring.sharing.dataset_locations import (
+    DatasetLocations,
+    check_address_scope,
     hide_secrets,
     is_local_or_encrypted,
-    no_location_error,
+    merge_location_errors,
     sort_by_distance,
 )
+from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
+from bowstring.sharing.flight_client import FlightConnector, FlightDataset, fetch_endpoints, parse_scheme
 from bowstring.sharing.recording import Recorder, RecorderOrPath, open_recorder
 from bowstring.sharing.uris import parse_dataset_uri, servers_by_role
 from bowstring.transports.base import strip_traceback
@@ -42,7 +42,7 @@ class HasURIs(Protocol):
         """The schema of all parts."""
 
 
-Target: TypeAlias = str | Locations | Sequence[str] | HasURIs
+Target: TypeAlias = str | DatasetLocations | Sequence[str] | HasURIs
 """One URI, several locations, the URIs of several parts with one schema, or an object with `uris` and `schema`."""
 
 
@@ -70,7 +70,7 @@ def connect(
 ) -> Dataset:
     """Connect to a data set of another process, and read its schema.
 
-    `target` is a URI; `Locations`, or their text, of which the nearest that works is used; or the URIs of several
+    `target` is a URI; `DatasetLocations`, or their text, of which the nearest that works is used; the URIs of several
     parts, or an object with their `uris`, such as a published data set. The URI of a Flight server,
     `grpc://HOST:PORT/NAME`, stands for the locations that the server lists; the data is requested from itself if none
     works.
@@ -90,11 +90,11 @@ def connect(
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     options = _ConnectOptions(ticket, copy, timeout_s, tls, open_recorder(record), tls is not None)
     if isinstance(target, str) and len(target.split()) > 1:
-        target = Locations.parse(target)
-    if isinstance(target, Locations):
+        target = DatasetLocations.parse(target)
+    if isinstance(target, DatasetLocations):
         uris = sort_by_distance(target.uris)
         return _connect_to_first({uri: partial(_connect_to_location, uri, options) for uri in uris})
-    if isinstance(target, str) and scheme_of(target) in FLIGHT_SCHEMES:
+    if isinstance(target, str) and parse_scheme(target) in FLIGHT_SCHEMES:
         return _connect_through_flight(target, options)
     parts: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
     if isinstance(parts, Mapping):
@@ -108,7 +108,7 @@ def connect(
 
 def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _ConnectOptions) -> Dataset:
     pairs = (parse_dataset_uri(text, options.ticket) for text in uris)
-    requests = [TicketRequest.of(uri, name, copy=options.copy) for uri, name in pairs]
+    requests = [TicketRequest.for_dataset(uri, name, copy=options.copy) for uri, name in pairs]
     return Dataset(
         join_adjacent_requests(requests),
         schema,
@@ -123,10 +123,10 @@ def _connect_through_flight(text: str, options: _ConnectOptions) -> Dataset:
     """Ask a Flight server for a data set, and read it from the nearest location, or else by DoGet."""
     connector = FlightConnector(options.timeout_s, options.tls)
     location, endpoints, schema = fetch_endpoints(text, options.ticket, connector)
-    is_encrypted = options.requires_encryption or scheme_of(location) == TLS_SCHEME
+    is_encrypted = options.requires_encryption or parse_scheme(location) == TLS_SCHEME
     candidates: dict[str, Callable[[], Dataset]] = {}
     if len(endpoints) == 1:
-        for uri in sort_by_distance(endpoints[0].stream_uris):
+        for uri in sort_by_distance(endpoints[0].dissociated_uris):
             stream_options = replace(options, ticket=endpoints[0].ticket, requires_encryption=is_encrypted)
             candidates[uri] = partial(_connect_to_location, uri, stream_options)
     if options.recorder is None:
@@ -152,16 +152,16 @@ def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Datase
         _LOGGER.debug("%s: the nearest location that works", hide_secrets(uri))
         dataset.unusable_locations = {uri: str(error) for uri, error in errors.items()}
         return dataset
-    raise no_location_error(errors)
+    raise merge_location_errors(errors)
 
 
 def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
     uri, name = parse_dataset_uri(text, options.ticket)
     servers = servers_by_role(uri).values()
     for server in servers:
-        check_scope(server)
+        check_address_scope(server)
         if options.requires_encryption and not is_local_or_encrypted(server):
             raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
     tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None
-    request = TicketRequest.of(uri, name, copy=options.copy)
+    request = TicketRequest.for_dataset(uri, name, copy=options.copy)
     return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)

@@ -40,10 +40,10 @@ from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
 from bowstring.memory.cuda import try_synchronize
 from bowstring.memory.device import DeviceMemory
-from bowstring.sharing.locations import is_local_or_encrypted
+from bowstring.sharing.dataset_locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, decode_error, error_tag, servers_by_role
+from bowstring.sharing.uris import Ticket, decode_error, parse_error_tag, servers_by_role
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
@@ -81,7 +81,7 @@ class Connection:
         if tls is None or not tls.allow_unencrypted:
             _check_encryption(servers)
         if recorder is not None:
-            transports = {role: recorder.observe(each, servers[role]) for role, each in transports.items()}
+            transports = {role: recorder.record_transport(each, servers[role]) for role, each in transports.items()}
         options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
         channels: dict[ConnectionRole, Channel] = {}
         with ExitStack() as on_error:
@@ -103,7 +103,7 @@ class Connection:
     def _initialize(self, uri: StreamURI, session: Session) -> None:
         self.uri = uri
         self.servers = servers_by_role(uri)
-        tags = (error_tag(server) for server in self.servers.values())
+        tags = (parse_error_tag(server) for server in self.servers.values())
         self.error_data = next((tag for tag in tags if tag is not None), None)
         self.want_data = {role: server.want_data for role, server in self.servers.items()}
         self.is_ordered = session.channel_for(ConnectionRole.METADATA).traits.is_ordered
@@ -297,7 +297,7 @@ class Stream:
         count = header.template.buffer_count
         if body.addresses.size != count:
             raise ProtocolError(f"expected {count} addresses, as the header's buffers, found {body.addresses.size}")
-        _check_lengths(header.buffers()["length"], body.lengths)
+        _check_buffer_lengths(header.buffers()["length"], body.lengths)
         if event.lease is None:
             buffer = Buffer.of(event.memory) if len(event.memory) else EMPTY
         else:
@@ -306,7 +306,7 @@ class Stream:
         return self._decoder.decode_body(_set_buffer_offsets(header, event.offsets, len(event.memory)), buffer)
 
 
-def _check_lengths(lengths: npt.NDArray[np.int64], body_lengths: Addresses) -> None:
+def _check_buffer_lengths(lengths: npt.NDArray[np.int64], body_lengths: Addresses) -> None:
     """Raise `ProtocolError` if a buffer of the header is longer than that of the body."""
     if lengths.tobytes() == body_lengths.tobytes():  # as for most bodies; comparing the numbers takes ten times as long
         return

@@ -38,7 +38,7 @@ class DeferredCopySink:
             if len(part) <= _MAX_GATHERED_BYTES:
                 self._small.extend(part)
             else:
-                self._record_small_parts()
+                self._flush_small_parts()
                 self.parts.append((self.position, np.frombuffer(part, UINT8)))
             self.position += len(part)
         assert self.position == end
@@ -49,17 +49,17 @@ class DeferredCopySink:
         if self._has_bodies:
             self.write(body, body_bytes)
         else:
-            self._record_small_parts()
+            self._flush_small_parts()
             self.position += body_bytes
 
-    def _record_small_parts(self) -> None:
+    def _flush_small_parts(self) -> None:
         small, self._small = self._small, bytearray()
         if small:
             self.parts.append((self.position - len(small), np.frombuffer(small, UINT8)))
 
     def finish(self) -> None:
         """End the layout: `position` is the size in bytes."""
-        self._record_small_parts()
+        self._flush_small_parts()
 
     def abandon(self) -> None:
         """Drop all parts."""

@@ -24,6 +24,7 @@ from bowstring.errors import (
     LimitError,
 )
 from bowstring.sharing.client import Dataset, with_schema
+from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors
 from bowstring.sharing.flight import (
     FLIGHT_SCHEMES,
     SAME_SERVER,
@@ -32,7 +33,6 @@ from bowstring.sharing.flight import (
     import_flight,
     parse_flight_uri,
 )
-from bowstring.sharing.locations import MAX_LOCATIONS, no_location_error
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.tls import TlsOptions
@@ -53,7 +53,7 @@ class FlightConnector:
     def connect(self, location: str, generic_options: Sequence[tuple[str, int]] = ()) -> Any:
         """Return a client of pyarrow; it connects with its first call. Raises `InvalidArgumentError`."""
         arguments: dict[str, Any] = {}
-        scheme = scheme_of(location)
+        scheme = parse_scheme(location)
         if self.tls is not None and scheme != TLS_SCHEME:
             raise InvalidArgumentError(f"{scheme}: the option tls is not supported: use {TLS_SCHEME}")
         if self.tls is not None:
@@ -95,16 +95,16 @@ class FlightEndpoint:
         """The Flight servers to try. `server`, which returned the FlightInfo, is the only or first one if it accepts
         the ticket, else the last one.
         """
-        others = [uri for uri in self.uris if scheme_of(uri) in FLIGHT_SCHEMES and uri != server]
+        others = [uri for uri in self.uris if parse_scheme(uri) in FLIGHT_SCHEMES and uri != server]
         return [*others, server] if others and SAME_SERVER not in self.uris else [server, *others]
 
     @property
-    def stream_uris(self) -> list[str]:
+    def dissociated_uris(self) -> list[str]:
         """The locations for Dissociated IPC, and those of unknown schemes."""
-        return [uri for uri in self.uris if uri != SAME_SERVER and scheme_of(uri) not in FLIGHT_SCHEMES]
+        return [uri for uri in self.uris if uri != SAME_SERVER and parse_scheme(uri) not in FLIGHT_SCHEMES]
 
 
-def scheme_of(uri: str) -> str:
+def parse_scheme(uri: str) -> str:
     """Return the scheme of a URI, in lower case."""
     return uri.partition(":")[0].lower()
 
@@ -197,7 +197,7 @@ class FlightDataset(Dataset):
         errors: dict[str, BowstringError] = {}
         for location in endpoint.flight_locations(self._location):
             try:
-                if scheme_of(self._location) == TLS_SCHEME != scheme_of(location):
+                if parse_scheme(self._location) == TLS_SCHEME != parse_scheme(location):
                     raise ConnectionLostError(f"{location}: not encrypted, but {self._location} is")
                 stream = _FlightStream(
                     self._connector.connect(location), endpoint.ticket, location, self._connector.timeout_s
@@ -206,7 +206,7 @@ class FlightDataset(Dataset):
                 return stream
             except BowstringError as error:
                 errors[location] = strip_traceback(error)
-        raise no_location_error(errors)
+        raise merge_location_errors(errors)
 
 
 class _FlightStream:

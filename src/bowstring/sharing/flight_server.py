@@ -71,13 +71,13 @@ class FlightServer(Closable):
             raise InvalidArgumentError(f"flight {address!r}: {where.name[0]} is not a loopback address: use tls there")
         scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))
         try:
-            self._flight = _flight_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)
-        except _pyarrow_errors() as error:
+            self._flight = _create_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)
+        except _pyarrow_error_types() as error:
             raise InvalidArgumentError(f"flight {address!r}: can't listen there: {error}") from error
         host = socket.gethostname() if where.is_unspecified else host
         self.location = f"{scheme}:{format_address(host, self._flight.port)}"
         """The URI of the server."""
-        self._shut_down = weakref.finalize(self, _shut_down, self._flight)
+        self._shut_down = weakref.finalize(self, _shut_down_server, self._flight)
 
     def uri(self, name: str, *, lifetime_s: float | None = None) -> str:
         """The URI of a data set, for `bowstring.connect`. Its path is a signed ticket if the server has a key.
@@ -155,7 +155,7 @@ class FlightServer(Closable):
         return f"<bowstring.sharing.FlightServer {f'at {self.location}' if self._shut_down.alive else 'closed'}>"
 
 
-def _shut_down(server: Any) -> None:
+def _shut_down_server(server: Any) -> None:
     """Stop pyarrow's server, also at the exit of the interpreter; after a while disconnect the remaining clients.
 
     pyarrow waits until they have received their streams, and can't be interrupted; not even the process could end.
@@ -235,7 +235,7 @@ def _pyarrow_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
     """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
     import pyarrow as pa
 
-    errors: tuple[type[Exception], ...] = (BowstringError, *_pyarrow_errors())
+    errors: tuple[type[Exception], ...] = (BowstringError, *_pyarrow_error_types())
     for part in parts:
         try:
             for batch in pa.RecordBatchReader.from_stream(_StoredDatasetStream(part)):
@@ -265,7 +265,7 @@ def _tls_arguments(tls: TlsOptions) -> dict[str, Any]:
     }
 
 
-def _pyarrow_errors() -> tuple[type[Exception], ...]:
+def _pyarrow_error_types() -> tuple[type[Exception], ...]:
     import pyarrow as pa
 
     return (pa.ArrowException, OSError, ValueError)
@@ -285,13 +285,13 @@ def _translate_errors(handler: _Handler) -> _Handler:
 
 
 @functools.cache
-def _flight_server_class() -> Any:
+def _create_server_class() -> Any:
     """The class of pyarrow's server with our handlers; defined here, because pyarrow is optional."""
     flight = import_flight()
 
     base: Any = flight.FlightServerBase
 
-    class Handlers(base):  # type: ignore[misc]
+    class PyarrowFlightServer(base):  # type: ignore[misc]
         def __init__(self, owner: FlightServer, location: str, **options: Any) -> None:
             self._owner = weakref.proxy(owner)
             super().__init__(location, **options)
@@ -304,20 +304,20 @@ def _flight_server_class() -> Any:
 
         @_translate_errors
         def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return self._owner.get_flight_info(_ticket_of(descriptor))
+            return self._owner.get_flight_info(_parse_ticket(descriptor))
 
         @_translate_errors
         def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return flight.SchemaResult(self._owner.get_flight_info(_ticket_of(descriptor)).schema)
+            return flight.SchemaResult(self._owner.get_flight_info(_parse_ticket(descriptor)).schema)
 
         @_translate_errors
         def do_get(self, context: Any, ticket: Any) -> Any:
             return self._owner.do_get(ticket.ticket, context.peer())
 
-    return Handlers
+    return PyarrowFlightServer
 
 
-def _ticket_of(descriptor: Any) -> str:
+def _parse_ticket(descriptor: Any) -> str:
     """Return the ticket that is the path of a descriptor. Raises `InvalidArgumentError` for other descriptors."""
     path = descriptor.path
     if not path or len(path) != 1:

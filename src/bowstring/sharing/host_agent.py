@@ -27,10 +27,10 @@ from typing import Any, TypeAlias
 from bowstring.errors import BowstringError, InvalidArgumentError, NotFoundError, ProtocolError, ResourceError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.sharing.processes import Process
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, pack_into_region
+from bowstring.sharing.stored_dataset import StoredDataset, merge_into_region, read_stored_dataset
 from bowstring.sharing.uris import ERROR_DATA, encode_error
 from bowstring.transports.base import (
     SEND,
@@ -57,7 +57,7 @@ _MAX_CLIENTS = 4096
 _MAX_CONNECTIONS = 1024
 _SMALL_BYTES = 256 << 10
 """Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
-_PACK_BYTES = 256 << 20
+_MERGE_BYTES = 256 << 20
 """The most that is packed at once: it takes that much memory twice while it is copied."""
 
 TRANSPORT_OPTIONS = TransportOptions(
@@ -115,7 +115,7 @@ class HostAgent(Closable):
         self._max_connections = min(limit // 8, _MAX_CONNECTIONS)
         self._datasets: dict[str, _PublishedDataset] = {}
         self._dropped: dict[str, None] = {}
-        self._owners: dict[Process, int] = {}
+        self._owners: dict[ProcessIdentity, int] = {}
         self._has_had_owner = False
         self._connections: dict[int, _AgentConnection] = {}
         self._selector = selectors.DefaultSelector()
@@ -131,7 +131,7 @@ class HostAgent(Closable):
 
     def step(self, listener: Listener, timeout_s: float) -> int:
         """Wait for connections and requests, and answer them. Return the number of descriptors that were ready."""
-        self._update_listening(listener)
+        self._pause_or_resume_listening(listener)
         ready = self._selector.select(timeout_s)
         for key, _ in ready:
             key.data()
@@ -166,9 +166,9 @@ class HostAgent(Closable):
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
-    def _update_listening(self, listener: Listener) -> None:
+    def _pause_or_resume_listening(self, listener: Listener) -> None:
         """Accept connections only below the limit; others wait in the socket's queue."""
-        has_room = self._has_room()
+        has_room = self._can_accept()
         if has_room != self._is_listening:
             for descriptor, events in listener.interests():
                 if has_room:
@@ -177,7 +177,7 @@ class HostAgent(Closable):
                     self._selector.unregister(descriptor)
         self._is_listening = has_room
 
-    def _has_room(self) -> bool:
+    def _can_accept(self) -> bool:
         """Whether one more connection can be accepted, if necessary in place of one without a request."""
         is_full = len(self._connections) >= self._max_connections
         return not is_full or any(not connection.has_sent_request for connection in self._connections.values())
@@ -250,7 +250,7 @@ class HostAgent(Closable):
     def add_owner(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Add an owner."""
         pid, start_ticks, host = request["owner"]
-        owner = Process(int(pid), int(start_ticks), str(host))
+        owner = ProcessIdentity(int(pid), int(start_ticks), str(host))
         if owner not in self._owners:
             descriptor = owner.open_pidfd()
             if descriptor is None:
@@ -260,7 +260,7 @@ class HostAgent(Closable):
             self._has_had_owner = True
         return {"pid": os.getpid()}
 
-    def _remove_owner(self, owner: Process) -> None:
+    def _remove_owner(self, owner: ProcessIdentity) -> None:
         descriptor = self._owners.pop(owner)
         self._selector.unregister(descriptor)
         os.close(descriptor)
@@ -272,7 +272,7 @@ class HostAgent(Closable):
             raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
         index, attempt = (int(number) for number in request["attempt"])
         needs_commit = bool(request["needs_commit"])
-        partition = index_stored_dataset(request["region"])
+        partition = read_stored_dataset(request["region"])
         if partition.num_rows != request["rows"]:
             raise InvalidArgumentError(
                 f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}"
@@ -288,7 +288,7 @@ class HostAgent(Closable):
         dataset.add((index, attempt), partition)
         if not needs_commit:
             self._serve_partitions(name, dataset, [(index, attempt)])
-        self._limit_regions()
+        self._reduce_regions()
         return {"uri": uri}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,7 +304,7 @@ class HostAgent(Closable):
             mixed = dataset.remove_other_attempts(attempts)
             small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
             if mixed or len(small) > 1:
-                self._pack_regions(name, dataset, mixed | small)
+                self._merge_regions(name, dataset, mixed | small)
             self._serve_partitions(name, dataset, attempts)
         return {"missing": missing}
 
@@ -336,7 +336,7 @@ class HostAgent(Closable):
                 self._server.add_stored_dataset(ticket, dataset.partitions[attempt])
                 dataset.tickets.add(ticket)
 
-    def _limit_regions(self) -> None:
+    def _reduce_regions(self) -> None:
         """Pack the smallest half of the largest data set's regions if there are too many descriptors."""
         if sum(len(dataset.regions) for dataset in self._datasets.values()) <= self._max_regions:
             return
@@ -345,17 +345,17 @@ class HostAgent(Closable):
         max_regions = max(len(dataset.regions) // 2, 2)
         for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[:max_regions]:
             size_bytes += region.size_bytes
-            if size_bytes > _PACK_BYTES and len(smallest) > 1:
+            if size_bytes > _MERGE_BYTES and len(smallest) > 1:
                 break
             smallest.append(region)
         if len(smallest) > 1:
-            self._pack_regions(name, dataset, smallest)
+            self._merge_regions(name, dataset, smallest)
 
-    def _pack_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
+    def _merge_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
         """Copy the attempts of some regions into one region. If memory is short, the regions stay as they are."""
         attempts = [attempt for region in regions for attempt in dataset.regions[region]]
         try:
-            packed = pack_into_region([dataset.partitions[attempt] for attempt in attempts], name)
+            packed = merge_into_region([dataset.partitions[attempt] for attempt in attempts], name)
         except ResourceError:
             return
         for region in regions:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import select
-import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -65,38 +64,8 @@ def _read_program_name(pid: int) -> str:
         return ""
 
 
-def terminate_children(patterns: Sequence[str], timeout_s: float) -> None:
-    """End the children whose command line contains a pattern, with SIGTERM, after `timeout_s` with SIGKILL."""
-    pidfds = [
-        (pid, os.pidfd_open(pid))
-        for pid in _child_pids()
-        if any(pattern in _read_command_line(pid) for pattern in patterns)
-    ]
-    for pid, pidfd in pidfds:
-        for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            if not wait_for_end(pidfd, timeout_s if signal_number == signal.SIGKILL else 0):
-                signal.pidfd_send_signal(pidfd, signal_number)
-        os.close(pidfd)
-        try:
-            os.waitpid(pid, 0)
-        except ChildProcessError:
-            pass  # reaped already
-
-
-def _child_pids() -> list[int]:
-    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    return [pid for pid in pids if parent_pid(pid) == os.getpid()]
-
-
-def _read_command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessIdentity:
     """A process, identified across machines, containers and reused IDs."""
 
     pid: int
@@ -104,14 +73,14 @@ class Process:
     host: str
 
     @classmethod
-    def of(cls, pid: int) -> Self:
+    def from_pid(cls, pid: int) -> Self:
         """The process that has this ID now."""
         return cls(pid, start_ticks(pid), host_id())
 
     @classmethod
     def current(cls) -> Self:
         """This process."""
-        return cls.of(os.getpid())
+        return cls.from_pid(os.getpid())
 
     @property
     def is_local(self) -> bool:
@@ -122,7 +91,7 @@ class Process:
         """Whether it is visible and still runs."""
         return self.is_local and self.start_ticks >= 0 and start_ticks(self.pid) == self.start_ticks
 
-    def check_reachable(self, what: str) -> None:
+    def check_alive(self, what: str) -> None:
         """Raise `ConnectionLostError` unless it is visible and still runs."""
         if not self.is_local:
             raise ConnectionLostError(
@@ -145,18 +114,18 @@ class Process:
         return None
 
 
-def find_java_ancestor() -> Process | None:
+def find_java_ancestor() -> ProcessIdentity | None:
     """The nearest Java ancestor of this process: Spark's driver or executor."""
     pid = os.getpid()
     while pid > 1:
         pid = parent_pid(pid)
         if _read_program_name(pid) == "java":
-            return Process.of(pid)
+            return ProcessIdentity.from_pid(pid)
     return None
 
 
-def wait_for_end(pidfd: int, timeout_s: float = 0) -> bool:
-    """Wait for the end of the process of a descriptor of `Process.open_pidfd`; return False after `timeout_s`."""
+def wait_for_exit(pidfd: int, timeout_s: float = 0) -> bool:
+    """Wait until the process of a descriptor of `ProcessIdentity.open_pidfd` ends; return False after `timeout_s`."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))

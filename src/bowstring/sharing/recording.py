@@ -47,7 +47,7 @@ from bowstring.ipc.writers import StreamWriter
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable
-from bowstring.sharing.uris import server_uri
+from bowstring.sharing.uris import create_server_uri
 from bowstring.transports.base import Transport
 from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind, ObservedTransport
 
@@ -101,22 +101,24 @@ class Recorder(Closable):
             raise
         self._descriptor = descriptor
 
-    def observe(self, transport: Transport, uri: StreamURI | None = None) -> Transport:
+    def record_transport(self, transport: Transport, uri: StreamURI | None = None) -> Transport:
         """Return a transport that behaves like this one, and whose connections are recorded.
 
         `uri` is that of the server, by default that of `bowstring.serve` at the address of the transport.
         """
 
-        def uri_of(address: str) -> str:
-            server = server_uri(address, transport.scheme) if uri is None else uri
+        def format_uri(address: str) -> str:
+            server = create_server_uri(address, transport.scheme) if uri is None else uri
             parameters = tuple((key, value) for key, value in server.parameters if key not in ("ticket", "bodies"))
             return str(replace(server, parameters=parameters))
 
-        return ObservedTransport(transport, self.record, uri_of=uri_of, connection_indices=self._connection_indices)
+        return ObservedTransport(
+            transport, self.write_event, format_uri=format_uri, connection_indices=self._connection_indices
+        )
 
-    def record(self, entry: ObservedEvent) -> None:
+    def write_event(self, entry: ObservedEvent) -> None:
         """Write an entry, unless the recorder is closed."""
-        if self._is_forked:
+        if self._is_forked_child:
             return
         with self._lock:
             if self._is_writing:  # a finalizer frees addresses while this thread writes another entry
@@ -132,7 +134,7 @@ class Recorder(Closable):
 
     def close(self) -> None:
         """Write the end of the stream, and close the file. Idempotent."""
-        if self._is_forked:
+        if self._is_forked_child:
             return
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
@@ -144,7 +146,7 @@ class Recorder(Closable):
                 os.close(descriptor)
 
     @property
-    def _is_forked(self) -> bool:
+    def _is_forked_child(self) -> bool:
         """Whether this is a child of the process that records: it must not write, or wait for locks of its threads."""
         return self._process_id != os.getpid()
 

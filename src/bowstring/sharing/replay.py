@@ -39,7 +39,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.sharing.trace import RecordedConnection, TraceStep, decode_steps, describe_message
+from bowstring.sharing.trace import RecordedConnection, TraceStep, decode_trace, describe_message
 from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
 from bowstring.transports.observation import ObservedEvent, ObservedEventKind
@@ -54,7 +54,7 @@ MessageKey: TypeAlias = tuple[int, str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MessageDifference:
     """A message that differs from the recorded one."""
 
     connection: int
@@ -89,11 +89,11 @@ class _ConnectionPlayer:
     """Plays the client's or the server's side of one connection."""
 
     def __init__(
-        self, entry: ObservedEvent, side: str, channel: BlockingChannel, differences: list[Difference]
+        self, entry: ObservedEvent, side: str, channel: BlockingChannel, differences: list[MessageDifference]
     ) -> None:
         self.channel = channel
         self._index = entry.connection
-        self._recording = RecordedConnection.of(entry)
+        self._recording = RecordedConnection.from_first_entry(entry)
         self._side = side
         self._peer = "client" if side == "server" else "server"
         self._differences = differences
@@ -175,7 +175,7 @@ class _ConnectionPlayer:
             actual_message = _ActualMessage(message.tag, message.data, _view_buffers(self.channel, message))
             self._actual_messages.setdefault(self._message_key(message.tag, message.data), []).append(actual_message)
         elif step.kind == "free_data":
-            self._recorded_frees.update(map(self._exported_address, decode_free_data(entry.view()).tolist()))
+            self._recorded_frees.update(map(self._translate_address, decode_free_data(entry.view()).tolist()))
         else:
             self._receive_request(entry, step)
 
@@ -185,14 +185,14 @@ class _ConnectionPlayer:
             message = self.channel.receive()
         self._num_streams += 1
         if (message.tag, bytes(message.data)) != (entry.tag, entry.read()):
-            self._add_difference(step.text, self._describe(message))
+            self._add_difference(step.text, self._describe_message(message))
 
     def _receive_frees(self) -> None:
         """Receive until the client has freed the same addresses as the recorded one."""
-        while self._missing_frees():
+        while self._count_missing_frees():
             message = self.channel.receive()
             if not self._count_frees(message):
-                raise ProtocolError(f"expected <free_data> messages, found {self._describe(message)}")
+                raise ProtocolError(f"expected <free_data> messages, found {self._describe_message(message)}")
 
     def _receive_remaining_messages(self) -> None:
         if self._side == "server":
@@ -204,7 +204,7 @@ class _ConnectionPlayer:
             else:
                 is_allowed = self._peer_closes and self._recording.is_error(message.tag)
             if not is_allowed:
-                self._add_difference("no more messages", self._describe(message))
+                self._add_difference("no more messages", self._describe_message(message))
 
     def _count_frees(self, message: ReceivedMessage) -> bool:
         """Count the addresses of a <free_data> message; return False for another message."""
@@ -213,7 +213,7 @@ class _ConnectionPlayer:
         self._actual_frees.update(decode_free_data(message.data).tolist())
         return True
 
-    def _missing_frees(self) -> Counter[int]:
+    def _count_missing_frees(self) -> Counter[int]:
         missing_frees = self._recorded_frees - self._actual_frees
         for address in self._empty_addresses:
             del missing_frees[address]
@@ -235,22 +235,22 @@ class _ConnectionPlayer:
     def _translate_addresses(self, entry: ObservedEvent, step: TraceStep) -> bytes | memoryview:
         """Return the bytes of a message with the addresses of this connection."""
         if step.kind == "free_data":
-            return encode_free_data(self._actual_addresses(decode_free_data(entry.view())))
+            return encode_free_data(self._find_sent_addresses(decode_free_data(entry.view())))
         if step.kind == "body" and step.body_type == _ADDRESS_BODY:
             body = decode_addresses(entry.view())
-            addresses = np.array([self._exported_address(each) for each in body.addresses.tolist()], "<u8")
+            addresses = np.array([self._translate_address(each) for each in body.addresses.tolist()], "<u8")
             self._leases.update(addresses[body.lengths > 0].tolist())
             self._empty_addresses.update(addresses[body.lengths == 0].tolist())
             return encode_addresses(body.at(addresses))
         return entry.view()
 
-    def _exported_address(self, address: int) -> int:
+    def _translate_address(self, address: int) -> int:
         region = self._find_region(address)
         if region is None or region.exported is None:  # a violation, which is played unchanged
             return address
         return region.exported.address + address - region.start
 
-    def _actual_addresses(self, addresses: Addresses) -> Addresses:
+    def _find_sent_addresses(self, addresses: Addresses) -> Addresses:
         """Return the addresses that the server sent instead of recorded ones: all those of a body, or some."""
         by_recorded_address: dict[int, int] = {}
         for key, messages in self._actual_messages.items():
@@ -270,7 +270,7 @@ class _ConnectionPlayer:
         for address in self._actual_frees - self._leases:
             if address not in self._empty_addresses:
                 self._add_difference("leased addresses to be freed", f"0x{address:016x}, which is not leased")
-        missing_frees = self._missing_frees()
+        missing_frees = self._count_missing_frees()
         if missing_frees:
             self._add_difference(f"{missing_frees.total()} more addresses to be freed", "the end")
 
@@ -285,11 +285,11 @@ class _ConnectionPlayer:
             for entry, message in zip(entries, messages, strict=False):
                 if message.buffers is not None:
                     self._compare_buffers(entry, message.buffers)
-                elif not self._is_equal(key, entry, message):
+                elif not self._is_same_message(key, entry, message):
                     recorded_message = describe_message(self._recording, "server", entry.tag, entry.view())
                     self._add_difference(recorded_message, "other bytes")
 
-    def _is_equal(self, key: MessageKey, entry: ObservedEvent, message: _ActualMessage) -> bool:
+    def _is_same_message(self, key: MessageKey, entry: ObservedEvent, message: _ActualMessage) -> bool:
         """Whether a message means the same as the recorded one."""
         recorded_data = entry.view()
         if recorded_data == message.data:
@@ -297,7 +297,7 @@ class _ConnectionPlayer:
         if entry.tag is None:
             return _has_equal_header(recorded_data, message.data)
         if self._recording.is_error(entry.tag):
-            return _first_line(recorded_data) == _first_line(message.data)
+            return _error_kind(recorded_data) == _error_kind(message.data)
         header_key = (key[0], "metadata", key[2])
         entries, headers = self._recorded_messages.get(header_key, []), self._actual_messages.get(header_key, [])
         recorded_buffers = [_unpadded_buffers(each.view(), recorded_data) for each in entries]
@@ -324,11 +324,11 @@ class _ConnectionPlayer:
         kind = f"body {tag >> BODY_TYPE_SHIFT}" if is_body else f"tag 0x{tag:016x}"
         return self._num_streams, kind, tag & SEQUENCE_MASK
 
-    def _describe(self, message: ReceivedMessage) -> str:
+    def _describe_message(self, message: ReceivedMessage) -> str:
         return describe_message(self._recording, self._peer, message.tag, message.data)
 
     def _add_difference(self, recorded_message: str, actual_message: str) -> None:
-        self._differences.append(Difference(self._index, recorded_message, actual_message))
+        self._differences.append(MessageDifference(self._index, recorded_message, actual_message))
 
 
 class _RecordingPlayer:
@@ -338,8 +338,8 @@ class _RecordingPlayer:
         self, entries: Iterable[ObservedEvent], side: str, open_channel: Callable[[], BlockingChannel]
     ) -> None:
         self.entries = list(entries)
-        self.differences: list[Difference] = []
-        self._steps = list(decode_steps(self.entries))
+        self.differences: list[MessageDifference] = []
+        self._steps = list(decode_trace(self.entries))
         self._side = side
         self._open_channel = open_channel
 
@@ -395,7 +395,7 @@ class ReplayServer(Closable):
         uri = _replace_address(texts[connection], self._scheme, self._listener.address)
         return str(replace(uri, parameters=(*uri.parameters, ("ticket", ticket))))
 
-    def wait_for_differences(self) -> list[Difference]:
+    def wait_for_differences(self) -> list[MessageDifference]:
         """Wait until the recording is played to its end; return the differences of the clients."""
         self._thread.join()
         if self._error is not None:
@@ -413,7 +413,7 @@ class ReplayServer(Closable):
             self._error = error
 
 
-def replay_client(entries: Iterable[ObservedEvent], uri: str, *, timeout_s: float = 30.0) -> list[Difference]:
+def replay_client(entries: Iterable[ObservedEvent], uri: str, *, timeout_s: float = 30.0) -> list[MessageDifference]:
     """Play the client's side of a recording to the server at a URI; return the differences of the server.
 
     All connections are made to this server; the tags and tickets are those of the recording. Raises
@@ -480,7 +480,7 @@ def _unpadded_buffers(header: memoryview, body: memoryview) -> list[bytes] | Non
     return [bytes(body[start : start + length]) for start, length in batch.buffers().tolist()]
 
 
-def _first_line(data: memoryview) -> bytes:
+def _error_kind(data: memoryview) -> bytes:
     return bytes(data).partition(b"\n")[0]
 
 

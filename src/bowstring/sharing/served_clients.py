@@ -25,7 +25,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.server_stats import Counters, Traffic
+from bowstring.sharing.server_stats import ConnectionTraffic, ServerCounters
 from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error
 from bowstring.transports.base import (
@@ -74,7 +74,7 @@ class ServedClients:
         self.server_name = server_name
         limits = options.max_total_leases, options.max_total_leased_bytes, options.max_total_queued_bytes
         self.total_limits = TotalLimits(OutstandingAmounts(*limits), options.max_clients)
-        self.counters = Counters()
+        self.counters = ServerCounters()
         self.is_draining = False
         self.is_drained = threading.Event()
         """Set when the server drains and no client with a request is left."""
@@ -84,7 +84,7 @@ class ServedClients:
         self._silent: dict[ClientHandler, None] = {}
         self._active: dict[ClientHandler, None] = {}
         self._connections: dict[Channel, ClientHandler] = {}
-        self._ended_traffic = Traffic()
+        self._ended_traffic = ConnectionTraffic()
 
     def __len__(self) -> int:
         return len(self._silent) + len(self._active)
@@ -102,7 +102,7 @@ class ServedClients:
         with self.lock:
             clients, traffic = list(self._connections.values()), self._ended_traffic
             for client in clients:
-                traffic = traffic.plus(client.traffic)
+                traffic = traffic.add(client.traffic)
             leases = [client.leases for client in clients]
         leased_addresses = sum(each.outstanding for each in leases)
         leased_bytes = sum(each.outstanding_bytes for each in leases)
@@ -115,8 +115,8 @@ class ServedClients:
             "num_messages": traffic.num_messages,
             "bytes_sent": traffic.bytes_sent,
             "bytes_received": traffic.bytes_received,
-            "freed_addresses": traffic.addresses - leased_addresses,
-            "freed_bytes": traffic.address_bytes - leased_bytes,
+            "freed_addresses": traffic.leased_addresses - leased_addresses,
+            "freed_bytes": traffic.leased_bytes - leased_bytes,
             **asdict(self.counters),
         }
 
@@ -197,7 +197,7 @@ class ServedClients:
         """Remove a connection that has ended; its traffic remains in `connection_stats`."""
         with self.lock:
             if self._connections.pop(client.channel, None) is not None:
-                self._ended_traffic = self._ended_traffic.plus(client.traffic)
+                self._ended_traffic = self._ended_traffic.add(client.traffic)
 
 
 class ClientHandler:
@@ -247,10 +247,10 @@ class ClientHandler:
         return self.channel.queued_bytes
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ConnectionTraffic:
         """What passed the connection."""
         channel, leases = self.channel, self.leases
-        return Traffic(
+        return ConnectionTraffic(
             self._session.num_submitted, channel.bytes_sent, channel.bytes_received, leases.total, leases.total_bytes
         )
 
@@ -373,10 +373,10 @@ class ClientHandler:
                 raise InvalidArgumentError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
         except BowstringError as error:
             self._clients.counters.num_refused_requests += 1
-            self.refuse(error, f"{type(error).__name__} for {ticket.abbreviated}")
+            self.refuse(error, f"{type(error).__name__} for {ticket.redacted}")
             return
         if LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
-            LOG.debug("%s: requests %s", self.name, ticket.abbreviated)
+            LOG.debug("%s: requests %s", self.name, ticket.redacted)
         encoded = self._datasets.find_encoded_stream(parts) if self._connection.role is ConnectionRole.BOTH else None
         if encoded is not None:
             self._session.start_stream(self._generate_encoded_messages(encoded), time.monotonic())
@@ -418,7 +418,7 @@ class ClientHandler:
                 if is_packed:
                     body = self._packed_body(part.region, message)
                 else:
-                    body = message.address_body(self._exports[part.region].address)
+                    body = message.to_address_body(self._exports[part.region].address)
                 yield connection.send(message.metadata, body, part)
         yield connection.send_end()
         self._retire_unneeded_regions()
@@ -431,7 +431,7 @@ class ClientHandler:
         is_file = region.has_descriptor and region.is_file
         if size_bytes >= _FILE_BYTES and is_file and "file" in self.channel.traits.memory_kinds:
             return PackedBody((FileRange(region, message.body_offset, size_bytes),), size_bytes)
-        return message.packed_body(region)
+        return message.to_packed_body(region)
 
     def _export_region(self, region: Region) -> None:
         assert self._exporter is not None

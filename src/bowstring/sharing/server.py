@@ -26,8 +26,8 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
+from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
-from bowstring.sharing.locations import Locations
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder, open_recorder
 from bowstring.sharing.served_clients import LIMITS, LOG, ServedClients
@@ -36,8 +36,8 @@ from bowstring.sharing.server_stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
-from bowstring.sharing.uris import dataset_uri
+from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset
+from bowstring.sharing.uris import format_dataset_uri
 from bowstring.transports.base import (
     Interest,
     Listener,
@@ -90,18 +90,18 @@ class Server(Closable):
         with ExitStack() as on_error:
             self._acceptors = [
                 on_error.enter_context(_Acceptor(self, transport, transport.listen(address, limits)))
-                for transport, address, limits in _configure_transports(addresses, self.options, self._recorder)
+                for transport, address, limits in _select_transports(addresses, self.options, self._recorder)
             ]
             key, address = self.options.ticket_key, f"{next(iter(addresses))}:{self.address}"
             self._signer = None if key is None else TicketSigner(key, address)
             self._loop = EventLoop("bowstring-serve")
-            self._clients = ServedClients(self.options, self, self._loop, self._name)
+            self._clients = ServedClients(self.options, self, self._loop, self._description)
             on_error.pop_all()
         for acceptor in self._acceptors:
             self._loop.add(acceptor)
         _SERVERS.add(self)
         self._loop.start()
-        LOG.info("%s: serving", self._name)
+        LOG.info("%s: serving", self._description)
 
     @property
     def address(self) -> str:
@@ -109,7 +109,7 @@ class Server(Closable):
         return self._acceptors[0].listener.address
 
     @property
-    def _name(self) -> str:
+    def _description(self) -> str:
         return f"server at {self.address}"
 
     @property
@@ -151,16 +151,16 @@ class Server(Closable):
 
     def locations(
         self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None
-    ) -> Locations:
+    ) -> DatasetLocations:
         """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. As `uri`."""
         self._check_open()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
         return self.locations_for_ticket(self._issue_ticket(name, lifetime_s), role)
 
-    def locations_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> Locations:
+    def locations_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> DatasetLocations:
         """The URIs at all addresses for a ticket, whether it is valid or not."""
-        return Locations(tuple(acceptor.uri_for_ticket(ticket, role) for acceptor in self._acceptors))
+        return DatasetLocations(tuple(acceptor.uri_for_ticket(ticket, role) for acceptor in self._acceptors))
 
     def add(self, name: str, source: TableSource | DeviceTable, *, copy: bool | None = None) -> str:
         """Add a data set and return its URI. Batches are copied once, into memory that all clients share; files and
@@ -173,7 +173,7 @@ class Server(Closable):
         self._acceptors[0].uri_for_ticket(name)  # check the name before copying
         if isinstance(source, DeviceTable):
             return self.add_stored_dataset(name, source.to_stored_dataset(name))
-        parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
+        parts = [read_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
         if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
@@ -255,7 +255,7 @@ class Server(Closable):
     def close(self) -> None:
         """Close the server, its connections and its thread. Idempotent. Has no effect in a forked child."""
         if not self._is_closed:
-            LOG.info("%s: closing (%d connections)", self._name, self.num_clients)
+            LOG.info("%s: closing (%d connections)", self._description, self.num_clients)
         self._is_closed = True
         if self._process_id != os.getpid():
             return
@@ -304,7 +304,7 @@ class Server(Closable):
         if not self.is_sent_inline(datasets) or not all(part.region.is_sealed for part in datasets):
             return
         batches = ((message, part.region) for part in datasets for message in part.messages)
-        bodies = ((message.metadata, message.packed_body(region)) for message, region in batches)
+        bodies = ((message.metadata, message.to_packed_body(region)) for message, region in batches)
         stream = EncodedStream.of(datasets[0].schema, bodies)
         if stream.length_bytes <= _MAX_ENCODED_BYTES:
             self._encoded_streams[datasets] = stream
@@ -322,7 +322,7 @@ class Server(Closable):
         """Close the listeners, and disconnect clients that use nothing."""
         if self._clients.is_draining:
             return
-        LOG.info("%s: draining (%d clients)", self._name, self._clients.num_active)
+        LOG.info("%s: draining (%d clients)", self._description, self._clients.num_active)
         for acceptor in self._acceptors:
             self._loop.remove(acceptor)
             acceptor.close()
@@ -348,7 +348,7 @@ class Server(Closable):
         return f"<bowstring.sharing.Server {state}>"
 
 
-def _configure_transports(
+def _select_transports(
     addresses: Mapping[str, str | None], options: ServerOptions, recorder: Recorder | None
 ) -> Iterator[tuple[Transport, str | None, TransportOptions]]:
     """Yield the transport of each scheme, its address and options.
@@ -367,7 +367,7 @@ def _configure_transports(
             allow_other_hosts=options.ticket_key is not None,
             tls=tls if transport.supports_tls else None,
         )
-        yield transport if recorder is None else recorder.observe(transport), addresses[scheme], limits
+        yield transport if recorder is None else recorder.record_transport(transport), addresses[scheme], limits
 
 
 class _Acceptor(Closable):
@@ -381,7 +381,7 @@ class _Acceptor(Closable):
 
     def uri_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
         listener = self.listener
-        return dataset_uri(
+        return format_dataset_uri(
             listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.address_scope, role
         )
 
@@ -401,7 +401,7 @@ class _Acceptor(Closable):
                 if (
                     not self._server._clients.evict_silent_client()
                 ):  # no descriptors left: retry after clients have ended
-                    LOG.warning("%s: can't accept connections for %g s: %s", self._server._name, _PAUSE_S, error)
+                    LOG.warning("%s: can't accept connections for %g s: %s", self._server._description, _PAUSE_S, error)
                     self.deadline = time.monotonic() + _PAUSE_S
                 return
             for channel in channels:

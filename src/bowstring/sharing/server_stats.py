@@ -44,7 +44,7 @@ class ServerStats:
 
 
 @dataclass(slots=True)
-class Counters:
+class ServerCounters:
     """The counters of `ServerStats` that are not sums over the connections."""
 
     num_connections: int = 0
@@ -54,15 +54,15 @@ class Counters:
     num_refused_requests: int = 0
 
 
-class Traffic(NamedTuple):
+class ConnectionTraffic(NamedTuple):
     """The messages and bytes of some connections, and the leases of their clients, some of which may have ended."""
 
     num_messages: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
-    addresses: int = 0
-    address_bytes: int = 0
+    leased_addresses: int = 0
+    leased_bytes: int = 0
 
-    def plus(self, other: Traffic) -> Traffic:
+    def add(self, other: ConnectionTraffic) -> ConnectionTraffic:
         """Return the sum."""
-        return Traffic(*(one + another for one, another in zip(self, other, strict=True)))
+        return ConnectionTraffic(*(one + another for one, another in zip(self, other, strict=True)))

@@ -38,12 +38,12 @@ from bowstring.layouts.base import short_repr
 from bowstring.memory.arena import Arena
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
-from bowstring.sharing.processes import Process
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_dataset import (
     BatchesLike,
     as_schema_and_batches,
-    index_stored_dataset,
     open_region_reader,
+    read_stored_dataset,
     store_in_regions,
 )
 
@@ -69,7 +69,7 @@ class _RegionReference:
         return all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
 
     @classmethod
-    def of(cls, region: Region) -> _RegionReference:
+    def from_region(cls, region: Region) -> _RegionReference:
         status = os.fstat(region.descriptor)
         return cls(region.descriptor, status.st_dev, status.st_ino, region.size_bytes, status.st_mtime_ns)
 
@@ -99,8 +99,8 @@ class SharedTableHandle(Closable):
     def __init__(self, regions: tuple[Region, ...], num_rows: int, token: str) -> None:
         self._regions: tuple[Region, ...] | None = regions
         self._is_closed = False
-        self._process = Process.current()
-        self._references = tuple(map(_RegionReference.of, regions))
+        self._process = ProcessIdentity.current()
+        self._references = tuple(map(_RegionReference.from_region, regions))
         self._token = token
         self.num_rows = num_rows
 
@@ -129,7 +129,7 @@ class SharedTableHandle(Closable):
         with ExitStack() as stack:
             own_regions = self._regions
             if own_regions is None:
-                self._process.check_reachable(f"{self!r}")
+                self._process.check_alive(f"{self!r}")
             opened = (
                 map(self._open_region, self._references)
                 if own_regions is None
@@ -159,20 +159,20 @@ class SharedTableHandle(Closable):
         path = f"/proc/{self._process.pid}/fd/{reference.descriptor}"
         try:
             if not reference.is_same_file(os.stat(path)):  # opening a terminal or a pipe could have effects
-                raise self._open_error(None)
+                raise self._create_open_error(None)
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
             if isinstance(error, BowstringError):
                 raise
-            raise self._open_error(error) from None
+            raise self._create_open_error(error) from None
         name = f"share {self._token[:8]}"
         region = Region.attach(descriptor, reference.size_bytes, accept_files=True, name=name)
         with close_on_error(region):  # memory of an arena keeps its content from now on
             if not reference.is_same_file(os.fstat(region.descriptor)):
-                raise self._open_error(None)
+                raise self._create_open_error(None)
         return region
 
-    def _open_error(self, error: OSError | None) -> Exception:
+    def _create_open_error(self, error: OSError | None) -> Exception:
         if not self._process.is_alive():
             return ConnectionLostError(f"{self!r}: process {self._process.pid}, which shared it, is gone")
         if isinstance(error, PermissionError):
@@ -211,7 +211,7 @@ def _is_valid_state(state: Any) -> bool:
         return False
     process, references, token, num_rows = state
     return (
-        isinstance(process, Process)
+        isinstance(process, ProcessIdentity)
         and (type(process.pid), type(process.start_ticks), type(process.host)) == (int, int, str)
         and isinstance(references, tuple)
         and 0 < len(references) <= MAX_REGIONS
@@ -247,7 +247,7 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
         with ExitStack() as stack:
             for region in regions:
                 stack.enter_context(region)
-            num_rows = sum(index_stored_dataset(region).num_rows for region in regions)
+            num_rows = sum(read_stored_dataset(region).num_rows for region in regions)
             stack.pop_all()
     return SharedTableHandle(regions, num_rows, token)
 
@@ -258,7 +258,7 @@ def to_regions(
     """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`."""
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
-            raise WouldCopyError(_explain_copy(source))
+            raise WouldCopyError(_format_copy_error(source))
         return store_in_regions(source, name, arena)
     regions, num_rows = _open_regions(source)
     if not copy:
@@ -274,7 +274,7 @@ def _open_regions(source: str | os.PathLike[str] | Region | SharedTableHandle) -
     return (source.duplicate() if isinstance(source, Region) else Region.from_file(source),), None
 
 
-def _explain_copy(source: BatchesLike) -> str:
+def _format_copy_error(source: BatchesLike) -> str:
     """Return the error message for a source that would be copied."""
     remedy = "write batches with bowstring.sharing.new_shared_table, or share the path of an Arrow file"
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, FileReader | StreamReader | RecordBatch):

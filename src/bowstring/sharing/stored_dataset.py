@@ -200,19 +200,19 @@ class StoredMessage:
     body_offset: int
     body_bytes: int
 
-    def packed_body(self, region: Region) -> PackedBody:
+    def to_packed_body(self, region: Region) -> PackedBody:
         """Return the body as the bytes of its region, not copied."""
         return PackedBody.of(region.view(self.body_offset, self.body_bytes))
 
-    def address_body(self, address: int) -> AddressBody:
+    def to_address_body(self, address: int) -> AddressBody:
         """Return the addresses of the buffers if the region begins at this address."""
         body = self.buffers  # the addresses of a region that begins at 0 are the offsets
         return body.at(body.addresses + np.uint64(address)) if address else body
 
-    def shift(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
+    def shift_offsets(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
         """Return the message for a region of `region_bytes` with all offsets higher by `shift_bytes`."""
         offsets = (self.buffers.addresses.astype(np.int64) + shift_bytes).astype(np.uint64)
-        buffers = _address_body(offsets, self.buffers.lengths, region_bytes)
+        buffers = _create_address_body(offsets, self.buffers.lengths, region_bytes)
         return StoredMessage(self.metadata, buffers, self.body_offset + shift_bytes, self.body_bytes)
 
 
@@ -230,14 +230,14 @@ class StoredDataset:
     offset_bytes: int
     size_bytes: int
 
-    def relocate(self, region: Region, offset_bytes: int) -> StoredDataset:
+    def move_to_region(self, region: Region, offset_bytes: int) -> StoredDataset:
         """Return the data set for a copy of its bytes in another region."""
         shift_bytes = offset_bytes - self.offset_bytes
-        messages = tuple(message.shift(shift_bytes, region.size_bytes) for message in self.messages)
+        messages = tuple(message.shift_offsets(shift_bytes, region.size_bytes) for message in self.messages)
         return StoredDataset(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
-def pack_into_region(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
+def merge_into_region(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
     """Copy the files and streams of several regions into a new sealed one, which needs a single descriptor.
 
     Raises `ResourceError` if memory is short.
@@ -250,7 +250,7 @@ def pack_into_region(datasets: Sequence[StoredDataset], name: str) -> list[Store
             padding = bytes(-dataset.size_bytes % ALIGNMENT_BYTES)
             memory.writelines((dataset.region.view(dataset.offset_bytes, dataset.size_bytes), padding))
         region = memory.seal()
-    return [dataset.relocate(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
+    return [dataset.move_to_region(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
 
 
 def read_schema_and_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]:
@@ -274,7 +274,7 @@ def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredM
             yield batch
 
 
-def index_stored_dataset(region: Region) -> StoredDataset:
+def read_stored_dataset(region: Region) -> StoredDataset:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     source = MemorySource(Memory(region.memory), region.name)
     is_file = is_file_start(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
@@ -316,10 +316,10 @@ def _index_message(message: Message[BatchHeader], region_bytes: int) -> StoredMe
     if len(metadata) == message.metadata_bytes:  # in a file, the header includes its prefix
         skip = message.prefix_bytes
         metadata = metadata[skip : skip + int.from_bytes(metadata[skip - 4 : skip], "little")]
-    buffers = _address_body(spans["offset"] + message.body_offset, spans["length"], region_bytes)
+    buffers = _create_address_body(spans["offset"] + message.body_offset, spans["length"], region_bytes)
     return StoredMessage(metadata, buffers, message.body_offset, header.body_bytes)
 
 
-def _address_body(offsets: npt.ArrayLike, lengths: npt.ArrayLike, region_bytes: int) -> AddressBody:
+def _create_address_body(offsets: npt.ArrayLike, lengths: npt.ArrayLike, region_bytes: int) -> AddressBody:
     """The buffers at these offsets of a region; empty ones at its end, where no other buffer begins."""
     return AddressBody.of(np.where(np.asarray(lengths) > 0, offsets, region_bytes), lengths)

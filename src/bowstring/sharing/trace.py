@@ -19,7 +19,7 @@ from bowstring.dissociated.wire import (
 from bowstring.errors import BowstringError, format_count
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.metadata.header import read_header_kind
-from bowstring.sharing.uris import ROLES, Ticket, decode_error, error_tag
+from bowstring.sharing.uris import ROLES, Ticket, decode_error, parse_error_tag
 from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind
 
 _HEADER_NAMES = {"Schema": "schema", "DictionaryBatch": "dictionary batch", "RecordBatch": "record batch"}
@@ -69,7 +69,7 @@ class RecordedConnection:
     uri: StreamURI | None
 
     @classmethod
-    def of(cls, entry: ObservedEvent) -> RecordedConnection:
+    def from_first_entry(cls, entry: ObservedEvent) -> RecordedConnection:
         """Return the connection whose first entry this is."""
         try:
             uri = parse_uri(entry.text)
@@ -77,7 +77,7 @@ class RecordedConnection:
             uri = None
         return cls(entry.direction is Direction.SENT, uri)
 
-    def sender(self, entry: ObservedEvent) -> str:
+    def find_sender(self, entry: ObservedEvent) -> str:
         """Return who acts: `client` or `server`."""
         is_own = entry.direction is Direction.SENT or entry.kind in (ObservedEventKind.CLOSE, ObservedEventKind.LOSS)
         return "client" if is_own == self.is_client else "server"
@@ -88,7 +88,7 @@ class RecordedConnection:
 
     def is_error(self, tag: int | None) -> bool:
         """Whether it is the tag of the server's error messages."""
-        return self.uri is not None and tag is not None and tag == error_tag(self.uri)
+        return self.uri is not None and tag is not None and tag == parse_error_tag(self.uri)
 
     def is_request(self, tag: int | None) -> bool:
         """Whether it is the tag of a <want_data> message."""
@@ -96,14 +96,14 @@ class RecordedConnection:
         return self.uri is not None and (tag == self.uri.want_data or (not self.is_client and tag in ROLES))
 
 
-def decode_steps(entries: Iterable[ObservedEvent]) -> Iterator[TraceStep]:
+def decode_trace(entries: Iterable[ObservedEvent]) -> Iterator[TraceStep]:
     """Yield the decoded entries of a recording, in order. A message that can't be decoded is `invalid`."""
     connections: dict[int, RecordedConnection] = {}
     for entry in entries:
         if entry.kind is ObservedEventKind.CONNECTION:
-            connections[entry.connection] = RecordedConnection.of(entry)
+            connections[entry.connection] = RecordedConnection.from_first_entry(entry)
         connection = connections.get(entry.connection, RecordedConnection(True, None))
-        sender = connection.sender(entry)
+        sender = connection.find_sender(entry)
         content = _decode_entry(entry, sender, connection)
         yield TraceStep(
             entry.time_ns,

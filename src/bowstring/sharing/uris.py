@@ -88,7 +88,7 @@ class Ticket:
         return cls(tuple(names), is_packed)
 
     @property
-    def abbreviated(self) -> str:
+    def redacted(self) -> str:
         """The beginning of the first name, for logs: a name without a signature may be a secret."""
         first = self.names[0]
         beginning = hide_signatures(first)
@@ -102,7 +102,7 @@ class Ticket:
         return f"data set {first!r}" if len(self.names) == 1 else f"data sets {first!r} to {last!r}"
 
 
-def dataset_uri(
+def format_dataset_uri(
     address: str,
     name: object,
     scheme: str = "unix",
@@ -116,11 +116,11 @@ def dataset_uri(
     """
     if not _is_utf8_text(name) or "\0" in name:
         raise InvalidArgumentError(f"name of a data set: expected non-empty text without zero bytes, found {name!r}")
-    uri = server_uri(address, scheme, remote_handle, scope, role)
+    uri = create_server_uri(address, scheme, remote_handle, scope, role)
     return str(replace(uri, parameters=(*uri.parameters, ("ticket", name))))
 
 
-def server_uri(
+def create_server_uri(
     address: str,
     scheme: str = "unix",
     remote_handle: bytes | None = None,
@@ -135,7 +135,7 @@ def server_uri(
     return StreamURI(scheme, address, want_data, FREE_DATA, remote_handle, tuple(parameters))
 
 
-def error_tag(uri: StreamURI) -> int | None:
+def parse_error_tag(uri: StreamURI) -> int | None:
     """Return the tag of error messages; None if the URI has none, or one that a body may have."""
     value = uri.parameter("error_data")
     if value is None or not _TAG.fullmatch(value) or int(value) >= UINT64_MODULUS:
@@ -147,7 +147,7 @@ def error_tag(uri: StreamURI) -> int | None:
     return None
 
 
-def max_tickets(uri: StreamURI) -> int:
+def parse_max_tickets(uri: StreamURI) -> int:
     """Return the maximum number of data sets in a request to this server."""
     value = uri.parameter("max_tickets")
     if uri.parameter("bodies") is not None:
@@ -190,7 +190,7 @@ def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
     )
 
 
-def is_packed_request(uri: StreamURI, copy: bool) -> bool:
+def requests_packed_bodies(uri: StreamURI, copy: bool) -> bool:
     """Return whether a ticket requests bodies as bytes: for a copy, or because their addresses could not be freed.
 
     Only servers of Bowstring support it.

@@ -26,7 +26,7 @@ from bowstring.ipc.api import new_file
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
-from bowstring.sharing.processes import Process
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.batch_size import collect_map_in_arrow, drop_padding_rows
 from bowstring.spark.types import arrow_schema
@@ -42,7 +42,7 @@ _AGENT_TIMEOUT_S = 120.0
 _REPORT_SCHEMA = "number long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
 """The columns that a task reports to the driver; `uri` is empty if the partition has no rows."""
 
-_agent_keys: dict[Process, AgentKey] = {}
+_agent_keys: dict[ProcessIdentity, AgentKey] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,10 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
 
 def _process_agent_key(ttl_s: float) -> AgentKey:
     """The key of this process's agents; a forked child has its own key."""
-    owner = Process.current()
+    owner = ProcessIdentity.current()
     agent_key = _agent_keys.get(owner)
     if agent_key is None:
-        agent_key = _agent_keys[owner] = AgentKey.new()
+        agent_key = _agent_keys[owner] = AgentKey.create()
     return replace(agent_key, ttl_s=ttl_s)
 
 

@@ -9,6 +9,7 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bowstring.errors import EnvironmentProblemError, InvalidArgumentError, MissingExtraError
-from bowstring.sharing.processes import terminate_children
+from bowstring.sharing.processes import parent_pid, wait_for_exit
 from bowstring.spark.java import use_java
 
 try:
@@ -92,13 +93,36 @@ def session(
         raise EnvironmentProblemError(f"Spark did not start{reason}: {problem}") from problem
     except (KeyboardInterrupt, SystemExit):
         if SparkContext._gateway is None:
-            terminate_children(
-                _LAUNCHER_NAMES, _LAUNCHER_TIMEOUT_S
-            )  # PySpark does not end a Java that is still starting
+            _terminate_launcher()  # PySpark does not end a Java that is still starting
         raise
     if running is None and master.startswith("local-cluster"):
         _remove_worker_folder_at_exit(spark)
     return register(spark)
+
+
+def _terminate_launcher() -> None:
+    """End the child processes that start Java, with SIGTERM, after a while with SIGKILL."""
+    pidfds = [
+        (pid, os.pidfd_open(pid))
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
+        if parent_pid(pid) == os.getpid() and any(name in _read_command_line(pid) for name in _LAUNCHER_NAMES)
+    ]
+    for pid, pidfd in pidfds:
+        for signal_number, timeout_s in ((signal.SIGTERM, 0.0), (signal.SIGKILL, _LAUNCHER_TIMEOUT_S)):
+            if not wait_for_exit(pidfd, timeout_s):
+                signal.pidfd_send_signal(pidfd, signal_number)
+        os.close(pidfd)
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass  # reaped already
+
+
+def _read_command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def register(spark: SparkSession) -> SparkSession:

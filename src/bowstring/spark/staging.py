@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bowstring.errors import translate_os_error
-from bowstring.sharing.processes import Process, find_java_ancestor
+from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 from bowstring.spark.manifest import STAGING_FOLDER, is_part_file_name, read_manifest
 
 ORPHAN_AGE_S = 24 * 3600.0
@@ -92,7 +92,7 @@ def discard_orphaned_jobs(folder: Path) -> None:
 def _is_orphaned(staging: Path) -> bool:
     try:
         record = json.loads((staging / OWNER_FILE_NAME).read_text())
-        owner = Process(int(record["pid"]), int(record["started"]), str(record["machine"]))
+        owner = ProcessIdentity(int(record["pid"]), int(record["started"]), str(record["machine"]))
     except (OSError, ValueError, KeyError, TypeError):
         owner = _UNKNOWN_OWNER
     if owner.pid > 0 and owner.is_local:
@@ -103,10 +103,10 @@ def _is_orphaned(staging: Path) -> bool:
     return False
 
 
-def encode_owner(owner: Process | None) -> str:
+def encode_owner(owner: ProcessIdentity | None) -> str:
     """The JSON record of a staging folder's owner, if known."""
     process = owner or _UNKNOWN_OWNER
     return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_ticks})
 
 
-_UNKNOWN_OWNER = Process(0, 0, "")
+_UNKNOWN_OWNER = ProcessIdentity(0, 0, "")

@@ -124,7 +124,7 @@ is raised by the method of the channel.
 class ObservedTransport(Transport):
     """A transport that reports what passes the channels of another one.
 
-    `uri_of` returns the text of a connection's event for an address, by default the scheme and address. Several
+    `format_uri` returns the text of a connection's event for an address, by default the scheme and address. Several
     transports with one observer can share `connection_indices`. With `is_stepwise`, earlier messages are sent before a
     message is reported, as far as the transport takes them at once: a process that is killed then has sent exactly
     those.
@@ -135,14 +135,14 @@ class ObservedTransport(Transport):
         transport: Transport,
         observer: Observer,
         *,
-        uri_of: Callable[[str], str] | None = None,
+        format_uri: Callable[[str], str] | None = None,
         connection_indices: Iterator[int] | None = None,
         is_stepwise: bool = False,
     ) -> None:
         self.is_stepwise = is_stepwise
         self._transport = transport
         self._observer = observer
-        self._uri_of = uri_of
+        self._uri_of = format_uri
         self._connection_indices = count() if connection_indices is None else connection_indices
 
     @property

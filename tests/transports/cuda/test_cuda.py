@@ -25,8 +25,8 @@ from bowstring.errors import (
 from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
 from bowstring.sharing import Server, device_table
+from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.sharing.device_tables import DeviceTable
-from bowstring.sharing.locations import sort_by_distance
 from bowstring.transports.cuda.memory import CudaRemoteHandle
 from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
 from bowstring.transports.registry import find_transport

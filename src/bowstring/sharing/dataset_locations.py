@@ -32,7 +32,7 @@ _URI = re.compile(r"[^\s]+")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Locations:
+class DatasetLocations:
     """Several URIs of one data set, from `Server.locations`; `bowstring.connect` uses the nearest that works.
 
     `str` is their text, separated by spaces, which `connect` and `parse` accept. Raises `InvalidArgumentError` for
@@ -61,15 +61,15 @@ class Locations:
         return " ".join(self.uris)
 
     def __repr__(self) -> str:
-        return f"<bowstring.sharing.Locations {', '.join(map(hide_secrets, self.uris))}>"
+        return f"<bowstring.sharing.DatasetLocations {', '.join(map(hide_secrets, self.uris))}>"
 
 
 def sort_by_distance(uris: Iterable[str]) -> list[str]:
     """Return URIs in the order in which they are tried."""
-    return sorted(uris, key=_distance)
+    return sorted(uris, key=_rank_scheme)
 
 
-def check_scope(uri: StreamURI) -> None:
+def check_address_scope(uri: StreamURI) -> None:
     """Raise `ConnectionLostError` if the address of a URI is that of another listener in this process."""
     scope = uri.parameter("scope")
     if scope is not None and scope != find_transport(uri.scheme, uri).address_scope(uri.address):
@@ -85,7 +85,7 @@ def is_local_or_encrypted(uri: StreamURI) -> bool:
     return scope is not None and scope == transport.address_scope(uri.address)
 
 
-def no_location_error(errors: Mapping[str, BowstringError]) -> BowstringError:
+def merge_location_errors(errors: Mapping[str, BowstringError]) -> BowstringError:
     """Return the error if no location works: that of a single one, or one with the reason for each.
 
     `NotFoundError` if a server lacks the data set, `AccessDeniedError` if one denies access, `DeadlineError` if all are
@@ -108,7 +108,7 @@ def hide_secrets(uri: str) -> str:
     return hide_signatures(uri.partition("?")[0])
 
 
-def _distance(uri: str) -> int:
+def _rank_scheme(uri: str) -> int:
     scheme = uri.partition(":")[0].lower()
     return SCHEMES_BY_DISTANCE.index(scheme) if scheme in SCHEMES_BY_DISTANCE else len(SCHEMES_BY_DISTANCE)
 

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError
-from bowstring.sharing import Locations
+from bowstring.sharing import DatasetLocations
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.testing.descriptors import assert_descriptors_closed, count_open_descriptors
@@ -63,7 +63,7 @@ def test_a_client_of_this_host_gets_shared_memory_whatever_the_order() -> None:
     with PythonProcess(SERVE, addresses={"tcp": None, "unix": None}) as server, assert_descriptors_closed():
         locations = server.receive()
         tcp, unix = locations.uris
-        for order in (locations, Locations((unix, tcp))):
+        for order in (locations, DatasetLocations((unix, tcp))):
             with bs.connect(order) as dataset:
                 assert dataset.location == unix
                 assert dataset.unusable_locations == {}
@@ -76,7 +76,7 @@ def test_locations_are_passed_on_pickled_as_text_and_in_json(server: Server) -> 
     unix = locations.uris[1]
     for value in (pickle.loads(pickle.dumps(locations)), str(locations), json.loads(json.dumps(str(locations)))):
         assert run_python(CONNECT, locations=value) == (unix, 999, {})
-    assert Locations.parse(str(locations)) == locations
+    assert DatasetLocations.parse(str(locations)) == locations
     assert "ticket" not in repr(locations)
     assert server.uri("t") == locations.uris[0]
     assert bs.connect(server.uri("t")).location == server.uri("t")
@@ -86,7 +86,7 @@ def test_the_next_location_is_used_and_the_reasons_are_kept(server: Server, capl
     tcp, _ = server.locations("t").uris
     foreign = "carrier+pigeon://host:1?want_data=1&ticket=t"
     with caplog.at_level(logging.DEBUG, "bowstring"), no_connection_left():
-        dataset = bs.connect(Locations((foreign, tcp, UNREACHABLE, "unix:@a?nothing")))
+        dataset = bs.connect(DatasetLocations((foreign, tcp, UNREACHABLE, "unix:@a?nothing")))
         with dataset:
             assert dataset.location == tcp
             assert dataset.read_all() == TABLE
@@ -107,7 +107,7 @@ def test_the_same_address_of_another_host_is_not_used(scheme: str) -> None:
         server.add("t", TABLE)
         uri = server.uri("t")
         with no_connection_left(), pytest.raises(ConnectionLostError, match="an address of another host"):
-            bs.connect(Locations((with_other_scope(uri),)))
+            bs.connect(DatasetLocations((with_other_scope(uri),)))
         with bs.connect(with_other_scope(uri)) as dataset:  # a single URI is used as it is: it may be a tunnel's
             assert dataset.read_all() == TABLE
 
@@ -128,13 +128,13 @@ def test_the_same_path_in_another_directory_is_not_used(tmp_path: Path, monkeypa
             with bs.connect(second.locations("t")) as dataset:
                 assert dataset.read_all().num_rows == 1
     with pytest.raises(ConnectionLostError):
-        bs.connect(Locations(("unix:/no/such/directory/socket?want_data=1&scope=0&ticket=t",)))
+        bs.connect(DatasetLocations(("unix:/no/such/directory/socket?want_data=1&scope=0&ticket=t",)))
 
 
 def test_an_error_names_each_location_and_its_reason(server: Server) -> None:
     tcp, unix = server.locations("t").uris
     with no_connection_left(), pytest.raises(ConnectionLostError) as caught:
-        bs.connect(Locations((UNREACHABLE, with_other_scope(tcp))))
+        bs.connect(DatasetLocations((UNREACHABLE, with_other_scope(tcp))))
     text = str(caught.value)
     assert "unix:@bowstring-nobody: " in text
     assert "nobody answers there" in text
@@ -147,8 +147,8 @@ def test_an_error_names_each_location_and_its_reason(server: Server) -> None:
         silent.listen()
         uri = f"tcp://127.0.0.1:{silent.getsockname()[1]}?want_data=1&ticket=t"
         with no_connection_left(), pytest.raises(DeadlineError):
-            bs.connect(Locations((uri,)), timeout_s=0.1)
-        with bs.connect(Locations((uri, unix)), timeout_s=20) as dataset:
+            bs.connect(DatasetLocations((uri,)), timeout_s=0.1)
+        with bs.connect(DatasetLocations((uri, unix)), timeout_s=20) as dataset:
             assert dataset.location == unix
 
 
@@ -159,15 +159,15 @@ def test_tls_is_used_only_for_locations_that_support_it(tmp_path: Path) -> None:
         server.add("t", TABLE)
         unix, tcp, tls = server.locations("t").uris
         for uris, location in (((tls, unix), unix), ((tls, tcp), tcp), ((tls,), tls)):
-            with no_connection_left(), bs.connect(Locations(uris), tls=authority.client()) as dataset:
+            with no_connection_left(), bs.connect(DatasetLocations(uris), tls=authority.client()) as dataset:
                 assert dataset.location == location
                 assert dataset.read_all() == TABLE
         scope = re.sub(".*(scope=[0-9a-f]+).*", r"\1", tcp)
         remote = f"tcp://192.0.2.1:1?want_data=1&{scope}&ticket=t"  # an address for examples, with our scope
         with no_connection_left(), pytest.raises(ConnectionLostError, match="an address of another host"):
-            bs.connect(Locations((remote,)), tls=authority.client())
+            bs.connect(DatasetLocations((remote,)), tls=authority.client())
         public = re.sub("&scope=[0-9a-f]+", "", tcp)
-        with no_connection_left(), bs.connect(Locations((public, tls)), tls=authority.client()) as dataset:
+        with no_connection_left(), bs.connect(DatasetLocations((public, tls)), tls=authority.client()) as dataset:
             assert dataset.location == tls
             assert dataset.unusable_locations == {public: "tcp: a connection to another host that is not encrypted"}
     with no_connection_left(), pytest.raises(InvalidArgumentError, match="unix, tcp: the option tls is not supported"):
@@ -195,11 +195,11 @@ def test_locations_are_not_an_element_of_a_list_of_parts(server: Server) -> None
     with bs.connect(list(locations.uris)) as parts:  # a list has the parts of one data set
         assert parts.read_all().num_rows == 2000
         assert parts.location is None
-    with pytest.raises(InvalidArgumentError, match="expected a URI, not Locations"):
+    with pytest.raises(InvalidArgumentError, match="expected a URI, not DatasetLocations"):
         bs.connect([locations])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("uris", [(), ("unix:@a",) * 65, ["unix:@a"], "unix:@a", (1,), ("",), ("unix:@a tcp:b",)])
 def test_other_values_are_not_locations(uris: tuple[str, ...]) -> None:
     with pytest.raises(InvalidArgumentError, match=r"^locations: expected"):
-        Locations(uris)
+        DatasetLocations(uris)
