@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from bowstring.dissociated.wire import UINT64_MODULUS
+from bowstring.dissociated.messages import UINT64_MODULUS
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, ROLES
 from bowstring.transports.frames import FRAME_HEADER, HELLO_BODY, MAGIC, FrameKind
 from bowstring.transports.unix_channel import REGION_BODY

@@ -295,7 +295,7 @@ def test_every_module_has_a_docstring() -> None:
     [
         ("from bowstring.ipc.api import open_file", "layouts/list_.py"),
         ("from bowstring.layouts import Array", "flatbuf/reader.py"),
-        ("from ..ipc import api", "dissociated/wire.py"),
+        ("from ..ipc import api", "dissociated/messages.py"),
         ("from bowstring import spark", "sharing/server.py"),
         ("from bowstring import table", "ipc/stream.py"),
         ("from bowstring._lazy_exports import lazy_exports", "ipc/stream.py"),
@@ -313,7 +313,7 @@ def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) ->
     ("source", "path"),
     [
         ("from bowstring.errors import InvalidArgumentError", "spark/publication.py"),
-        ("from bowstring import errors", "dissociated/wire.py"),
+        ("from bowstring import errors", "dissociated/messages.py"),
         ("from .base import Layout", "layouts/list_.py"),
         ("from bowstring.interop import c_data", "arrays/record_batch.py"),
         ("import bowstring", "cli/demo.py"),

@@ -14,8 +14,8 @@ import numpy as np
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamEnded
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
+from bowstring.dissociated.messages import AddressBody, PackedBody, encode_body_tag, encode_prefix
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
-from bowstring.dissociated.wire import AddressBody, PackedBody, encode_prefix, encode_tag
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, LimitError, ProtocolError
 from fuzz.expectations import expect
 
@@ -96,7 +96,7 @@ def _run_client(script: Script, flags: int) -> bool:
             expect(bool(str(error)), "the error has no message")
             expect(not len(client.leases), "after a violation, addresses are still leased")
             _expect_rejected(lambda: client.receive_metadata(encode_prefix(1, first_sequence) + b"S"))  # type: ignore[arg-type]
-            _expect_rejected(lambda: client.receive_body(encode_tag(first_sequence, 0), b""))  # type: ignore[arg-type]
+            _expect_rejected(lambda: client.receive_body(encode_body_tag(first_sequence, 0), b""))  # type: ignore[arg-type]
             return False
         except ConnectionLostError:
             return False
@@ -126,10 +126,10 @@ class _Client:
             header = (b"B" if step else b"S") + script.bytes(script.byte() % 8)
             self._check_events(client.receive_metadata(encode_prefix(1, sequence) + header))  # type: ignore[arg-type]
         elif step == 2:
-            tag = encode_tag(self._sequence(script), 0)  # type: ignore[arg-type]
+            tag = encode_body_tag(self._sequence(script), 0)  # type: ignore[arg-type]
             self._check_events(client.receive_body(tag, script.bytes(script.byte() % 16)))
         elif step == 3:
-            self._check_events(client.receive_body(encode_tag(self._sequence(script), 1), _addresses(script)))  # type: ignore[arg-type]
+            self._check_events(client.receive_body(encode_body_tag(self._sequence(script), 1), _addresses(script)))  # type: ignore[arg-type]
         elif step == 4:
             self._check_events(client.receive_metadata(encode_prefix(0, self._sequence(script))))  # type: ignore[arg-type]
         elif step == 5:
@@ -210,10 +210,10 @@ def _serve(server: ServerConnection, script: Script) -> None:
             expect(not isinstance(event, AddressesFreed) or event.count == len(data) // 8, "a wrong number is freed")
     elif step == 3:
         kind = script.byte() % 3
-        body = PackedBody.of(b"body") if kind == 1 else None
+        body = PackedBody.from_parts(b"body") if kind == 1 else None
         if kind == 2:
             count = script.byte() % 4
-            body = AddressBody.of([script.number() for _ in range(count)], [1] * count)  # type: ignore[assignment]
+            body = AddressBody.from_arrays([script.number() for _ in range(count)], [1] * count)  # type: ignore[assignment]
         server.send(b"header", body)
     elif step == 4:
         server.send_end()

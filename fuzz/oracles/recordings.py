@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 
 import bowstring as bs
-from bowstring.dissociated.wire import (
+from bowstring.dissociated.messages import (
     AddressBody,
     BodyType,
     MessageType,
     encode_addresses,
+    encode_body_tag,
     encode_free_data,
     encode_prefix,
-    encode_tag,
 )
 from bowstring.errors import InvalidDataError
 from bowstring.sharing.recording import SCHEMA, read_recording
@@ -40,13 +40,13 @@ def check_recording(data: bytes) -> bool:
 
 def encoded_recording() -> bytes:
     """A recording of a client with every kind of entry and message."""
-    body = AddressBody.of([0, 64], [10, 3])
+    body = AddressBody.from_arrays([0, 64], [10, 3])
     rows: list[tuple[str, str, int | None, bytes | None, str]] = [
         ("sent", "connection", None, None, format_dataset_uri("@server", "t")),
         ("sent", "message", WANT_DATA, b"t", ""),
         ("received", "message", None, encode_prefix(MessageType.METADATA, 0) + b"schema", ""),
-        ("received", "message", encode_tag(1, BodyType.ADDRESSES), encode_addresses(body), ""),
-        ("received", "message", encode_tag(2, BodyType.PACKED), b"body", ""),
+        ("received", "message", encode_body_tag(1, BodyType.ADDRESSES), encode_addresses(body), ""),
+        ("received", "message", encode_body_tag(2, BodyType.PACKED), b"body", ""),
         ("received", "message", None, encode_prefix(MessageType.END_OF_STREAM, 3), ""),
         ("sent", "message", FREE_DATA, encode_free_data(body.addresses), ""),
         ("received", "message", ERROR_DATA, b"not-found\ntext", ""),

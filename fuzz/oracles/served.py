@@ -15,9 +15,9 @@ from zlib import crc32
 import numpy as np
 
 import bowstring as bs
+from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import StreamURI
-from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
@@ -94,7 +94,7 @@ def _serve(transport: BlockingChannel, region: Region, data: bytes, checksum: in
             header = None
         if isinstance(header, BatchHeader):
             if checksum & 1:
-                body = PackedBody.of(data[offset : offset + size])
+                body = PackedBody.from_parts(data[offset : offset + size])
             else:
                 body, is_false = _addresses(header, index, offset, checksum >> 1, count)
                 is_falsified |= is_false
@@ -118,7 +118,7 @@ def _addresses(header: BatchHeader, index: int, offset: int, checksum: int, coun
     addresses = offsets + np.uint64(encode_region_address(index, offset))
     mutation = checksum % 12 if checksum // 16 % 4 == count % 4 else 12
     if not len(addresses) or mutation > 6:
-        return AddressBody.of(addresses, lengths), False
+        return AddressBody.from_arrays(addresses, lengths), False
     address_index = checksum // 64 % len(addresses)
     if mutation == 0:
         addresses[address_index] += np.uint64(1 << 20)
@@ -134,7 +134,7 @@ def _addresses(header: BatchHeader, index: int, offset: int, checksum: int, coun
         addresses[address_index] ^= np.uint64(1 << checksum // 64 % 64)
     else:
         addresses[:] = addresses[address_index]
-    return AddressBody.of(addresses, lengths), True
+    return AddressBody.from_arrays(addresses, lengths), True
 
 
 def _messages(data: bytes) -> Iterator[tuple[bytes, int, int]]:

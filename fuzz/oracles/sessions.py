@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from functools import cache
 
 import bowstring as bs
+from bowstring.dissociated.messages import BODY_TYPE_SHIFT, BodyType, decode_addresses, encode_free_data
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
-from bowstring.dissociated.wire import BODY_TYPE_SHIFT, BodyType, decode_addresses, encode_free_data
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError
 from bowstring.sharing.connection import Connection
 from bowstring.sharing.server import Server

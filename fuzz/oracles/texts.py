@@ -6,8 +6,8 @@ import bowstring as bs
 from bowstring import integration_json
 from bowstring.datatypes import c_format
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type
+from bowstring.dissociated.messages import RESERVED_MASK
 from bowstring.dissociated.uri import parse_uri
-from bowstring.dissociated.wire import RESERVED_MASK
 from bowstring.errors import (
     AccessDeniedError,
     InvalidArgumentError,
@@ -86,7 +86,7 @@ def check_uri(data: bytes) -> bool:
     expect(1 <= parse_max_tickets(uri) <= MAX_TICKETS, f"requests for {parse_max_tickets(uri)} data sets")
     tag = parse_error_tag(uri)
     expect(tag is None or tag >> 56 > 1 or bool(tag & RESERVED_MASK), f"the tag of errors {tag} is that of a body")
-    expect(without_ticket(uri).parameter("ticket") is None, "the ticket remains")
+    expect(without_ticket(uri).get_parameter("ticket") is None, "the ticket remains")
     try:
         parse_dataset_uri(text)
     except InvalidArgumentError:  # a scheme without a transport, or no ticket

@@ -81,7 +81,7 @@ def test_a_ticket_overrides_that_of_the_uri(server: Server, tmp_path: Path) -> N
 def test_a_refusal_is_one_line_without_the_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = str(tmp_path / "target.arrow")
     with bs.serve({"t": bs.table(TABLE)}, options=ServerOptions(ticket_key=bytes(32))) as server:
-        ticket = parse_uri(server.uri("t")).parameter("ticket")
+        ticket = parse_uri(server.uri("t")).get_parameter("ticket")
         assert ticket is not None
         assert main(["fetch", server.uri("t"), target, "--ticket", ticket.replace("t~", "u~")]) == 1
         message = "bowstring: data set 'u~~…': access denied: the ticket is not valid for this server\n"

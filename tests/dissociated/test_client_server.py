@@ -21,9 +21,9 @@ from bowstring.dissociated.events import (
     StreamEnded,
 )
 from bowstring.dissociated.limits import ProtocolLimits
+from bowstring.dissociated.messages import AddressBody, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
-from bowstring.dissociated.states import State
-from bowstring.dissociated.wire import AddressBody, Message, PackedBody
+from bowstring.dissociated.states import StreamState
 from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
@@ -82,8 +82,8 @@ def test_the_bytes_of_a_small_stream_follow_the_specification() -> None:
     server = ServerConnection(WANT, FREE)
     assert server.receive(WANT, b"ticket") == [DataRequested(b"ticket")]
     messages = server.send(b"Schema")
-    messages += server.send(b"B1", PackedBody.of(b"ab", b"cd"))
-    messages += server.send(b"B2", AddressBody.of([4096, 8192], [3, 5]))
+    messages += server.send(b"B1", PackedBody.from_parts(b"ab", b"cd"))
+    messages += server.send(b"B2", AddressBody.from_arrays([4096, 8192], [3, 5]))
     messages += server.send_end()
     assert [(message.tag, message_bytes(message)) for message in messages] == [
         (None, b"\x01\0\0\0\0Schema"),
@@ -97,8 +97,8 @@ def test_the_bytes_of_a_small_stream_follow_the_specification() -> None:
 
 
 def test_an_encoded_stream_has_the_messages_of_one_that_is_sent_in_parts() -> None:
-    batches = [(b"B%d" % number, PackedBody.of(b"body", b"%d" % number)) for number in range(3)]
-    stream = EncodedStream.of(b"Schema", batches)
+    batches = [(b"B%d" % number, PackedBody.from_parts(b"body", b"%d" % number)) for number in range(3)]
+    stream = EncodedStream.encode(b"Schema", batches)
     server, other = streaming_server(), streaming_server()
     for _ in range(2):
         messages = server.send(b"Schema")
@@ -115,7 +115,7 @@ def test_an_encoded_stream_has_the_messages_of_one_that_is_sent_in_parts() -> No
 
 
 def test_an_encoded_stream_is_sent_as_a_whole() -> None:
-    stream = EncodedStream.of(b"Schema", [])
+    stream = EncodedStream.encode(b"Schema", [])
     with pytest.raises(ProtocolError, match="metadata message while waiting"):
         ServerConnection(WANT).send_stream(stream)
     for server in (
@@ -132,7 +132,7 @@ def test_an_encoded_stream_is_sent_as_a_whole() -> None:
 def test_the_client_gets_messages_in_order_with_their_bodies() -> None:
     server, client = streaming_server(), requesting_client()
     events = receive_all(client, server.send(b"Schema"))
-    events += receive_all(client, server.send(b"B1", PackedBody.of(b"abcd")))
+    events += receive_all(client, server.send(b"B1", PackedBody.from_parts(b"abcd")))
     events += receive_all(client, server.send_end())
     first, second, ended, complete = events
     assert isinstance(first, MessageReady)
@@ -141,7 +141,7 @@ def test_the_client_gets_messages_in_order_with_their_bodies() -> None:
     assert isinstance(second.message.body, PackedBody)
     assert second.message.body.parts == (b"abcd",)
     assert (ended, complete) == (StreamEnded(2), StreamComplete())
-    assert server.state is State.COMPLETE
+    assert server.state is StreamState.COMPLETE
     assert client.is_complete
 
 
@@ -149,11 +149,13 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     server, client = streaming_server(), requesting_client()
     owner = Owner()
     alive = weakref.ref(owner)
-    messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2], [1, 1]), owner) + server.send_end()
+    messages = (
+        server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([1, 2], [1, 1]), owner) + server.send_end()
+    )
     del owner
     events = receive_all(client, messages)
     assert events[-1] == StreamEnded(2)
-    assert (client.has_all_messages, client.is_complete, server.state) == (True, False, State.HOLDING)
+    assert (client.has_all_messages, client.is_complete, server.state) == (True, False, StreamState.HOLDING)
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
     gc.collect()
@@ -169,7 +171,7 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
 
 def test_single_addresses_can_be_freed() -> None:
     server, client = streaming_server(), requesting_client()
-    receive_all(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1, 2, 3], [1, 1, 1])))
+    receive_all(client, server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([1, 2, 3], [1, 1, 1])))
     freed = client.free(np.array([3, 1], np.uint64))
     assert freed is not None
     assert server.receive(freed.tag, message_bytes(freed)) == [AddressesFreed(2, 1)]
@@ -181,7 +183,7 @@ def test_one_message_frees_several_bodies_and_several_messages_free_one() -> Non
     server, client = streaming_server(), requesting_client()
     receive_all(client, server.send(b"Schema"))
     bodies = [[10, 20, 30], [20, 40, 50], [60, 70, 80]]
-    ready = [receive_all(client, server.send(b"B", AddressBody.of(body, [1, 0, 1])))[0] for body in bodies]
+    ready = [receive_all(client, server.send(b"B", AddressBody.from_arrays(body, [1, 0, 1])))[0] for body in bodies]
     first, second, third = (event.message.body for event in ready if isinstance(event, MessageReady))
     assert isinstance(first, AddressBody)
     assert isinstance(second, AddressBody)
@@ -202,7 +204,7 @@ def test_one_message_frees_several_bodies_and_several_messages_free_one() -> Non
 def test_an_empty_body_is_a_message_of_no_bytes() -> None:
     server, client = streaming_server(), requesting_client()
     receive_all(client, server.send(b"Schema"))
-    metadata, body = server.send(b"B", PackedBody.of())
+    metadata, body = server.send(b"B", PackedBody.from_parts())
     assert (body.tag, body.length_bytes) == (1, 0)
     assert receive_all(client, [metadata]) == []
     (event,) = receive_all(client, [body])
@@ -231,7 +233,7 @@ def test_the_lower_half_of_a_tag_matches_a_body_of_any_type_with_its_metadata() 
 
 def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> None:
     server, client = streaming_server(), requesting_client(in_order=False)
-    messages = server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end()
+    messages = server.send(b"Schema") + server.send(b"B", PackedBody.from_parts(b"x")) + server.send_end()
     schema, metadata, body, end = messages
     assert [type(event) for event in receive_all(client, [schema, end])] == [MessageReady]
     assert not client.has_all_messages
@@ -241,7 +243,9 @@ def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> N
 
 def test_a_batch_without_buffers_leases_nothing() -> None:
     server, client = streaming_server(), requesting_client()
-    events = receive_all(client, server.send(b"Schema") + server.send(b"B", AddressBody.of([], [])) + server.send_end())
+    events = receive_all(
+        client, server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([], [])) + server.send_end()
+    )
     assert events[-1] == StreamComplete()
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
@@ -256,13 +260,17 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     )
     plain: list[Message] = []
     tagged: list[Message] = []
-    for header, body in [(b"Schema", None), (b"B1", PackedBody.of(b"x")), (b"B2", AddressBody.of([7], [1]))]:
+    for header, body in [
+        (b"Schema", None),
+        (b"B1", PackedBody.from_parts(b"x")),
+        (b"B2", AddressBody.from_arrays([7], [1])),
+    ]:
         plain += metadata.send(header, body)
         tagged += bodies.send(header, body)
     plain, tagged = plain + metadata.send_end(), tagged + bodies.send_end()
     assert {message.tag for message in plain} == {None}
     assert [message.tag for message in tagged] == [1, 1 << 56 | 2]
-    assert (metadata.state, bodies.state) == (State.COMPLETE, State.HOLDING)
+    assert (metadata.state, bodies.state) == (StreamState.COMPLETE, StreamState.HOLDING)
     events = receive_all(client, tagged)
     assert events == []
     events = receive_all(client, plain)
@@ -278,7 +286,7 @@ def test_the_tag_of_the_request_selects_the_role() -> None:
         request = client.request(b"t", role)
         assert server.receive(request.tag, message_bytes(request)) == [DataRequested(b"t")]
         assert server.role is role
-        messages = server.send(b"Schema") + server.send(b"B", AddressBody.of([7], [1])) + server.send_end()
+        messages = server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([7], [1])) + server.send_end()
         assert [message.tag for message in messages] == kinds
         events += receive_all(client, messages)
     assert [type(event) for event in events] == [MessageReady, MessageReady, StreamEnded]
@@ -311,7 +319,7 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
     client = requesting_client(first_sequence=start, in_order=False)
     messages = server.send(b"Schema")
     for number in range(6):
-        messages += server.send(b"B%d" % number, PackedBody.of(b"%d" % number))
+        messages += server.send(b"B%d" % number, PackedBody.from_parts(b"%d" % number))
     messages += server.send_end()
     random.shuffle(messages)
     events = receive_all(client, messages)
@@ -322,20 +330,22 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
 
 def test_the_sequence_number_rolls_over_on_both_sides() -> None:
     server, client = streaming_server(first_sequence=2**32 - 1), requesting_client(first_sequence=2**32 - 1)
-    events = receive_all(client, server.send(b"Schema") + server.send(b"B", PackedBody.of(b"x")) + server.send_end())
+    events = receive_all(
+        client, server.send(b"Schema") + server.send(b"B", PackedBody.from_parts(b"x")) + server.send_end()
+    )
     assert [event.message.sequence for event in events if isinstance(event, MessageReady)] == [2**32 - 1, 0]
 
 
 def test_one_connection_serves_one_stream_after_the_other() -> None:
     server = streaming_server()
     server.send(b"Schema")
-    server.send(b"B", AddressBody.of([9], [1]))
+    server.send(b"B", AddressBody.from_arrays([9], [1]))
     server.send_end()
     assert server.receive(WANT, b"again") == [DataRequested(b"again")]
     assert message_bytes(server.send(b"Schema")[0]).startswith(prefix(1, 0))
     server.receive(FREE, encode_uint64s(9))
     server.send_end()
-    assert server.state is State.COMPLETE
+    assert server.state is StreamState.COMPLETE
 
 
 def test_the_server_ends_the_leases_of_a_lost_client() -> None:
@@ -343,12 +353,12 @@ def test_the_server_ends_the_leases_of_a_lost_client() -> None:
     owner = Owner()
     alive = weakref.ref(owner)
     server.send(b"Schema")
-    server.send(b"B", AddressBody.of([1, 2], [1, 1]), owner)
+    server.send(b"B", AddressBody.from_arrays([1, 2], [1, 1]), owner)
     del owner
     assert server.connection_lost() == 2
     gc.collect()
     assert alive() is None
-    assert server.state is State.LOST
+    assert server.state is StreamState.LOST
     with pytest.raises(ProtocolError):
         server.send(b"B")
 
@@ -377,10 +387,10 @@ def test_a_protocol_violation_of_the_client_ends_the_connection(
     if before == "streaming":
         server.receive(WANT, b"t")
         server.send(b"Schema")
-        server.send(b"B", AddressBody.of([1], [1]))
+        server.send(b"B", AddressBody.from_arrays([1], [1]))
     with pytest.raises(ProtocolError, match=message):
         server.receive(tag, data)
-    assert server.state is State.FAILED
+    assert server.state is StreamState.FAILED
     assert not server.leases
     with pytest.raises(ProtocolError, match="want_data while failed"):
         server.receive(WANT, b"t")
@@ -398,7 +408,7 @@ def test_any_messages_to_a_server_are_events_or_errors_of_bowstring(messages: li
         try:
             server.receive(tag, data)
         except BowstringError:
-            assert server.state is State.FAILED
+            assert server.state is StreamState.FAILED
 
 
 # Hostile servers
@@ -441,7 +451,7 @@ def test_a_protocol_violation_of_the_server_ends_the_stream(
         client.receive(tag, data)
     with pytest.raises(ProtocolError, match=message):
         client.receive(*messages[-1])
-    assert client.metadata_state is State.FAILED
+    assert client.metadata_state is StreamState.FAILED
     with pytest.raises(ProtocolError, match="metadata message while failed"):
         client.receive(None, prefix(1, 0) + b"S")
 
@@ -452,16 +462,16 @@ def test_addresses_need_a_uri_with_free_data_on_both_sides() -> None:
     server = streaming_server(free_data=None)
     server.send(b"Schema")
     with pytest.raises(InvalidArgumentError, match="free_data"):
-        server.send(b"B", AddressBody.of([1], [1]))
+        server.send(b"B", AddressBody.from_arrays([1], [1]))
 
 
 def test_a_body_that_cannot_be_encoded_is_an_error_and_the_stream_continues() -> None:
     server, client = streaming_server(), requesting_client()
     first = server.send(b"Schema")
     with pytest.raises(InvalidArgumentError, match=f"{1 << 64} bytes"):
-        server.send(b"B", AddressBody.of([1, 2], [1 << 63, 1 << 63]))
+        server.send(b"B", AddressBody.from_arrays([1, 2], [1 << 63, 1 << 63]))
     assert not server.leases
-    assert len(receive_all(client, first + server.send(b"B", AddressBody.of([1], [1])))) == 2
+    assert len(receive_all(client, first + server.send(b"B", AddressBody.from_arrays([1], [1])))) == 2
 
 
 def test_the_error_for_a_limit_of_the_client_names_it() -> None:
@@ -484,7 +494,7 @@ def test_a_malformed_header_ends_the_stream() -> None:
     client.request(b"t")
     with pytest.raises(InvalidDataError):
         client.receive(None, prefix(1, 0) + b"S")
-    assert client.body_state is State.FAILED
+    assert client.body_state is StreamState.FAILED
 
 
 @given(
@@ -515,7 +525,7 @@ def test_any_messages_to_a_client_are_events_or_errors_of_bowstring(
         try:
             events = client.receive(tag, data)
         except BowstringError:
-            assert client.metadata_state is State.FAILED
+            assert client.metadata_state is StreamState.FAILED
             return
         for event in events:
             if isinstance(event, MessageReady):
@@ -543,7 +553,7 @@ def test_a_lost_server_is_an_error_that_names_the_missing_message(
         client.receive(tag, data)
     with pytest.raises(ConnectionLostError, match=missing):
         client.connection_lost()
-    assert client.metadata_state is State.LOST
+    assert client.metadata_state is StreamState.LOST
 
 
 def test_gaps_before_the_end_are_an_error_when_an_unordered_connection_ends() -> None:
@@ -557,7 +567,7 @@ def test_gaps_before_the_end_are_an_error_when_an_unordered_connection_ends() ->
 def test_a_server_lost_after_the_end_is_not_an_error() -> None:
     server, client = streaming_server(), requesting_client()
     events = receive_all(
-        client, server.send(b"Schema") + server.send(b"B", AddressBody.of([1], [1])) + server.send_end()
+        client, server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([1], [1])) + server.send_end()
     )
     client.connection_lost()
     body = events[1].message.body  # type: ignore[union-attr]
@@ -576,7 +586,7 @@ def test_misuse_of_the_server_is_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="schema before the end"):
         server.send_end()
     with pytest.raises(InvalidArgumentError, match="has to be the schema"):
-        server.send(b"B", PackedBody.of(b""))
+        server.send(b"B", PackedBody.from_parts(b""))
     server.send(b"Schema")
     server.send_end()
     with pytest.raises(ProtocolError, match="while complete"):
@@ -600,11 +610,11 @@ def test_messages_before_the_request_are_an_error() -> None:
 def test_a_stream_is_complete_when_all_buffers_that_have_bytes_are_freed(freed: list[tuple[int, ...]]) -> None:
     server = streaming_server()
     server.send(b"Schema")
-    server.send(b"B", AddressBody.of([10, 20, 30], [0, 5, 0]))
+    server.send(b"B", AddressBody.from_arrays([10, 20, 30], [0, 5, 0]))
     server.send_end()
     for addresses in freed:
         server.receive(FREE, encode_uint64s(*addresses))
-    assert server.state is State.COMPLETE
+    assert server.state is StreamState.COMPLETE
     with pytest.raises(ProtocolError, match="frees address 20"):
         server.receive(FREE, encode_uint64s(20))
 
@@ -612,7 +622,7 @@ def test_a_stream_is_complete_when_all_buffers_that_have_bytes_are_freed(freed: 
 def test_a_client_frees_all_addresses_of_a_body_also_those_of_empty_buffers() -> None:
     server, client = streaming_server(), requesting_client()
     receive_all(client, server.send(b"Schema"))
-    (event,) = receive_all(client, server.send(b"B", AddressBody.of([10, 20], [0, 5])))
+    (event,) = receive_all(client, server.send(b"B", AddressBody.from_arrays([10, 20], [0, 5])))
     assert isinstance(event, MessageReady)
     assert isinstance(event.message.body, AddressBody)
     assert client.leases.outstanding == 1

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, strategies as st
 
-from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.limits import ProtocolLimits
-from bowstring.dissociated.wire import AddressBody
+from bowstring.dissociated.messages import AddressBody
 from bowstring.errors import LimitError, ProtocolError
 
 
@@ -25,13 +25,13 @@ def array(*addresses: int) -> npt.NDArray[np.uint64]:
 
 
 def body(*addresses: int, lengths: Sequence[int] | None = None) -> AddressBody:
-    return AddressBody.of(addresses, [1] * len(addresses) if lengths is None else lengths)
+    return AddressBody.from_arrays(addresses, [1] * len(addresses) if lengths is None else lengths)
 
 
 def test_an_address_leased_twice_has_to_be_freed_twice() -> None:
-    leases = Leases()
-    leases.add_body(body(1, 2))
-    leases.add_body(body(1))
+    leases = LeaseTable()
+    leases.lease_body(body(1, 2))
+    leases.lease_body(body(1))
     leases.free(array(1))
     leases.free(array(1))
     assert len(leases) == 1
@@ -42,8 +42,8 @@ def test_an_address_leased_twice_has_to_be_freed_twice() -> None:
 
 
 def test_an_unknown_address_frees_nothing() -> None:
-    leases = Leases("client 7")
-    leases.add_body(body(1, 2))
+    leases = LeaseTable("client 7")
+    leases.lease_body(body(1, 2))
     with pytest.raises(ProtocolError, match="client 7 frees address 3"):
         leases.free(array(1, 3))
     with pytest.raises(ProtocolError, match="address 2 2 times, but has leased it 1 times"):
@@ -53,10 +53,10 @@ def test_an_unknown_address_frees_nothing() -> None:
 
 @pytest.mark.parametrize("pieces", [[[1, 2, 3]], [[3], [1], [2]], [[2, 1], [3]], [[3, 2, 1]]])
 def test_the_owner_lives_until_the_last_of_its_addresses_is_freed(pieces: list[list[int]]) -> None:
-    leases = Leases()
+    leases = LeaseTable()
     owner = Owner()
     alive = weakref.ref(owner)
-    leases.add_body(body(1, 2, 3), owner)
+    leases.lease_body(body(1, 2, 3), owner)
     del owner
     for piece in pieces:
         gc.collect()
@@ -67,11 +67,11 @@ def test_the_owner_lives_until_the_last_of_its_addresses_is_freed(pieces: list[l
 
 
 def test_all_leases_of_a_lost_client_are_freed() -> None:
-    leases = Leases()
+    leases = LeaseTable()
     owner = Owner()
     alive = weakref.ref(owner)
-    leases.add_body(body(1, 2), owner)
-    leases.add_body(body(3), owner)
+    leases.lease_body(body(1, 2), owner)
+    leases.lease_body(body(3), owner)
     leases.free(array(2))
     del owner
     assert leases.free_all() == 2
@@ -81,10 +81,10 @@ def test_all_leases_of_a_lost_client_are_freed() -> None:
 
 
 def test_whole_bodies_freed_together_are_not_split() -> None:
-    leases = Leases()
+    leases = LeaseTable()
     bodies = [np.arange(start, start + size, dtype="<u8") for start, size in ((0, 4), (0, 2), (100, 4), (0, 4))]
     for addresses in bodies:
-        leases.add_body(body(*addresses))
+        leases.lease_body(body(*addresses))
     leases.free(np.concatenate([bodies[2], bodies[1], bodies[0]]))
     assert (leases.outstanding, leases.outstanding_bytes) == (4, 4)
     assert not leases._by_address
@@ -96,10 +96,10 @@ def test_whole_bodies_freed_together_are_not_split() -> None:
 
 
 def test_outstanding_addresses_are_limited() -> None:
-    leases = Leases(limits=ProtocolLimits(max_outstanding_addresses=3))
-    leases.add_body(body(1, 2))
+    leases = LeaseTable(limits=ProtocolLimits(max_outstanding_addresses=3))
+    leases.lease_body(body(1, 2))
     with pytest.raises(LimitError, match="max_outstanding_addresses = 3"):
-        leases.add_body(body(3, 4))
+        leases.lease_body(body(3, 4))
     assert leases.outstanding == 2
 
 
@@ -108,12 +108,12 @@ def test_outstanding_addresses_are_limited() -> None:
     st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4), max_size=12),
 )
 def test_leases_agree_with_a_count_of_each_address(leased: list[list[int]], freed: list[list[int]]) -> None:
-    leases, counts = Leases(), dict.fromkeys(range(7), 0)
+    leases, counts = LeaseTable(), dict.fromkeys(range(7), 0)
     steps = [("lend", item) for item in leased[::2]] + [("free", item) for item in freed[::2]]
     steps += [("lend", item) for item in leased[1::2]] + [("free", item) for item in leased + freed[1::2]]
     for action, addresses in steps:
         if action == "lend":
-            leases.add_body(body(*addresses))
+            leases.lease_body(body(*addresses))
             for address in addresses:
                 counts[address] += 1
         elif all(counts[address] >= addresses.count(address) for address in addresses):
@@ -127,8 +127,8 @@ def test_leases_agree_with_a_count_of_each_address(leased: list[list[int]], free
 
 
 def test_empty_buffers_are_not_leased_and_may_be_freed_any_number_of_times() -> None:
-    leases = Leases()
-    leases.add_body(body(10, 20, 30, 20, lengths=[5, 0, 5, 0]))
+    leases = LeaseTable()
+    leases.lease_body(body(10, 20, 30, 20, lengths=[5, 0, 5, 0]))
     assert leases.outstanding == 2
     leases.free(array(20))
     leases.free(array(20, 10, 20))
@@ -141,9 +141,9 @@ def test_empty_buffers_are_not_leased_and_may_be_freed_any_number_of_times() -> 
 
 @pytest.mark.parametrize("freed", [(10, 20, 30), (10, 30), (30, 10, 20, 20)])
 def test_a_body_with_empty_buffers_is_freed_by_the_others(freed: tuple[int, ...]) -> None:
-    leases, owner = Leases(), Owner()
+    leases, owner = LeaseTable(), Owner()
     owner_ref = weakref.ref(owner)
-    leases.add_body(body(10, 20, 30, lengths=[5, 0, 5]), owner)
+    leases.lease_body(body(10, 20, 30, lengths=[5, 0, 5]), owner)
     del owner
     leases.free(array(*freed))
     gc.collect()
@@ -153,16 +153,16 @@ def test_a_body_with_empty_buffers_is_freed_by_the_others(freed: tuple[int, ...]
 
 def test_an_empty_buffer_at_the_address_of_another_does_not_lease_it() -> None:
     for freed in ((10,), (10, 10)):
-        leases = Leases()
-        leases.add_body(body(10, 10, lengths=[0, 5]))
+        leases = LeaseTable()
+        leases.lease_body(body(10, 10, lengths=[0, 5]))
         leases.free(array(*freed))
         assert not leases
 
 
 def test_freeing_one_of_many_addresses_takes_little_memory() -> None:
-    leases = Leases()
+    leases = LeaseTable()
     for start in range(0, 500_000, 500):
-        leases.add_body(body(*range(start, start + 500)))
+        leases.lease_body(body(*range(start, start + 500)))
     tracemalloc.start()
     try:
         leases.free(array(250_001))

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from bowstring.dissociated.limits import ProtocolLimits
 from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
-from bowstring.dissociated.wire import PackedBody
+from bowstring.dissociated.messages import PackedBody
 from bowstring.errors import BowstringError, LimitError, ProtocolError
 
 starts = st.sampled_from([0, 1, 2**31, 2**32 - 3, 2**32 - 1]) | st.integers(0, 2**32 - 1)
@@ -18,7 +18,7 @@ def header(number: int) -> bytes:
 
 
 def body(number: int) -> PackedBody:
-    return PackedBody.of(b"body %d" % number)
+    return PackedBody.from_parts(b"body %d" % number)
 
 
 @st.composite
@@ -156,6 +156,6 @@ def test_pending_bytes_are_limited_but_not_the_size_of_a_complete_message() -> N
     limits = ProtocolLimits(max_pending_bytes=100)
     assembler = MessageAssembler(limits)
     assembler.add_metadata(0, b"h", True)
-    assert len(assembler.add_body(0, PackedBody.of(bytes(1000)))) == 1
+    assert len(assembler.add_body(0, PackedBody.from_parts(bytes(1000)))) == 1
     with pytest.raises(LimitError, match="max_pending_bytes = 100"):
-        assembler.add_body(1, PackedBody.of(bytes(101)))
+        assembler.add_body(1, PackedBody.from_parts(bytes(101)))

@@ -8,9 +8,9 @@ import pytest
 from bowstring.dissociated.states import (
     SERVER_STREAM,
     TRANSITION_TABLES,
-    Action,
-    State,
     StateMachine,
+    StreamAction,
+    StreamState,
     TransitionTable,
     to_mermaid,
 )
@@ -30,31 +30,31 @@ def test_every_state_has_a_meaning_and_can_be_reached(table: TransitionTable) ->
     reached = {table.initial}
     while more := {after for (before, _), after in table.transitions.items() if before in reached} - reached:
         reached |= more
-    assert reached == set(table.meaning)
+    assert reached == set(table.descriptions)
 
 
 @machines
 def test_every_state_but_complete_ends_with_the_connection_and_every_state_with_a_violation(
     table: TransitionTable,
 ) -> None:
-    for state in set(table.meaning) - {State.LOST, State.FAILED}:
-        state_after_loss = state if state is State.COMPLETE else State.LOST
-        assert table.transitions[state, Action.CONNECTION_LOST] is state_after_loss
-        assert table.transitions[state, Action.VIOLATION] is State.FAILED
+    for state in set(table.descriptions) - {StreamState.LOST, StreamState.FAILED}:
+        state_after_loss = state if state is StreamState.COMPLETE else StreamState.LOST
+        assert table.transitions[state, StreamAction.CONNECTION_LOST] is state_after_loss
+        assert table.transitions[state, StreamAction.VIOLATION] is StreamState.FAILED
 
 
 @machines
 def test_a_lost_or_failed_stream_does_not_continue(table: TransitionTable) -> None:
     for (before, apply), after in table.transitions.items():
-        if before in (State.LOST, State.FAILED):
-            assert after in (State.LOST, State.FAILED), (before, apply)
+        if before in (StreamState.LOST, StreamState.FAILED):
+            assert after in (StreamState.LOST, StreamState.FAILED), (before, apply)
 
 
 def test_an_action_without_a_transition_is_an_error_and_keeps_the_state() -> None:
     machine = StateMachine(SERVER_STREAM)
     with pytest.raises(ProtocolError, match="server stream: end of stream while waiting"):
-        machine.apply(Action.END_OF_STREAM)
-    assert machine.state is State.WAITING
+        machine.apply(StreamAction.END_OF_STREAM)
+    assert machine.state is StreamState.WAITING
 
 
 def test_the_diagram_is_mermaid() -> None:

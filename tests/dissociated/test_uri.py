@@ -36,8 +36,8 @@ def test_a_uri_round_trips(
 def test_the_parts_of_a_uri_are_parsed() -> None:
     uri = parse_uri("UCX://127.0.0.1:5000?free_data=2&remote_handle=%2Bw==&want_data=1&ticket=a%20b#ignored")
     assert uri == StreamURI("ucx", "//127.0.0.1:5000", 1, 2, b"\xfb", (("ticket", "a b"),))
-    assert uri.parameter("ticket") == "a b"
-    assert uri.parameter("other") is None
+    assert uri.get_parameter("ticket") == "a b"
+    assert uri.get_parameter("other") is None
 
 
 def test_an_address_may_contain_bytes_that_are_not_utf_8() -> None:
@@ -50,7 +50,7 @@ def test_an_address_may_contain_bytes_that_are_not_utf_8() -> None:
 def test_a_parameter_may_contain_any_bytes(value: bytes) -> None:
     uri = StreamURI("unix", "@a", 1, parameters=(("ticket", value.decode(errors="surrogateescape")),))
     assert parse_uri(str(uri)) == uri
-    parsed = parse_uri(f"unix:@a?want_data=1&ticket={quote_from_bytes(value)}").parameter("ticket")
+    parsed = parse_uri(f"unix:@a?want_data=1&ticket={quote_from_bytes(value)}").get_parameter("ticket")
     assert parsed is not None
     assert parsed.encode(errors="surrogateescape") == value
 

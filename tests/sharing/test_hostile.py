@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import bowstring as bs
+from bowstring.dissociated.messages import AddressBody, Message, MessageType, PackedBody, encode_prefix
 from bowstring.dissociated.server import ServerConnection
-from bowstring.dissociated.wire import AddressBody, Message, MessageType, PackedBody, encode_prefix
 from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
@@ -105,7 +105,9 @@ def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
         send_messages(transport, connection.send(dataset.schema))
         order = [Region.copy_of(parts)]
         transport.export(order[0])
-        send_messages(transport, connection.send(message.metadata, AddressBody.of(places, message.buffers.lengths)))
+        send_messages(
+            transport, connection.send(message.metadata, AddressBody.from_arrays(places, message.buffers.lengths))
+        )
         send_messages(transport, connection.send_end())
 
     with false_server(scattered) as uri, bs.connect(uri) as data:
@@ -120,7 +122,9 @@ def test_buffers_of_several_regions_are_gathered() -> None:
         for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
             index = transport.export(Region.copy_of([bytes(memory[start : start + length])])).index
             addresses.append(index << 48)
-        send_messages(transport, connection.send(message.metadata, AddressBody.of(addresses, message.buffers.lengths)))
+        send_messages(
+            transport, connection.send(message.metadata, AddressBody.from_arrays(addresses, message.buffers.lengths))
+        )
         send_messages(transport, connection.send_end())
 
     with false_server(several) as uri, bs.connect(uri) as data:
@@ -136,7 +140,7 @@ def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> Non
         count = message.buffers.lengths.size
         assert count * size > len(indexes) * size
         addresses = [indexes[number % 2] << 48 for number in range(count)]
-        send_messages(transport, connection.send(message.metadata, AddressBody.of(addresses, [size] * count)))
+        send_messages(transport, connection.send(message.metadata, AddressBody.from_arrays(addresses, [size] * count)))
         send_messages(transport, connection.send_end())
 
     limit = pytest.raises(LimitError, match="more than all regions have")
@@ -156,7 +160,7 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
         addresses[-1] = 0
         lengths = message.buffers.lengths.copy()
         lengths[-1] = 1 << 42
-        send_messages(transport, connection.send(message.metadata, AddressBody.of(addresses, lengths)))
+        send_messages(transport, connection.send(message.metadata, AddressBody.from_arrays(addresses, lengths)))
         send_messages(transport, connection.send_end())
 
     translate_shortage = pytest.raises(ResourceError, match="requested")
@@ -166,25 +170,25 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
 
 @pytest.mark.parametrize("beyond", [1 << 20, 1 << 47, 1 << 48, 7 << 48])
 def test_addresses_outside_the_received_regions_are_an_error(beyond: int) -> None:
-    error = error_after(lambda body: AddressBody.of(body.addresses + np.uint64(beyond), body.lengths))
+    error = error_after(lambda body: AddressBody.from_arrays(body.addresses + np.uint64(beyond), body.lengths))
     assert isinstance(error, ProtocolError)
     assert "region" in str(error)
 
 
 def test_lengths_shorter_than_in_the_header_are_an_error() -> None:
-    error = error_after(lambda body: AddressBody.of(body.addresses, body.lengths // np.uint64(2)))
+    error = error_after(lambda body: AddressBody.from_arrays(body.addresses, body.lengths // np.uint64(2)))
     assert isinstance(error, ProtocolError)
     assert "the header has" in str(error)
 
 
 def test_too_few_addresses_are_an_error() -> None:
-    error = error_after(lambda body: AddressBody.of(body.addresses[1:], body.lengths[1:]))
+    error = error_after(lambda body: AddressBody.from_arrays(body.addresses[1:], body.lengths[1:]))
     assert isinstance(error, ProtocolError)
     assert "addresses" in str(error)
 
 
 def test_validation_detects_offsets_outside_their_buffer() -> None:
-    error = error_after(lambda body: AddressBody.of(np.zeros_like(body.addresses), body.lengths))
+    error = error_after(lambda body: AddressBody.from_arrays(np.zeros_like(body.addresses), body.lengths))
     assert isinstance(error, InvalidDataError)
 
 
@@ -201,7 +205,7 @@ def test_a_batch_of_another_schema_is_an_error() -> None:
         send_messages(transport, connection.send(dataset.schema))
         message = other.messages[0]
         memory = other.region.memory[message.body_offset : message.body_offset + message.body_bytes]
-        send_messages(transport, connection.send(message.metadata, PackedBody.of(memory)))
+        send_messages(transport, connection.send(message.metadata, PackedBody.from_parts(memory)))
         send_messages(transport, connection.send_end())
 
     with false_server(mixed) as uri, bs.connect(uri, timeout_s=5) as data, pytest.raises(InvalidDataError):

@@ -19,7 +19,7 @@ FOREIGN_SERVER = """
 import bowstring as bs
 from bowstring.dissociated.events import StreamComplete
 from bowstring.dissociated.server import ServerConnection
-from bowstring.dissociated.wire import PackedBody
+from bowstring.dissociated.messages import PackedBody
 from bowstring.errors import ConnectionLostError
 from bowstring.sharing.stored_dataset import read_stored_dataset, store_in_region
 from bowstring.transports.blocking import BlockingListener
@@ -35,7 +35,7 @@ with listener.accept(timeout_s=60) as end, store_in_region(table)[0] as region:
     exported = end.export(region)
     messages = server.send(dataset.schema)
     for message in dataset.messages:
-        body = PackedBody.of(region.view(message.body_offset, message.body_bytes))
+        body = PackedBody.from_parts(region.view(message.body_offset, message.body_bytes))
         messages += server.send(message.metadata, message.to_address_body(exported.address) if has_addresses else body)
     for message in messages + server.send_end():
         end.send_message(message)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.dissociated.wire import decode_addresses
+from bowstring.dissociated.messages import decode_addresses
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidDataError, MissingFileError, ResourceError
 from bowstring.sharing import Recorder, ServerOptions, read_entries, read_recording
 from bowstring.sharing.trace import decode_trace

@@ -112,12 +112,12 @@ def test_a_refusal_does_not_reveal_which_data_sets_exist(server: Server, ticket:
 
 def test_a_ticket_is_not_valid_at_another_server_with_the_same_key(server: Server) -> None:
     with bs.serve({"t": TABLE}, options=OPTIONS) as other, pytest.raises(AccessDeniedError):
-        bs.connect(server.uri("t"), parse_uri(other.uri("t")).parameter("ticket"))
+        bs.connect(server.uri("t"), parse_uri(other.uri("t")).get_parameter("ticket"))
 
 
 def test_a_ticket_can_be_passed_apart_from_the_uri(server: Server) -> None:
     uri = server.uri("t")
-    with bs.connect(uri.partition("&ticket=")[0], parse_uri(uri).parameter("ticket")) as data:
+    with bs.connect(uri.partition("&ticket=")[0], parse_uri(uri).get_parameter("ticket")) as data:
         assert data.read_all() == TABLE
 
 
@@ -151,7 +151,7 @@ def test_an_expired_ticket_is_denied(server: Server) -> None:
 
 def test_the_lifetime_of_a_ticket_has_a_default_in_the_options() -> None:
     def lifetime_s(uri: str) -> float:
-        expiry = (parse_uri(uri).parameter("ticket") or "").split("~")[1]
+        expiry = (parse_uri(uri).get_parameter("ticket") or "").split("~")[1]
         return float(expiry or math.inf) - time.time()
 
     options = ServerOptions(ticket_key=KEY, ticket_lifetime_s=10_000)
@@ -168,7 +168,7 @@ def test_the_lifetime_of_a_ticket_has_a_default_in_the_options() -> None:
 def test_a_ticket_is_valid_at_all_locations_of_a_server() -> None:
     with bs.serve({"t": TABLE}, options=OPTIONS, addresses={"unix": None, "tcp": None}) as server:
         locations = server.locations("t", lifetime_s=60)
-        assert len({parse_uri(uri).parameter("ticket") for uri in locations.uris}) == 1
+        assert len({parse_uri(uri).get_parameter("ticket") for uri in locations.uris}) == 1
         for uri in (str(locations), *locations.uris):
             with bs.connect(uri) as data:
                 assert data.read_all() == TABLE
@@ -202,7 +202,7 @@ def messages(uri: str) -> Iterator[str]:
         lambda: bs.connect(uri.replace("want_data", "other")),
         lambda: bs.connect(uri.replace("want_data=1", "want_data=x")),
         lambda: bs.connect(uri + "&remote_handle=*"),
-        lambda: bs.connect(other.uri("t"), parse_uri(uri).parameter("ticket")),  # the wrong server
+        lambda: bs.connect(other.uri("t"), parse_uri(uri).get_parameter("ticket")),  # the wrong server
         lambda: bs.connect([other.uri("t"), uri]).read_all(),  # another schema
     ]
     with other:
@@ -230,7 +230,7 @@ def test_messages_do_not_show_signatures(server: Server, caplog: pytest.LogCaptu
 def test_a_repr_does_not_show_keys_and_signatures(server: Server) -> None:
     uri = server.uri("t")
     parsed = parse_uri(uri)
-    ticket = Ticket((parsed.parameter("ticket") or "",))
+    ticket = Ticket((parsed.get_parameter("ticket") or "",))
     with bs.connect(uri) as data:
         values = (server, server._signer, OPTIONS, data, parsed, ticket, DataRequested(ticket.encode()))
         for value in (*values, TicketRequest(parsed, (parsed,), ticket), str(ticket), ticket.redacted):

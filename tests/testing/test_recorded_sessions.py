@@ -13,7 +13,7 @@ from typing import Any
 import bowstring as bs
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import MessageReady
-from bowstring.dissociated.wire import PackedBody
+from bowstring.dissociated.messages import PackedBody
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
 from bowstring.sharing import ServerOptions

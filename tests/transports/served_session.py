@@ -9,8 +9,8 @@ from typing import Any
 
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import DataRequested
+from bowstring.dissociated.messages import Body
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
-from bowstring.dissociated.wire import Body
 from bowstring.memory.region import Region
 from bowstring.transports.base import Channel, Transport, TransportOptions
 from bowstring.transports.blocking import BlockingChannel

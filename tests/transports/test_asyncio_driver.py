@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
+from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole
-from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError
 from bowstring.memory.region import Region
 from bowstring.transports.asyncio_driver import AsyncSession
@@ -92,7 +92,7 @@ def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
 
         def serve() -> None:
             try:
-                server.stream(region, [AddressBody.of([0, 5], [4, 5]), PackedBody.of(body)])
+                server.stream(region, [AddressBody.from_arrays([0, 5], [4, 5]), PackedBody.from_parts(body)])
                 server.step_until(lambda: StreamComplete() in server.events)
             except BaseException as error:  # noqa: BLE001 - reported below
                 thread_error.append(error)
@@ -114,7 +114,7 @@ def test_an_abandoned_wait_loses_no_event(transport: Transport) -> None:
             for _ in range(3):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(driver.next_event(), 0.02)
-            server.stream(None, [PackedBody.of(bytes([number])) for number in range(20)])
+            server.stream(None, [PackedBody.from_parts(bytes([number])) for number in range(20)])
             *events, _ = await receive_all(driver)
             assert body_contents(events) == [bytes([number]) for number in range(20)]
 
@@ -136,7 +136,7 @@ def test_a_task_cancelled_in_the_middle_of_a_stream_ends_the_connection(transpor
         async with running(server):
             task = asyncio.create_task(read_slowly())
             await asyncio.sleep(0)
-            server.stream(region, [AddressBody.of([number], [1]) for number in range(50)])
+            server.stream(region, [AddressBody.from_arrays([number], [1]) for number in range(50)])
             await asyncio.wait_for(has_event.wait(), WAIT_S)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -153,7 +153,7 @@ def test_a_task_cancelled_in_the_middle_of_a_stream_ends_the_connection(transpor
 
 
 def test_several_streams_are_received_at_once(transport: Transport) -> None:
-    bodies: list[list[Body]] = [[PackedBody.of(bytes([n, k]) * 50_000) for k in range(10)] for n in range(5)]
+    bodies: list[list[Body]] = [[PackedBody.from_parts(bytes([n, k]) * 50_000) for k in range(10)] for n in range(5)]
 
     async def scenario(servers: list[Served]) -> list[list[Any]]:
         async with running(*servers):
@@ -175,7 +175,7 @@ def test_several_streams_are_received_at_once(transport: Transport) -> None:
 def test_metadata_and_bodies_of_two_channels_are_paired(transport: Transport) -> None:
     async def scenario(metadata: Served, bodies: Served, region: Region) -> None:
         channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
-        content: list[Body] = [AddressBody.of([2 * n], [2]) for n in range(5)]
+        content: list[Body] = [AddressBody.from_arrays([2 * n], [2]) for n in range(5)]
         async with AsyncSession(Session(channels, bodies.client_memory, now=0.0)) as driver, running(metadata, bodies):
             send_request(driver)
             metadata.stream(None, content)
@@ -210,7 +210,7 @@ def test_a_slow_task_slows_down_the_server(transport: Transport) -> None:
     async def scenario(server: Served) -> None:
         async with AsyncSession(client_session(server)) as driver, running(server):
             send_request(driver)
-            server.stream(None, [PackedBody.of(body)] * count)
+            server.stream(None, [PackedBody.from_parts(body)] * count)
             assert isinstance(await next_event(driver), MessageReady)
             for _ in range(100):
                 await asyncio.sleep(0.002)
@@ -229,7 +229,7 @@ def test_a_silent_server_is_a_deadline_error_after_which_the_stream_may_continue
             for _ in range(2):
                 failed = await next_event(driver)
                 assert isinstance(failed.error, DeadlineError)
-            server.stream(None, [PackedBody.of(b"late")])
+            server.stream(None, [PackedBody.from_parts(b"late")])
             while isinstance(event := await next_event(driver), SessionFailed):
                 assert isinstance(event.error, DeadlineError)
             *events, _ = await receive_all(driver)
@@ -243,7 +243,7 @@ def test_the_time_of_a_slow_task_does_not_count_as_silence_of_the_server(transpo
     async def scenario(server: Served) -> None:
         async with AsyncSession(client_session(server, input_timeout_s=0.5)) as driver:
             send_request(driver)
-            server.stream(region, [AddressBody.of([n], [2]) for n in range(2)])
+            server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(2)])
             assert isinstance(await next_event(driver), MessageReady)
             first = await next_event(driver)
             await asyncio.sleep(1.0)  # the server waits for the lease
@@ -294,7 +294,7 @@ def test_a_lease_is_released_after_the_event_loop_has_ended() -> None:
     async def scenario(server: Served, region: Region) -> tuple[AsyncSession, Any]:
         driver = AsyncSession(client_session(server))
         send_request(driver)
-        server.stream(region, [AddressBody.of([0], [1])])
+        server.stream(region, [AddressBody.from_arrays([0], [1])])
         async with running(server):
             _, located, _ = await receive_all(driver)
         return driver, located.lease

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from bowstring.dissociated.messages import AddressBody
 from bowstring.dissociated.server import ServerConnection
-from bowstring.dissociated.states import State
-from bowstring.dissociated.wire import AddressBody
+from bowstring.dissociated.states import StreamState
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
@@ -145,11 +145,11 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
         server.receive(*transport.receive())
         with Region.copy_of([b"abcdef"], f"leased by {os.getpid()}") as region:
             index = transport.export(region).index
-            body = AddressBody.of(encode_region_addresses(index, [0, 3]), [3, 3])
+            body = AddressBody.from_arrays(encode_region_addresses(index, [0, 3]), [3, 3])
             for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.send_end()]:
                 transport.send_message(message)
         assert bytes(transport.receive().data) == b"ad"
-        assert (server.state, server.leases.outstanding) == (State.HOLDING, 2)
+        assert (server.state, server.leases.outstanding) == (StreamState.HOLDING, 2)
         child.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionLostError):
             transport.receive()

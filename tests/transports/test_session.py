@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
+from bowstring.dissociated.messages import AddressBody, Body, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole
-from bowstring.dissociated.wire import AddressBody, Body, Message, PackedBody
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.protocol_conformance import run_in_thread
@@ -44,7 +44,7 @@ def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(trans
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        server.stream(region, [AddressBody.of([0, 5], [4, 5]), PackedBody.of(b"packed")])
+        server.stream(region, [AddressBody.from_arrays([0, 5], [4, 5]), PackedBody.from_parts(b"packed")])
         schema, located, packed = receive_all(driver)
         assert bytes(schema.message.header) == b"schema"
         assert isinstance(located, MessageLocated)
@@ -70,7 +70,10 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
         assert server.exporter is not None
         server.step_until(lambda: bool(server.events))
         server.exporter.export(first)
-        server.stream(second, [AddressBody.of([0, encode_region_address(1, 1), 9], [5, 5, 0]), PackedBody.of(b"after")])
+        server.stream(
+            second,
+            [AddressBody.from_arrays([0, encode_region_address(1, 1), 9], [5, 5, 0]), PackedBody.from_parts(b"after")],
+        )
         _, located, after = receive_all(driver)
         assert located.lease is None
         assert [bytes(located.memory[o : o + 5]) for o in located.offsets.tolist()[:2]] == [b"first", b"econd"]
@@ -89,7 +92,7 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         driver = BlockingSession(Session(channels, bodies.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        content: list[Body] = [AddressBody.of([n], [2]) for n in range(5)]
+        content: list[Body] = [AddressBody.from_arrays([n], [2]) for n in range(5)]
         bodies.stream(region, content)
         assert bodies.exporter is not None
         bodies.exporter.retire(ExportedRegion(0))  # the region that all bodies refer to
@@ -114,7 +117,7 @@ def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(
         driver = BlockingSession(Session(channels, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        content: list[Body] = [PackedBody.of(bytes([number])) for number in range(5)]
+        content: list[Body] = [PackedBody.from_parts(bytes([number])) for number in range(5)]
         servers = {ConnectionRole.METADATA: metadata, ConnectionRole.BODIES: bodies}
         first = servers.pop(closes_first)
         first.stream(None, content)
@@ -148,7 +151,7 @@ def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(
         early.step_until(lambda: bool(early.events))
         early.session.close()
         (other,) = servers.values()
-        other.stream(None, [PackedBody.of(b"body")])
+        other.stream(None, [PackedBody.from_parts(b"body")])
         events = [driver.next_event()]
         while not isinstance(events[-1], SessionFailed):
             events.append(driver.next_event())
@@ -183,7 +186,7 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        server.stream(region, [AddressBody.of([n], [2]) for n in range(6)])
+        server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(6)])
         located: list[MessageLocated] = []
         for expected in (2, 4, 6):
             while len(located) < expected:
@@ -212,7 +215,11 @@ def test_the_first_messages_of_a_stream_are_sent_before_the_last_are_created(tra
         def messages() -> Iterator[Sequence[Message]]:
             for number in range(100):
                 bytes_sent.append(server.other.channel.bytes_sent)
-                yield server.core.send(b"schema") if number == 0 else server.core.send(b"batch", PackedBody.of(b"x"))
+                yield (
+                    server.core.send(b"schema")
+                    if number == 0
+                    else server.core.send(b"batch", PackedBody.from_parts(b"x"))
+                )
             yield server.core.send_end()
 
         server.session.start_stream(messages(), time.monotonic())
@@ -230,7 +237,7 @@ def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transp
         core = client_core()
         session.request(core, core.request(b"ticket"), 0.0)
         session.step(0.0)
-        server.stream(None, [PackedBody.of(body) for _ in range(8)])
+        server.stream(None, [PackedBody.from_parts(body) for _ in range(8)])
         server.session.options = SessionOptions(max_queued_bytes=1 << 24)
         thread = threading.Thread(target=server.step_until, args=(lambda: not server.session.is_sending,))
         thread.start()
@@ -253,7 +260,7 @@ def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> N
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        server.stream(region, [AddressBody.of([0, 5], [4, 6])])
+        server.stream(region, [AddressBody.from_arrays([0, 5], [4, 6])])
         assert isinstance(driver.next_event(), MessageReady)
         failed = driver.next_event()
         assert isinstance(failed, SessionFailed)
@@ -270,7 +277,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
         )
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        server.stream(region, [AddressBody.of([n], [2]) for n in range(2)])
+        server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(2)])
         assert isinstance(driver.next_event(), MessageReady)
         first = driver.next_event()
         assert isinstance(first, MessageLocated)
@@ -290,7 +297,7 @@ def test_leases_released_together_are_freed_by_one_message(transport: Transport)
         driver = BlockingSession(session)
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        server.stream(region, [AddressBody.of([n, n + 50], [2, 3]) for n in range(6)])
+        server.stream(region, [AddressBody.from_arrays([n, n + 50], [2, 3]) for n in range(6)])
         located = receive_all(driver)[1:]
         with driver.lock:  # no thread can send meanwhile
             for each in located:
@@ -340,7 +347,7 @@ def test_leases_released_after_the_server_has_disconnected_wait_for_nothing(
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
         driver.request(core, core.request(b"ticket"))
-        server.stream(region, [AddressBody.of([start], [1]) for start in range(3)])
+        server.stream(region, [AddressBody.from_arrays([start], [1]) for start in range(3)])
         leases = [event.lease for event in receive_all(driver) if isinstance(event, MessageLocated)]
         driver.session.core = None
         server.session.close()

@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import MessageReady
+from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
-from bowstring.dissociated.wire import AddressBody, Body, PackedBody
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
 from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store_in_region
@@ -38,7 +38,7 @@ class Server:
         for number, message in enumerate(dataset.messages):
             body: Body = message.to_address_body(encode_region_address(index, 0))
             if number % 2:
-                body = PackedBody.of(dataset.region.view(message.body_offset, message.body_bytes))
+                body = PackedBody.from_parts(dataset.region.view(message.body_offset, message.body_bytes))
             messages += self.connection.send(message.metadata, body)
         for outgoing in messages + self.connection.send_end():
             self.transport.send_message(outgoing)

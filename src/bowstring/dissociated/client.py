@@ -22,33 +22,33 @@ from bowstring.dissociated.events import (
     StreamComplete,
     StreamEnded,
 )
-from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
-from bowstring.dissociated.server import ConnectionRole
-from bowstring.dissociated.states import (
-    CLIENT_BODY_STREAM,
-    CLIENT_METADATA_STREAM,
-    Action,
-    State,
-    StateMachine,
-)
-from bowstring.dissociated.wire import (
+from bowstring.dissociated.messages import (
     PREFIX_BYTES,
     SEQUENCE_MASK,
     AddressBody,
     Addresses,
     Body,
+    BodyTag,
     BodyType,
     BytesLike,
     Message,
     MessageType,
     PackedBody,
-    Tag,
     decode_addresses,
+    decode_body_tag,
     decode_prefix,
-    decode_tag,
     encode_free_data,
+)
+from bowstring.dissociated.server import ConnectionRole
+from bowstring.dissociated.states import (
+    CLIENT_BODY_STREAM,
+    CLIENT_METADATA_STREAM,
+    StateMachine,
+    StreamAction,
+    StreamState,
 )
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, LimitError, ProtocolError
 
@@ -56,9 +56,9 @@ HasBody: TypeAlias = Callable[[Any], bool]
 """Whether an IPC header has a body; the only use of Arrow's metadata in the protocol."""
 
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
-_WANT_DATA, _METADATA, _BODY = Action.WANT_DATA, Action.METADATA, Action.BODY
-_END_OF_STREAM, _ALL_PAIRED, _ALL_FREED = Action.END_OF_STREAM, Action.ALL_PAIRED, Action.ALL_FREED
-_ENDING, _HOLDING = State.ENDING, State.HOLDING
+_WANT_DATA, _METADATA, _BODY = StreamAction.WANT_DATA, StreamAction.METADATA, StreamAction.BODY
+_END_OF_STREAM, _ALL_PAIRED, _ALL_FREED = StreamAction.END_OF_STREAM, StreamAction.ALL_PAIRED, StreamAction.ALL_FREED
+_ENDING, _HOLDING = StreamState.ENDING, StreamState.HOLDING
 _END_MESSAGE, _PACKED = MessageType.END_OF_STREAM, BodyType.PACKED
 
 
@@ -110,32 +110,32 @@ class ClientStream:
         self._metadata = StateMachine(CLIENT_METADATA_STREAM)
         self._bodies = StateMachine(CLIENT_BODY_STREAM)
         self._assembler = MessageAssembler(limits, start=first_sequence, stream="client stream")
-        self.leases = Leases("this client", limits)
+        self.leases = LeaseTable("this client", limits)
 
     @property
-    def metadata_state(self) -> State:
+    def metadata_state(self) -> StreamState:
         """The state of the metadata stream."""
         return self._metadata.state
 
     @property
-    def body_state(self) -> State:
+    def body_state(self) -> StreamState:
         """The state of the body stream."""
         return self._bodies.state
 
     @property
     def has_all_messages(self) -> bool:
         """Whether all messages were delivered."""
-        return self._metadata.state is State.COMPLETE
+        return self._metadata.state is StreamState.COMPLETE
 
     @property
     def is_complete(self) -> bool:
         """Whether all messages were delivered and all addresses freed."""
-        return self._bodies.state is State.COMPLETE
+        return self._bodies.state is StreamState.COMPLETE
 
     @property
     def expects_input(self) -> bool:
         """Whether the server has to send something."""
-        return self._metadata.state in (State.STREAMING, State.ENDING)
+        return self._metadata.state in (StreamState.STREAMING, StreamState.ENDING)
 
     @property
     def has_unpaired_messages(self) -> bool:
@@ -183,22 +183,22 @@ class ClientStream:
         """
         try:
             if tag is None:
-                self._metadata.check(_METADATA)
-                self._limits.check("metadata message", length_bytes, "max_metadata_bytes")
+                self._metadata.next_state(_METADATA)
+                self._limits.check_length("metadata message", length_bytes, "max_metadata_bytes")
             elif tag == self._error_data:
-                self._limits.check("error message", length_bytes, "max_error_bytes")
+                self._limits.check_length("error message", length_bytes, "max_error_bytes")
             else:
-                self._bodies.check(_BODY)
-                self._check_body(decode_tag(tag), length_bytes)
+                self._bodies.next_state(_BODY)
+                self._check_body(decode_body_tag(tag), length_bytes)
         except BowstringError:
             self._fail()
             raise
 
-    def _check_body(self, tag: Tag, length_bytes: int) -> None:
+    def _check_body(self, tag: BodyTag, length_bytes: int) -> None:
         """Raise `ProtocolError` or `LimitError` for a body that must not be received."""
         sequence, body_type = tag
         if body_type is _PACKED:
-            self._limits.check(f"body {sequence}", length_bytes, "max_packed_body_bytes")
+            self._limits.check_length(f"body {sequence}", length_bytes, "max_packed_body_bytes")
         elif self._free_data is None:
             raise ProtocolError(f"body {sequence}: found addresses, but the URI has no free_data")
         elif length_bytes > 16 * (self._limits.max_buffers + 1):
@@ -215,7 +215,7 @@ class ClientStream:
     def receive_metadata(self, data: BytesLike) -> list[ClientEvent]:
         """Process a plain message. The events refer to `data`. Raises `ProtocolError` or `LimitError`."""
         try:
-            self._limits.check("metadata message", len(data), "max_metadata_bytes")
+            self._limits.check_length("metadata message", len(data), "max_metadata_bytes")
             message_type, sequence = decode_prefix(data)
             if message_type is _END_MESSAGE:
                 return self._receive_end(sequence, len(data))
@@ -239,7 +239,7 @@ class ClientStream:
         length_bytes = len(body) if length_bytes is None else length_bytes
         try:
             self._bodies.apply(_BODY)
-            sequence, body_type = fields = decode_tag(tag)
+            sequence, body_type = fields = decode_body_tag(tag)
             self._check_body(fields, length_bytes)
             is_packed = body_type is _PACKED
             content: Body = PackedBody((body,), length_bytes) if is_packed else self._lease_addresses(body)
@@ -256,13 +256,13 @@ class ClientStream:
         """
         parts = [body.addresses if isinstance(body, AddressBody) else np.asarray(body, "<u8") for body in bodies]
         addresses = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, "<u8"), *parts])
-        if not addresses.size or not self._bodies.allows(Action.FREE_DATA) or self._free_data is None:
+        if not addresses.size or not self._bodies.allows(StreamAction.FREE_DATA) or self._free_data is None:
             return None
         try:
             self.leases.free(addresses)
         except ProtocolError as error:
             raise InvalidArgumentError(str(error)) from None
-        self._bodies.apply(Action.FREE_DATA)
+        self._bodies.apply(StreamAction.FREE_DATA)
         self._complete_if_freed()
         data = encode_free_data(addresses)
         return Message(self._free_data, (data,), len(data))
@@ -272,8 +272,8 @@ class ClientStream:
         has_all_messages = self.has_all_messages
         missing = self._assembler.describe_missing_messages() if not has_all_messages else ""
         for machine in (self._metadata, self._bodies):
-            if machine.allows(Action.CONNECTION_LOST):
-                machine.apply(Action.CONNECTION_LOST)
+            if machine.allows(StreamAction.CONNECTION_LOST):
+                machine.apply(StreamAction.CONNECTION_LOST)
         self.leases.free_all()
         if not has_all_messages:
             raise ConnectionLostError(f"the server disconnected before it sent {missing}")
@@ -293,7 +293,7 @@ class ClientStream:
 
     def _lease_addresses(self, data: BytesLike) -> AddressBody:
         body = decode_addresses(data, self._limits)
-        self.leases.add_body(body)
+        self.leases.lease_body(body)
         return body
 
     def _check_order(self, sequence: int, what: str) -> None:
@@ -321,8 +321,8 @@ class ClientStream:
         return False
 
     def _fail(self) -> None:
-        self._metadata.fail()
-        self._bodies.fail()
+        self._metadata.record_violation()
+        self._bodies.record_violation()
         self.leases.free_all()
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
-from bowstring.dissociated.wire import AddressBody, Addresses
+from bowstring.dissociated.messages import AddressBody, Addresses
 from bowstring.errors import LimitError, ProtocolError
 
 
@@ -57,7 +57,7 @@ class _SplitLease:
         self.nbytes = nbytes
 
 
-class Leases:
+class LeaseTable:
     """The addresses leased to one holder, and the owners that they keep alive."""
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Leases:
         self._by_address: dict[int, tuple[_SplitLease, Any]] = {}
         self._empty_addresses: set[int] = set()
 
-    def add_body(self, body: AddressBody, owner: Any = None) -> None:
+    def lease_body(self, body: AddressBody, owner: Any = None) -> None:
         """Lease the addresses of one body; `owner` is kept alive until all of them are freed.
 
         Buffers of length 0 are not leased. Raises `LimitError`.
@@ -129,7 +129,7 @@ class Leases:
     def free(self, addresses: Addresses) -> None:
         """End one lease of each address. If one is not leased, free none and raise `ProtocolError`."""
         data = addresses.tobytes()
-        keys = [data] if data in self._bodies else self._split_into_bodies(data)
+        keys = [data] if data in self._bodies else self._match_whole_bodies(data)
         if not keys:
             self._free_one_by_one(addresses)
             return
@@ -152,7 +152,7 @@ class Leases:
         self._empty_addresses.clear()
         return count
 
-    def _split_into_bodies(self, data: bytes) -> list[bytes]:
+    def _match_whole_bodies(self, data: bytes) -> list[bytes]:
         """Split the addresses of several bodies into the keys of these; empty if they are not those of whole bodies."""
         keys, start = Counter[bytes](), 0
         while start < len(data):
@@ -243,4 +243,4 @@ class Leases:
         return self.outstanding > 0
 
     def __repr__(self) -> str:
-        return f"<Leases of {self.holder}: {self.outstanding} addresses leased>"
+        return f"<LeaseTable of {self.holder}: {self.outstanding} addresses leased>"

@@ -35,7 +35,7 @@ class ProtocolLimits:
     max_outstanding_addresses: int = 1 << 26
     """Addresses that were sent and not freed."""
 
-    def check(self, what: str, length_bytes: int, name: str) -> None:
+    def check_length(self, what: str, length_bytes: int, name: str) -> None:
         """Raise `LimitError` for a length beyond the limit with this name."""
         limit = getattr(self, name)
         if length_bytes > limit:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
-from bowstring.dissociated.wire import SEQUENCE_MASK, SEQUENCE_MODULUS, Body, sequence_distance
+from bowstring.dissociated.messages import SEQUENCE_MASK, SEQUENCE_MODULUS, Body, sequence_distance
 from bowstring.errors import LimitError, ProtocolError
 
 

@@ -21,15 +21,9 @@ from bowstring.dissociated.events import (
     ServerEvent,
     StreamComplete,
 )
-from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
-from bowstring.dissociated.states import (
-    SERVER_STREAM,
-    Action,
-    State,
-    StateMachine,
-)
-from bowstring.dissociated.wire import (
+from bowstring.dissociated.messages import (
     PREFIX_BYTES,
     SEQUENCE_MASK,
     AddressBody,
@@ -41,8 +35,14 @@ from bowstring.dissociated.wire import (
     PackedBody,
     decode_free_data,
     encode_addresses,
+    encode_body_tag,
     encode_prefix,
-    encode_tag,
+)
+from bowstring.dissociated.states import (
+    SERVER_STREAM,
+    StateMachine,
+    StreamAction,
+    StreamState,
 )
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 
@@ -100,17 +100,17 @@ class ServerConnection:
         self._state_machine = StateMachine(SERVER_STREAM)
         self.role = next(iter(self._roles.values()))
         """The messages that this connection carries, according to the last request."""
-        self.leases = Leases("the client", limits)
+        self.leases = LeaseTable("the client", limits)
 
     @property
-    def state(self) -> State:
+    def state(self) -> StreamState:
         """The state of the stream."""
         return self._state_machine.state
 
     @property
     def expects_input(self) -> bool:
         """Whether the client has to send something: a request."""
-        return self.state is State.WAITING
+        return self.state is StreamState.WAITING
 
     @property
     def has_unpaired_messages(self) -> bool:
@@ -133,17 +133,17 @@ class ServerConnection:
                     f"server: expected a tagged message of the client, found a plain one of {length_bytes} bytes"
                 )
             if tag in self._roles:
-                self._state_machine.check(Action.WANT_DATA)
-                self._limits.check("<want_data> message", length_bytes, "max_ticket_bytes")
+                self._state_machine.next_state(StreamAction.WANT_DATA)
+                self._limits.check_length("<want_data> message", length_bytes, "max_ticket_bytes")
             elif tag == self._free_data:
-                self._state_machine.check(Action.FREE_DATA)
+                self._state_machine.next_state(StreamAction.FREE_DATA)
                 if length_bytes > max(
                     8 * self._num_addresses, _SHORT_BYTES
                 ):  # the error for a short one names the address
                     raise ProtocolError(
                         f"<free_data> message: {length_bytes} bytes, but only {self._num_addresses} addresses were sent"
                     )
-                self._limits.check("<free_data> message", length_bytes, "max_free_bytes")
+                self._limits.check_length("<free_data> message", length_bytes, "max_free_bytes")
             else:
                 free = "none" if self._free_data is None else str(self._free_data)
                 want = " or ".join(map(str, self._roles))
@@ -170,26 +170,26 @@ class ServerConnection:
         client frees all addresses of an `AddressBody`. Raises `InvalidArgumentError` for a body that can't be sent.
         """
         sequence = self._sequence
-        if body is not None and not self._has_sent_schema and self.state is State.STREAMING:
+        if body is not None and not self._has_sent_schema and self.state is StreamState.STREAMING:
             raise InvalidArgumentError("server stream: the first message has to be the schema's, which has no body")
         if isinstance(body, AddressBody) and self._free_data is None:
             raise InvalidArgumentError("server stream: a body of addresses needs a URI with free_data")
         if isinstance(body, AddressBody) and body.total_bytes >> 64:
             raise InvalidArgumentError(f"server stream: a body of {body.total_bytes} bytes exceeds the 64-bit total")
-        self._state_machine.apply(Action.METADATA)
+        self._state_machine.apply(StreamAction.METADATA)
         messages: list[Message] = []
         if self.role is not ConnectionRole.BODIES:
             prefix = encode_prefix(MessageType.METADATA, sequence)
             messages.append(Message(None, (prefix, header), PREFIX_BYTES + len(header)))
         if body is not None and self.role is not ConnectionRole.METADATA:
-            self._state_machine.apply(Action.BODY)
+            self._state_machine.apply(StreamAction.BODY)
             if isinstance(body, AddressBody):
-                self.leases.add_body(body, owner)
+                self.leases.lease_body(body, owner)
                 self._num_addresses += body.addresses.size
                 encoded = encode_addresses(body)
-                messages.append(Message(encode_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded)))
+                messages.append(Message(encode_body_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded)))
             else:
-                messages.append(Message(encode_tag(sequence, BodyType.PACKED), body.parts, body.length_bytes))
+                messages.append(Message(encode_body_tag(sequence, BodyType.PACKED), body.parts, body.length_bytes))
         self._sequence = (sequence + 1) & SEQUENCE_MASK
         self._has_sent_schema = True
         return messages
@@ -201,7 +201,7 @@ class ServerConnection:
         """
         if self._has_sent_schema or self._first_sequence or self.role is not ConnectionRole.BOTH:
             raise InvalidArgumentError("server stream: a whole stream needs a new request for metadata and bodies")
-        self._state_machine.apply(Action.METADATA)
+        self._state_machine.apply(StreamAction.METADATA)
         self._has_sent_schema = True
         self._sequence = stream.next_sequence
         self._end_stream()
@@ -209,7 +209,7 @@ class ServerConnection:
 
     def send_end(self) -> list[Message]:
         """Return the messages that end the stream; none on a connection for bodies only."""
-        if not self._has_sent_schema and self.state is State.STREAMING:
+        if not self._has_sent_schema and self.state is StreamState.STREAMING:
             raise InvalidArgumentError("server stream: send the schema before the end")
         self._end_stream()
         if self.role is ConnectionRole.BODIES:
@@ -217,35 +217,35 @@ class ServerConnection:
         return [Message(None, (encode_prefix(MessageType.END_OF_STREAM, self._sequence),), PREFIX_BYTES)]
 
     def _end_stream(self) -> None:
-        self._state_machine.apply(Action.END_OF_STREAM)
+        self._state_machine.apply(StreamAction.END_OF_STREAM)
         if not self.leases:
-            self._state_machine.apply(Action.ALL_FREED)
+            self._state_machine.apply(StreamAction.ALL_FREED)
 
     def connection_lost(self) -> int:
         """End all leases, because the connection ended; return their number."""
-        if self._state_machine.allows(Action.CONNECTION_LOST):
-            self._state_machine.apply(Action.CONNECTION_LOST)
+        if self._state_machine.allows(StreamAction.CONNECTION_LOST):
+            self._state_machine.apply(StreamAction.CONNECTION_LOST)
         return self.leases.free_all()
 
     def _receive_want_data(self, role: ConnectionRole, data: BytesLike) -> list[ServerEvent]:
-        self._state_machine.apply(Action.WANT_DATA)
+        self._state_machine.apply(StreamAction.WANT_DATA)
         self.role = role
         self._sequence = self._first_sequence
         self._has_sent_schema = False
         return [DataRequested(bytes(data))]
 
     def _receive_free_data(self, data: BytesLike) -> list[ServerEvent]:
-        self._state_machine.apply(Action.FREE_DATA)
+        self._state_machine.apply(StreamAction.FREE_DATA)
         addresses = decode_free_data(data, self._limits)
         self.leases.free(addresses)
         events: list[ServerEvent] = [AddressesFreed(addresses.size, self.leases.outstanding)]
-        if not self.leases and self.state is State.HOLDING:
-            self._state_machine.apply(Action.ALL_FREED)
+        if not self.leases and self.state is StreamState.HOLDING:
+            self._state_machine.apply(StreamAction.ALL_FREED)
             events.append(StreamComplete())
         return events
 
     def _fail(self) -> None:
-        self._state_machine.fail()
+        self._state_machine.record_violation()
         self.leases.free_all()
 
     def __repr__(self) -> str:
@@ -261,7 +261,7 @@ class EncodedStream:
     """The sequence number of the end."""
 
     @classmethod
-    def of(cls, schema: BytesLike, batches: Iterable[tuple[BytesLike, PackedBody]]) -> EncodedStream:
+    def encode(cls, schema: BytesLike, batches: Iterable[tuple[BytesLike, PackedBody]]) -> EncodedStream:
         """Encode a schema, then headers and bodies. Everything is copied."""
         connection = ServerConnection(want_data=0)
         connection.receive(0, b"")

@@ -12,7 +12,7 @@ from enum import Enum
 from bowstring.errors import ProtocolError
 
 
-class State(Enum):
+class StreamState(Enum):
     """The state of a stream; each table uses some of them."""
 
     WAITING = "waiting"
@@ -26,7 +26,7 @@ class State(Enum):
     __hash__ = object.__hash__  # in C; `Enum.__hash__` is a Python function that takes most of a look-up
 
 
-class Action(Enum):
+class StreamAction(Enum):
     """What happens to a stream, in the protocol's terms."""
 
     WANT_DATA = "want_data"
@@ -39,7 +39,7 @@ class Action(Enum):
     CONNECTION_LOST = "connection lost"
     VIOLATION = "protocol violation"
 
-    __hash__ = object.__hash__  # as in `State`
+    __hash__ = object.__hash__  # as in `StreamState`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,93 +47,95 @@ class TransitionTable:
     """The state that each action leads to, by the state before it."""
 
     name: str
-    initial: State
-    transitions: Mapping[tuple[State, Action], State]
-    meaning: Mapping[State, str]
+    initial: StreamState
+    transitions: Mapping[tuple[StreamState, StreamAction], StreamState]
+    descriptions: Mapping[StreamState, str]
 
 
-def _with_final_states(table: dict[tuple[State, Action], State]) -> dict[tuple[State, Action], State]:
+def _add_final_transitions(
+    table: dict[tuple[StreamState, StreamAction], StreamState],
+) -> dict[tuple[StreamState, StreamAction], StreamState]:
     """Add the actions of all states: a lost connection and a protocol violation."""
     states = {state for state, _ in table} | set(table.values())
     for state in sorted(states, key=lambda state: state.value):
-        if state is not State.COMPLETE:
-            table[state, Action.CONNECTION_LOST] = State.LOST
-        table[state, Action.VIOLATION] = State.FAILED
-    table[State.COMPLETE, Action.CONNECTION_LOST] = State.COMPLETE
+        if state is not StreamState.COMPLETE:
+            table[state, StreamAction.CONNECTION_LOST] = StreamState.LOST
+        table[state, StreamAction.VIOLATION] = StreamState.FAILED
+    table[StreamState.COMPLETE, StreamAction.CONNECTION_LOST] = StreamState.COMPLETE
     return table
 
 
 SERVER_STREAM = TransitionTable(
     "server stream",
-    State.WAITING,
-    _with_final_states(
+    StreamState.WAITING,
+    _add_final_transitions(
         {
-            (State.WAITING, Action.WANT_DATA): State.STREAMING,
-            (State.STREAMING, Action.METADATA): State.STREAMING,
-            (State.STREAMING, Action.BODY): State.STREAMING,
-            (State.STREAMING, Action.FREE_DATA): State.STREAMING,
-            (State.STREAMING, Action.END_OF_STREAM): State.HOLDING,
-            (State.HOLDING, Action.FREE_DATA): State.HOLDING,
-            (State.HOLDING, Action.ALL_FREED): State.COMPLETE,
+            (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.METADATA): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.BODY): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.FREE_DATA): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.END_OF_STREAM): StreamState.HOLDING,
+            (StreamState.HOLDING, StreamAction.FREE_DATA): StreamState.HOLDING,
+            (StreamState.HOLDING, StreamAction.ALL_FREED): StreamState.COMPLETE,
             # A connection can be reused, even while addresses of an earlier stream are leased.
-            (State.HOLDING, Action.WANT_DATA): State.STREAMING,
-            (State.COMPLETE, Action.WANT_DATA): State.STREAMING,
+            (StreamState.HOLDING, StreamAction.WANT_DATA): StreamState.STREAMING,
+            (StreamState.COMPLETE, StreamAction.WANT_DATA): StreamState.STREAMING,
             # The addresses of empty buffers may be freed at any time.
-            (State.COMPLETE, Action.FREE_DATA): State.COMPLETE,
+            (StreamState.COMPLETE, StreamAction.FREE_DATA): StreamState.COMPLETE,
         }
     ),
     {
-        State.WAITING: "waits for want_data",
-        State.STREAMING: "sends metadata and bodies",
-        State.HOLDING: "keeps memory alive for the client",
-        State.COMPLETE: "all addresses are freed",
-        State.LOST: "the client disconnected: all leases end",
-        State.FAILED: "the client violated the protocol",
+        StreamState.WAITING: "waits for want_data",
+        StreamState.STREAMING: "sends metadata and bodies",
+        StreamState.HOLDING: "keeps memory alive for the client",
+        StreamState.COMPLETE: "all addresses are freed",
+        StreamState.LOST: "the client disconnected: all leases end",
+        StreamState.FAILED: "the client violated the protocol",
     },
 )
 
 CLIENT_METADATA_STREAM = TransitionTable(
     "client metadata stream",
-    State.WAITING,
-    _with_final_states(
+    StreamState.WAITING,
+    _add_final_transitions(
         {
-            (State.WAITING, Action.WANT_DATA): State.STREAMING,
-            (State.STREAMING, Action.METADATA): State.STREAMING,
-            (State.STREAMING, Action.END_OF_STREAM): State.ENDING,
-            (State.ENDING, Action.METADATA): State.ENDING,
-            (State.ENDING, Action.ALL_PAIRED): State.COMPLETE,
+            (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.METADATA): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.END_OF_STREAM): StreamState.ENDING,
+            (StreamState.ENDING, StreamAction.METADATA): StreamState.ENDING,
+            (StreamState.ENDING, StreamAction.ALL_PAIRED): StreamState.COMPLETE,
         }
     ),
     {
-        State.WAITING: "no request sent",
-        State.STREAMING: "receives metadata messages",
-        State.ENDING: "end received, earlier messages are missing",
-        State.COMPLETE: "all messages received: the connection may close",
-        State.LOST: "the server disconnected before the end",
-        State.FAILED: "the server violated the protocol",
+        StreamState.WAITING: "no request sent",
+        StreamState.STREAMING: "receives metadata messages",
+        StreamState.ENDING: "end received, earlier messages are missing",
+        StreamState.COMPLETE: "all messages received: the connection may close",
+        StreamState.LOST: "the server disconnected before the end",
+        StreamState.FAILED: "the server violated the protocol",
     },
 )
 
 CLIENT_BODY_STREAM = TransitionTable(
     "client body stream",
-    State.WAITING,
-    _with_final_states(
+    StreamState.WAITING,
+    _add_final_transitions(
         {
-            (State.WAITING, Action.WANT_DATA): State.STREAMING,
-            (State.STREAMING, Action.BODY): State.STREAMING,
-            (State.STREAMING, Action.FREE_DATA): State.STREAMING,
-            (State.STREAMING, Action.ALL_PAIRED): State.HOLDING,
-            (State.HOLDING, Action.FREE_DATA): State.HOLDING,
-            (State.HOLDING, Action.ALL_FREED): State.COMPLETE,
+            (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.BODY): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.FREE_DATA): StreamState.STREAMING,
+            (StreamState.STREAMING, StreamAction.ALL_PAIRED): StreamState.HOLDING,
+            (StreamState.HOLDING, StreamAction.FREE_DATA): StreamState.HOLDING,
+            (StreamState.HOLDING, StreamAction.ALL_FREED): StreamState.COMPLETE,
         }
     ),
     {
-        State.WAITING: "no request sent",
-        State.STREAMING: "receives bodies, may free addresses",
-        State.HOLDING: "all bodies received, uses the server's memory",
-        State.COMPLETE: "all addresses are freed",
-        State.LOST: "the server disconnected before all addresses were freed",
-        State.FAILED: "the server violated the protocol",
+        StreamState.WAITING: "no request sent",
+        StreamState.STREAMING: "receives bodies, may free addresses",
+        StreamState.HOLDING: "all bodies received, uses the server's memory",
+        StreamState.COMPLETE: "all addresses are freed",
+        StreamState.LOST: "the server disconnected before all addresses were freed",
+        StreamState.FAILED: "the server violated the protocol",
     },
 )
 
@@ -149,27 +151,27 @@ class StateMachine:
         self.table = table
         self.state = table.initial
 
-    def check(self, action: Action) -> State:
+    def next_state(self, action: StreamAction) -> StreamState:
         """Return the state that `action` leads to. Raises `ProtocolError` if the table does not allow it."""
         state = self.table.transitions.get((self.state, action))
         if state is None:
             raise ProtocolError(f"{self.table.name}: {action.value} while {self.state.value}")
         return state
 
-    def apply(self, action: Action) -> State:
+    def apply(self, action: StreamAction) -> StreamState:
         """Change the state and return it. Raises `ProtocolError` if the table does not allow `action`."""
         state = self.table.transitions.get((self.state, action))
-        self.state = self.check(action) if state is None else state
+        self.state = self.next_state(action) if state is None else state
         return self.state
 
-    def allows(self, action: Action) -> bool:
+    def allows(self, action: StreamAction) -> bool:
         """Whether the table allows `action` in the current state."""
         return (self.state, action) in self.table.transitions
 
-    def fail(self) -> None:
+    def record_violation(self) -> None:
         """Record a protocol violation of the peer."""
-        if self.allows(Action.VIOLATION):
-            self.apply(Action.VIOLATION)
+        if self.allows(StreamAction.VIOLATION):
+            self.apply(StreamAction.VIOLATION)
 
     def __repr__(self) -> str:
         return f"<{self.table.name}: {self.state.value}>"
@@ -177,10 +179,10 @@ class StateMachine:
 
 def to_mermaid(table: TransitionTable) -> str:
     """Return the table as a mermaid state diagram without lost and failed streams, which every state can lead to."""
-    final = (State.LOST, State.FAILED)
-    actions: dict[tuple[State, State], list[str]] = {}
+    final = (StreamState.LOST, StreamState.FAILED)
+    actions: dict[tuple[StreamState, StreamState], list[str]] = {}
     for (before, action), after in table.transitions.items():
-        if action not in (Action.CONNECTION_LOST, Action.VIOLATION):
+        if action not in (StreamAction.CONNECTION_LOST, StreamAction.VIOLATION):
             actions.setdefault((before, after), []).append(action.value)
     return "\n".join(
         (
@@ -188,11 +190,11 @@ def to_mermaid(table: TransitionTable) -> str:
             f"    [*] --> {table.initial.name}",
             *(
                 f"    {state.name}: {state.value} — {text}"
-                for state, text in table.meaning.items()
+                for state, text in table.descriptions.items()
                 if state not in final
             ),
             *(f"    {before.name} --> {after.name}: {', '.join(texts)}" for (before, after), texts in actions.items()),
-            f"    {State.COMPLETE.name} --> [*]",
+            f"    {StreamState.COMPLETE.name} --> [*]",
             "",
         )
     )

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from bowstring.dissociated.wire import UINT64_MODULUS
+from bowstring.dissociated.messages import UINT64_MODULUS
 from bowstring.errors import InvalidArgumentError, ProtocolError
 
 _MAX_URI_CHARACTERS = 1 << 16
@@ -56,7 +56,7 @@ class StreamURI:
                 f"URI parameters want_data and free_data: expected different tags, both are {self.want_data}"
             )
 
-    def parameter(self, name: str) -> str | None:
+    def get_parameter(self, name: str) -> str | None:
         """The first value of another parameter, if any."""
         return next((value for key, value in self.parameters if key == name), None)
 

@@ -23,9 +23,9 @@ from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import MessageReady, RequestRefused, StreamEnded
 from bowstring.dissociated.limits import DEFAULT_LIMITS
+from bowstring.dissociated.messages import AddressBody, Addresses, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI
-from bowstring.dissociated.wire import AddressBody, Addresses, Message, PackedBody
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -212,7 +212,7 @@ class Stream:
         )
         self._tickets = {ConnectionRole.BOTH: ticket}
         if ConnectionRole.BODIES in connection.servers:
-            body_ticket = replace(ticket, names=(body_server.parameter("ticket") or "",))
+            body_ticket = replace(ticket, names=(body_server.get_parameter("ticket") or "",))
             self._tickets = {
                 ConnectionRole.METADATA: replace(ticket, is_packed=False),
                 ConnectionRole.BODIES: body_ticket,

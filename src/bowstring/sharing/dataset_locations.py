@@ -71,7 +71,7 @@ def sort_by_distance(uris: Iterable[str]) -> list[str]:
 
 def check_address_scope(uri: StreamURI) -> None:
     """Raise `ConnectionLostError` if the address of a URI is that of another listener in this process."""
-    scope = uri.parameter("scope")
+    scope = uri.get_parameter("scope")
     if scope is not None and scope != find_transport(uri.scheme, uri).address_scope(uri.address):
         raise ConnectionLostError(f"{uri.scheme}:{uri.address} is an address of another host, network or directory")
 
@@ -81,7 +81,7 @@ def is_local_or_encrypted(uri: StreamURI) -> bool:
     transport = find_transport(uri.scheme, uri)
     if uri.scheme in _LOCAL_SCHEMES or transport.supports_tls:
         return True
-    scope = uri.parameter("scope")
+    scope = uri.get_parameter("scope")
     return scope is not None and scope == transport.address_scope(uri.address)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Struct
-from bowstring.dissociated.wire import AddressBody
+from bowstring.dissociated.messages import AddressBody
 from bowstring.errors import InvalidArgumentError, UnsupportedTypeError
 from bowstring.interop.device_arrays import device_of, import_arrow_device_array, import_device_array
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, BatchHeaderValues
@@ -49,7 +49,7 @@ class DeviceTable:
         )
         parts = [(start, b) for start, b in zip(starts.tolist(), buffers, strict=False) if b is not None and b.size]
         region = DeviceRegion(self.device, parts, body_bytes, name)
-        body = AddressBody.of(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)
+        body = AddressBody.from_arrays(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)
         message = StoredMessage(BatchHeaderBuilder().build(header, body_bytes), body, 0, body_bytes)
         schema = Encoder(self.schema).encode_schema_message().metadata
         return StoredDataset(region, schema, (message,), self.num_rows, 0, body_bytes)

@@ -20,8 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bowstring.datatypes.schema import Schema
-from bowstring.dissociated.uri import StreamURI, parse_uri
-from bowstring.dissociated.wire import (
+from bowstring.dissociated.messages import (
     BODY_TYPE_SHIFT,
     PREFIX_BYTES,
     SEQUENCE_MASK,
@@ -33,6 +32,7 @@ from bowstring.dissociated.wire import (
     encode_addresses,
     encode_free_data,
 )
+from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, ProtocolError
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
@@ -241,7 +241,7 @@ class _ConnectionPlayer:
             addresses = np.array([self._translate_address(each) for each in body.addresses.tolist()], "<u8")
             self._leases.update(addresses[body.lengths > 0].tolist())
             self._empty_addresses.update(addresses[body.lengths == 0].tolist())
-            return encode_addresses(body.at(addresses))
+            return encode_addresses(body.with_addresses(addresses))
         return entry.view()
 
     def _translate_address(self, address: int) -> int:

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Protocol
 
 from bowstring.dissociated.events import DataRequested
-from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.limits import ProtocolLimits
+from bowstring.dissociated.messages import Body, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
-from bowstring.dissociated.states import State
-from bowstring.dissociated.wire import Body, Message, PackedBody
+from bowstring.dissociated.states import StreamState
 from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
@@ -237,7 +237,7 @@ class ClientHandler:
         return f"{self._clients.server_name}, connection {self._number} from {' at '.join(peers) or 'an unknown peer'}"
 
     @property
-    def leases(self) -> Leases:
+    def leases(self) -> LeaseTable:
         """The leases of the addresses that were sent."""
         return self._connection.leases
 
@@ -267,7 +267,7 @@ class ClientHandler:
         """As `EventHandler.deadline`."""
         if self._refused_at is not None:
             return self._refused_at + _REFUSAL_S
-        if self._connection.state is State.WAITING:
+        if self._connection.state is StreamState.WAITING:
             return self._connected_at + self._clients.options.timeout_s
         # A client may be silent for any time while it uses memory, but not in the middle of a message.
         return 0.0 if not self._session.max_wait_s else self._session.next_deadline()
@@ -304,7 +304,7 @@ class ClientHandler:
             self.handle_events(0)
         elif self._refused_at is not None:
             self._clients.disconnect(self, "it does not receive why it is refused", level=logging.DEBUG)
-        elif self._connection.state is State.WAITING:
+        elif self._connection.state is StreamState.WAITING:
             self._clients.disconnect(self, "it sent no request in time", level=logging.DEBUG)
         else:
             self._disconnect_as_lost(f"{self.channel.wait_description}: no progress in time")
@@ -343,7 +343,7 @@ class ClientHandler:
         if isinstance(error, DeadlineError) and self._refused_at is None:
             self._disconnect_as_lost(error)
         elif self._refused_at is not None or isinstance(error, lost):
-            is_silent = self._connection.state is State.WAITING
+            is_silent = self._connection.state is StreamState.WAITING
             self._clients.disconnect(self, error, level=logging.DEBUG if is_silent else logging.INFO)
         else:
             self._clients.counters.num_lost_clients += 1

@@ -305,7 +305,7 @@ class Server(Closable):
             return
         batches = ((message, part.region) for part in datasets for message in part.messages)
         bodies = ((message.metadata, message.to_packed_body(region)) for message, region in batches)
-        stream = EncodedStream.of(datasets[0].schema, bodies)
+        stream = EncodedStream.encode(datasets[0].schema, bodies)
         if stream.length_bytes <= _MAX_ENCODED_BYTES:
             self._encoded_streams[datasets] = stream
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from bowstring.arrays.record_batch import RecordBatch, as_batch
 from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
-from bowstring.dissociated.wire import AddressBody, PackedBody
+from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io.memory_source import MemorySource
@@ -202,12 +202,12 @@ class StoredMessage:
 
     def to_packed_body(self, region: Region) -> PackedBody:
         """Return the body as the bytes of its region, not copied."""
-        return PackedBody.of(region.view(self.body_offset, self.body_bytes))
+        return PackedBody.from_parts(region.view(self.body_offset, self.body_bytes))
 
     def to_address_body(self, address: int) -> AddressBody:
         """Return the addresses of the buffers if the region begins at this address."""
         body = self.buffers  # the addresses of a region that begins at 0 are the offsets
-        return body.at(body.addresses + np.uint64(address)) if address else body
+        return body.with_addresses(body.addresses + np.uint64(address)) if address else body
 
     def shift_offsets(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
         """Return the message for a region of `region_bytes` with all offsets higher by `shift_bytes`."""
@@ -322,4 +322,4 @@ def _index_message(message: Message[BatchHeader], region_bytes: int) -> StoredMe
 
 def _create_address_body(offsets: npt.ArrayLike, lengths: npt.ArrayLike, region_bytes: int) -> AddressBody:
     """The buffers at these offsets of a region; empty ones at its end, where no other buffer begins."""
-    return AddressBody.of(np.where(np.asarray(lengths) > 0, offsets, region_bytes), lengths)
+    return AddressBody.from_arrays(np.where(np.asarray(lengths) > 0, offsets, region_bytes), lengths)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bowstring.dissociated.uri import StreamURI, parse_uri
-from bowstring.dissociated.wire import (
+from bowstring.dissociated.messages import (
     PREFIX_BYTES,
     BodyType,
     BytesLike,
     MessageType,
     decode_addresses,
+    decode_body_tag,
     decode_free_data,
     decode_prefix,
-    decode_tag,
 )
+from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.errors import BowstringError, format_count
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.metadata.header import read_header_kind
@@ -162,7 +162,7 @@ def _decode_message(entry: ObservedEvent, sender: str, connection: RecordedConne
     if connection.is_error(entry.tag):
         error = decode_error(data, "error")
         return _MessageContent("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
-    sequence, body_type = decode_tag(entry.tag)
+    sequence, body_type = decode_body_tag(entry.tag)
     if body_type is BodyType.PACKED:
         return _MessageContent("body", f"body {sequence}, {size}", sequence, int(body_type))
     body = decode_addresses(data)

@@ -22,9 +22,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
+from bowstring.dissociated.messages import BODY_TYPE_SHIFT, SEQUENCE_MASK, UINT64_MODULUS, decode_body_tag
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI, parse_uri
-from bowstring.dissociated.wire import BODY_TYPE_SHIFT, SEQUENCE_MASK, UINT64_MODULUS, decode_tag
 from bowstring.errors import (
     AccessDeniedError,
     BowstringError,
@@ -137,11 +137,11 @@ def create_server_uri(
 
 def parse_error_tag(uri: StreamURI) -> int | None:
     """Return the tag of error messages; None if the URI has none, or one that a body may have."""
-    value = uri.parameter("error_data")
+    value = uri.get_parameter("error_data")
     if value is None or not _TAG.fullmatch(value) or int(value) >= UINT64_MODULUS:
         return None
     try:
-        decode_tag(int(value))
+        decode_body_tag(int(value))
     except ProtocolError:
         return int(value)
     return None
@@ -149,8 +149,8 @@ def parse_error_tag(uri: StreamURI) -> int | None:
 
 def parse_max_tickets(uri: StreamURI) -> int:
     """Return the maximum number of data sets in a request to this server."""
-    value = uri.parameter("max_tickets")
-    if uri.parameter("bodies") is not None:
+    value = uri.get_parameter("max_tickets")
+    if uri.get_parameter("bodies") is not None:
         return 1
     return max(min(int(value), MAX_TICKETS), 1) if value is not None and _TAG.fullmatch(value) else 1
 
@@ -182,7 +182,7 @@ def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
 
     Raises as `parse_dataset_uri`.
     """
-    text = uri.parameter("bodies")
+    text = uri.get_parameter("bodies")
     return (
         {ConnectionRole.BOTH: uri}
         if text is None
@@ -196,7 +196,7 @@ def requests_packed_bodies(uri: StreamURI, copy: bool) -> bool:
     Only servers of Bowstring support it.
     """
     *_, server = servers_by_role(uri).values()
-    return server.parameter("max_tickets") is not None and (copy or server.free_data is None)
+    return server.get_parameter("max_tickets") is not None and (copy or server.free_data is None)
 
 
 def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[StreamURI, str]:
@@ -217,7 +217,7 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
         return uri, bytes(ticket).decode(errors="surrogateescape")
     if ticket is not None and not _is_utf8_text(ticket):
         raise InvalidArgumentError(f"ticket: expected bytes or text, found {hide_signatures(repr(ticket))}")
-    ticket = uri.parameter("ticket") if ticket is None else ticket
+    ticket = uri.get_parameter("ticket") if ticket is None else ticket
     if not ticket:
         raise InvalidArgumentError(
             f"URI {hide_signatures(text)!r}: expected a ticket: add the parameter ticket, or pass it to connect"

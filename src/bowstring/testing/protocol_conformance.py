@@ -13,8 +13,8 @@ import pytest
 
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete
+from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.dissociated.server import ServerConnection
-from bowstring.dissociated.wire import AddressBody, PackedBody
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
@@ -66,7 +66,7 @@ class ProtocolConformance:
                 yield one, other
 
     def test_a_stream_with_packed_bodies_arrives(self, ends: ChannelPair) -> None:
-        received = self._transfer_stream(ends, [PackedBody.of(bytes([n]) * 1000, b"tail") for n in range(20)])
+        received = self._transfer_stream(ends, [PackedBody.from_parts(bytes([n]) * 1000, b"tail") for n in range(20)])
         assert [bytes(m.body.parts[0]) for m in received[1:]] == [bytes([n]) * 1000 + b"tail" for n in range(20)]
 
     def test_a_stream_with_addresses_arrives_and_its_memory_is_freed(self, ends: ChannelPair) -> None:
@@ -74,7 +74,9 @@ class ProtocolConformance:
         one, other = ends
         with Region.copy_of([bytes(range(256)) * 16]) as region:
             index = one.export(region).index
-        bodies = [AddressBody.of(encode_region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)]
+        bodies = [
+            AddressBody.from_arrays(encode_region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)
+        ]
         received = self._transfer_stream(ends, bodies)
         views = [other.memory.view_buffers(m.body.addresses, m.body.lengths) for m in received[1:]]
         whole = bytes(range(256)) * 16
@@ -87,7 +89,7 @@ class ProtocolConformance:
         server.receive(WANT_DATA, b"ticket")
         outgoing = server.send(b"schema")
         for number in range(3):
-            outgoing += server.send(b"batch", PackedBody.of(bytes([number]) * 100))
+            outgoing += server.send(b"batch", PackedBody.from_parts(bytes([number]) * 100))
         outgoing += server.send_end()
         for step in range(len(outgoing)):
             one, other = self.connect_pair()

@@ -35,17 +35,17 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import record_batch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import schema
-from bowstring.dissociated.uri import StreamURI
-from bowstring.dissociated.wire import (
+from bowstring.dissociated.messages import (
     SEQUENCE_MASK,
     AddressBody,
     BodyType,
     MessageType,
     encode_addresses,
+    encode_body_tag,
     encode_free_data,
     encode_prefix,
-    encode_tag,
 )
+from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import MissingExtraError
 from bowstring.ipc.metadata.header import DICTIONARY_BATCH, BatchHeader
 from bowstring.ipc.stream import Decoder, EncodedMessage, Encoder
@@ -173,12 +173,12 @@ def _metadata_entry(sequence: int, header: bytes, note: str, *, type_: int = Mes
 
 def _body_entry(sequence: int, body: bytes, note: str = "", connection: int = 0) -> SessionEntry:
     text = f"body {sequence}: the bytes of all buffers, padded{note}"
-    return SessionEntry("server", "message", text, encode_tag(sequence, _PACKED), body, connection=connection)
+    return SessionEntry("server", "message", text, encode_body_tag(sequence, _PACKED), body, connection=connection)
 
 
 def _address_body_entry(sequence: int, body: AddressBody, connection: int = 0) -> SessionEntry:
     text = f"body {sequence}: total size, number of buffers, address and length of each"
-    tag = encode_tag(sequence, _ADDRESSES)
+    tag = encode_body_tag(sequence, _ADDRESSES)
     return SessionEntry("server", "message", text, tag, encode_addresses(body), connection=connection)
 
 
@@ -226,7 +226,7 @@ class _TableMessages:
             assert isinstance(header, BatchHeader)
             buffers = header.buffers()
             offsets = np.where(buffers["length"], buffers["offset"] + start, end)
-            addresses.append(AddressBody.of(offsets, buffers["length"]))
+            addresses.append(AddressBody.from_arrays(offsets, buffers["length"]))
             notes.append(_describe_header(header))
             start += message.body_bytes
         bodies = tuple(b"".join(message.parts) for message in encoded)
@@ -478,7 +478,9 @@ def _server_violation_sessions() -> Iterator[RecordedSession]:
     def message(note: str, tag: int | None, body: bytes) -> SessionEntry:
         return SessionEntry("server", "message", note, tag, body)
 
-    def address_stream(note: str, words: Sequence[int], tag: int = encode_tag(1, _ADDRESSES)) -> list[SessionEntry]:
+    def address_stream(
+        note: str, words: Sequence[int], tag: int = encode_body_tag(1, _ADDRESSES)
+    ) -> list[SessionEntry]:
         return [numbers.region_entry(), *first_entries, message(note, tag, np.array(words, "<u8").tobytes())]
 
     pairs = np.stack([addresses.addresses, addresses.lengths], 1).ravel().tolist()
@@ -505,7 +507,7 @@ def _server_violation_sessions() -> Iterator[RecordedSession]:
             "address-total": address_stream(
                 "the total is not the sum of the lengths", [total + 1000, num_buffers, *pairs]
             ),
-            "address-half": [*first_entries, message("12 bytes", encode_tag(1, _ADDRESSES), bytes(12))],
+            "address-half": [*first_entries, message("12 bytes", encode_body_tag(1, _ADDRESSES), bytes(12))],
             "address-buffers": address_stream("the header has two buffers", [pairs[3], 1, *pairs[2:4]]),
         }
     )

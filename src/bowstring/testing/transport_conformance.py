@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.dissociated.wire import Message
+from bowstring.dissociated.messages import Message
 from bowstring.errors import (
     BowstringError,
     ClosedError,

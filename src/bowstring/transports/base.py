@@ -34,7 +34,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.dissociated.wire import BytesLike, Message
+from bowstring.dissociated.messages import BytesLike, Message
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region

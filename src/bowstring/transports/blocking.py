@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
-from bowstring.dissociated.wire import BytesLike, Message
+from bowstring.dissociated.messages import BytesLike, Message
 from bowstring.errors import (
     BowstringError,
     ClosedError,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bowstring.dissociated.wire import BytesLike
+from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import (
     BowstringError,
     ClosedError,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from bowstring.dissociated.wire import BytesLike
+from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
 from bowstring.memory.buffer import allocate
 from bowstring.transports.base import (

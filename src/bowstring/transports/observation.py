@@ -26,7 +26,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, TypeAlias
 
-from bowstring.dissociated.wire import BytesLike, Message
+from bowstring.dissociated.messages import BytesLike, Message
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (

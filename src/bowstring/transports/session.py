@@ -20,10 +20,10 @@ import numpy as np
 
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import ClientEvent, MessageReady, ServerEvent
-from bowstring.dissociated.leases import Leases
+from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.message_assembler import StreamMessage
+from bowstring.dissociated.messages import AddressBody, Message
 from bowstring.dissociated.server import ConnectionRole
-from bowstring.dissociated.wire import AddressBody, Message
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import allocate
@@ -61,7 +61,7 @@ _MAX_COALESCED_ADDRESSES = 1 << 12
 class ProtocolCore(Protocol):
     """What a session needs of a `ClientStream` or `ServerConnection`."""
 
-    leases: Leases
+    leases: LeaseTable
 
     @property
     def expects_input(self) -> bool:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from bowstring.dissociated.wire import Message
+from bowstring.dissociated.messages import Message
 from bowstring.errors import (
     BowstringError,
     ClosedError,

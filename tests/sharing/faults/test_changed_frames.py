@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 import bowstring as bs
+from bowstring.dissociated.messages import BODY_TYPE_SHIFT, AddressBody, BodyType, decode_addresses, encode_addresses
 from bowstring.dissociated.uri import StreamURI, parse_uri
-from bowstring.dissociated.wire import BODY_TYPE_SHIFT, AddressBody, BodyType, decode_addresses, encode_addresses
 from bowstring.errors import BowstringError
 from bowstring.sharing.uris import FREE_DATA
 from bowstring.transports.frames import FrameKind
@@ -82,10 +82,12 @@ def with_wrong_payloads(sender: Sender, frame: Frame) -> Iterator[Frame]:
     elif frame.kind == FrameKind.TAGGED and frame.tag >> BODY_TYPE_SHIFT == BodyType.ADDRESSES:
         body = decode_addresses(payload)
         for shift in (1 << 47, 1 << 48, 1 << 63):
-            yield frame.with_payload(encode_addresses(AddressBody.of(body.addresses + np.uint64(shift), body.lengths)))
+            yield frame.with_payload(
+                encode_addresses(AddressBody.from_arrays(body.addresses + np.uint64(shift), body.lengths))
+            )
         for lengths in (body.lengths // np.uint64(2), body.lengths + np.uint64(1 << 40)):
-            yield frame.with_payload(encode_addresses(AddressBody.of(body.addresses, lengths)))
-        yield frame.with_payload(encode_addresses(AddressBody.of(body.addresses[1:], body.lengths[1:])))
+            yield frame.with_payload(encode_addresses(AddressBody.from_arrays(body.addresses, lengths)))
+        yield frame.with_payload(encode_addresses(AddressBody.from_arrays(body.addresses[1:], body.lengths[1:])))
         yield frame.with_payload(struct.pack("<QQ", body.total_bytes + 1000, body.addresses.size) + payload[16:])
     elif frame.kind == FrameKind.REGION:
         size_bytes, flags = struct.unpack("<QQ", payload)

@@ -19,9 +19,9 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import DataRequested, MessageReady
+from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import parse_uri
-from bowstring.dissociated.wire import PackedBody
 from bowstring.transports.base import Channel, DirectionEnded, MessageReceived
 from bowstring.transports.session import Session, SessionFailed
 from bowstring.transports.ucx.transport import UcxListener, UcxTransport
@@ -133,7 +133,7 @@ def submit_table(channel: Channel, request: MessageReceived, num_rows: dict[byte
     assert isinstance(event, DataRequested)
     table = reference_peer.example_table(num_rows[event.ticket])
     for index, message in enumerate(reference_peer.messages_of(table)):
-        body = PackedBody.of(message.body) if index else None
+        body = PackedBody.from_parts(message.body) if index else None
         for outgoing in connection.send(message.metadata, body):
             channel.submit(outgoing.parts, outgoing.tag)
     for outgoing in connection.send_end():

@@ -129,10 +129,10 @@ def sum_column(column: Array) -> int | float | Decimal | None:
     values, mask = column.buffer_values(1), column.validity_mask()
     if mask is not None:
         values = values[mask]
-    return float(values.sum(dtype="f8")) if isinstance(column.type, FloatingPoint) else _exact_sum(values)
+    return float(values.sum(dtype="f8")) if isinstance(column.type, FloatingPoint) else _sum_exactly(values)
 
 
-def _exact_sum(values: npt.NDArray[np.integer[Any]]) -> int:
+def _sum_exactly(values: npt.NDArray[np.integer[Any]]) -> int:
     """Return the sum of 64-bit integers, computed in halves that can't overflow."""
     wide = values.astype("u8" if values.dtype.kind == "u" else "i8")
     return (int((wide >> 32).sum()) << 32) + int((wide & 0xFFFFFFFF).sum())

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from bowstring.dissociated.wire import BytesLike
+from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
 from bowstring.memory.buffer import Memory
 from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions

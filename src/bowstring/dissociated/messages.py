@@ -2,10 +2,10 @@
 
 >>> encode_prefix(MessageType.METADATA, 1).hex(" ")
 '01 01 00 00 00'
->>> hex(encode_tag(7, BodyType.ADDRESSES))
+>>> hex(encode_body_tag(7, BodyType.ADDRESSES))
 '0x100000000000007'
->>> decode_tag(0x0100_0000_0000_0007)
-Tag(sequence=7, body_type=<BodyType.ADDRESSES: 1>)
+>>> decode_body_tag(0x0100_0000_0000_0007)
+BodyTag(sequence=7, body_type=<BodyType.ADDRESSES: 1>)
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _MESSAGE_TYPES = tuple(MessageType)
 _BODY_TYPES = tuple(BodyType)
 
 
-class Prefix(NamedTuple):
+class MetadataPrefix(NamedTuple):
     """The first five bytes of a message of the metadata stream."""
 
     type: MessageType
     sequence: int
 
 
-class Tag(NamedTuple):
+class BodyTag(NamedTuple):
     """The fields of a body's tag."""
 
     sequence: int
@@ -95,7 +95,7 @@ class PackedBody:
     length_bytes: int
 
     @classmethod
-    def of(cls, *parts: BytesLike) -> PackedBody:
+    def from_parts(cls, *parts: BytesLike) -> PackedBody:
         """Create a body of these bytes; nothing is copied."""
         return cls(parts, sum(memoryview(part).nbytes for part in parts))
 
@@ -121,7 +121,7 @@ class AddressBody:
     """The number of buffers that are not empty: only their addresses are leased."""
 
     @classmethod
-    def of(cls, addresses: npt.ArrayLike, lengths: npt.ArrayLike) -> AddressBody:
+    def from_arrays(cls, addresses: npt.ArrayLike, lengths: npt.ArrayLike) -> AddressBody:
         """Create a body of these buffers.
 
         Raises `InvalidArgumentError` if the numbers of addresses and lengths differ.
@@ -129,10 +129,10 @@ class AddressBody:
         own_addresses, own_lengths = np.asarray(addresses, _UINT64).ravel(), np.asarray(lengths, _UINT64).ravel()
         if own_addresses.size != own_lengths.size:
             raise InvalidArgumentError(f"{own_addresses.size} addresses, but {own_lengths.size} lengths")
-        exact_bytes = _exact_sum(own_lengths)
+        exact_bytes = _sum_exactly(own_lengths)
         return cls(own_addresses, own_lengths, exact_bytes, exact_bytes, int(np.count_nonzero(own_lengths)))
 
-    def at(self, addresses: Addresses) -> AddressBody:
+    def with_addresses(self, addresses: Addresses) -> AddressBody:
         """Return a body of buffers with the same lengths at other addresses."""
         return AddressBody(addresses, self.lengths, self.total_bytes, self.exact_bytes, self.num_leased)
 
@@ -153,7 +153,7 @@ def encode_prefix(message_type: MessageType, sequence: int) -> bytes:
     return _PREFIX.pack(message_type, sequence)
 
 
-def decode_prefix(data: BytesLike) -> Prefix:
+def decode_prefix(data: BytesLike) -> MetadataPrefix:
     """The prefix at the beginning of a message. Raises `ProtocolError` for an unknown type or fewer than 5 bytes."""
     if len(data) < PREFIX_BYTES:
         raise ProtocolError(
@@ -164,15 +164,15 @@ def decode_prefix(data: BytesLike) -> Prefix:
         raise ProtocolError(
             f"metadata message {sequence}: expected type 0 or 1 in byte 0 of the prefix, found {number}"
         )
-    return Prefix(_MESSAGE_TYPES[number], sequence)
+    return MetadataPrefix(_MESSAGE_TYPES[number], sequence)
 
 
-def encode_tag(sequence: int, body_type: BodyType) -> int:
+def encode_body_tag(sequence: int, body_type: BodyType) -> int:
     """The tag of a body: the sequence number in bits 0 to 31, the type in bits 56 to 63."""
     return body_type << BODY_TYPE_SHIFT | sequence
 
 
-def decode_tag(tag: int) -> Tag:
+def decode_body_tag(tag: int) -> BodyTag:
     """The parts of a body's tag. Raises `ProtocolError` for reserved bits, an unknown type, or more than 64 bits."""
     if not 0 <= tag < UINT64_MODULUS:
         raise ProtocolError(f"tag {tag}: expected an unsigned number of 64 bits")
@@ -181,7 +181,7 @@ def decode_tag(tag: int) -> Tag:
     body_type = tag >> BODY_TYPE_SHIFT
     if body_type >= len(_BODY_TYPES):
         raise ProtocolError(f"tag 0x{tag:016x}: expected body type 0 or 1 in bits 56 to 63, found {body_type}")
-    return Tag(tag & SEQUENCE_MASK, _BODY_TYPES[body_type])
+    return BodyTag(tag & SEQUENCE_MASK, _BODY_TYPES[body_type])
 
 
 def encode_addresses(body: AddressBody) -> bytes:
@@ -216,7 +216,7 @@ def decode_addresses(data: BytesLike, limits: ProtocolLimits = DEFAULT_LIMITS) -
         )
     pairs = np.frombuffer(bytes(data), _UINT64, offset=_BODY_HEADER.size).reshape(count, 2)
     addresses, lengths = pairs[:, 0], pairs[:, 1]
-    exact_bytes = _exact_sum(lengths)
+    exact_bytes = _sum_exactly(lengths)
     if not exact_bytes <= total_bytes <= exact_bytes + count * _PADDING_BYTES:
         raise ProtocolError(
             f"body of addresses: the {count} buffers have {exact_bytes} bytes, but the total is {total_bytes}"
@@ -256,7 +256,7 @@ def sequence_distance(start: int, end: int) -> int:
     return (end - start) & SEQUENCE_MASK
 
 
-def _exact_sum(lengths: Addresses) -> int:
+def _sum_exactly(lengths: Addresses) -> int:
     """The sum, without overflow at 2**64."""
     if lengths.size == 0:
         return 0

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bowstring.dissociated.limits import ProtocolLimits
-from bowstring.dissociated.wire import (
+from bowstring.dissociated.messages import (
     AddressBody,
     BodyType,
     MessageType,
     PackedBody,
     decode_addresses,
+    decode_body_tag,
     decode_free_data,
     decode_prefix,
-    decode_tag,
     encode_addresses,
+    encode_body_tag,
     encode_free_data,
     encode_prefix,
-    encode_tag,
     sequence_distance,
 )
 from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
@@ -54,40 +54,40 @@ def test_any_bytes_are_a_prefix_or_a_protocol_error(data: bytes) -> None:
 
 
 def test_the_tag_has_the_sequence_number_below_and_the_type_on_top() -> None:
-    assert encode_tag(0xFFFFFFFF, BodyType.PACKED) == 0x0000_0000_FFFF_FFFF
-    assert encode_tag(5, BodyType.ADDRESSES) == 0x0100_0000_0000_0005
+    assert encode_body_tag(0xFFFFFFFF, BodyType.PACKED) == 0x0000_0000_FFFF_FFFF
+    assert encode_body_tag(5, BodyType.ADDRESSES) == 0x0100_0000_0000_0005
 
 
 @given(uint64s)
 def test_any_number_is_a_tag_or_a_protocol_error(tag: int) -> None:
     if tag & 0x00FF_FFFF_0000_0000 or tag >> 56 > 1:
         with pytest.raises(ProtocolError, match=f"0x{tag:016x}"):
-            decode_tag(tag)
+            decode_body_tag(tag)
     else:
-        assert encode_tag(*decode_tag(tag)) == tag
+        assert encode_body_tag(*decode_body_tag(tag)) == tag
 
 
 @pytest.mark.parametrize("bit", range(32, 56))
 def test_every_reserved_bit_has_to_be_zero(bit: int) -> None:
     with pytest.raises(ProtocolError, match="reserved bits 32 to 55"):
-        decode_tag(1 << bit | 7)
+        decode_body_tag(1 << bit | 7)
 
 
 @pytest.mark.parametrize("tag", [-1, 2**64])
 def test_a_tag_has_64_bits(tag: int) -> None:
     with pytest.raises(ProtocolError, match="64 bits"):
-        decode_tag(tag)
+        decode_body_tag(tag)
 
 
 def test_a_body_of_addresses_is_total_count_and_pairs() -> None:
-    body = AddressBody.of([100, 200], [7, 9])
+    body = AddressBody.from_arrays([100, 200], [7, 9])
     assert encode_addresses(body) == encode_uint64s(16, 2, 100, 7, 200, 9)
     assert body.length_bytes == 16
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**63), st.integers(0, 2**40)), max_size=20))
 def test_a_body_of_addresses_round_trips(pairs: list[tuple[int, int]]) -> None:
-    body = AddressBody.of([a for a, _ in pairs], [b for _, b in pairs])
+    body = AddressBody.from_arrays([a for a, _ in pairs], [b for _, b in pairs])
     decoded = decode_addresses(encode_addresses(body))
     assert list(zip(decoded.addresses.tolist(), decoded.lengths.tolist(), strict=True)) == pairs
     assert decoded.total_bytes == sum(length for _, length in pairs)
@@ -159,11 +159,11 @@ def test_the_distance_rolls_over(start: int, distance: int) -> None:
 
 def test_different_numbers_of_addresses_and_lengths_are_an_error() -> None:
     with pytest.raises(InvalidArgumentError, match="2 addresses, but 1 lengths"):
-        AddressBody.of([1, 2], [1])
+        AddressBody.from_arrays([1, 2], [1])
 
 
 def test_a_packed_body_does_not_join_its_parts() -> None:
     parts = (b"abc", memoryview(b"defg"))
-    body = PackedBody.of(*parts)
+    body = PackedBody.from_parts(*parts)
     assert body.parts[1] is parts[1]
     assert body.length_bytes == 7
