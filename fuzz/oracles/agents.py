@@ -41,7 +41,7 @@ def check_agent_requests(data: bytes) -> bool:
     passed_region(options & 0x30)
     descriptors_before = count_open_descriptors()
     with listen("unix") as (listening_socket, address), HostAgent() as agent:
-        listener = UnixListener.inherit(listening_socket.dup(), TRANSPORT_OPTIONS)
+        listener = UnixListener.from_socket(listening_socket.dup(), TRANSPORT_OPTIONS)
         with listener:
             replies = _exchange(agent, listener, address, split_segments(options, sent))
             status = _exchange(agent, listener, address, iter([(encode_frames([_HELLO, _message(_STATUS)]), [])]))

@@ -86,7 +86,7 @@ def send_segment(peer: socket.socket, piece: bytes, descriptors: list[int]) -> N
 def _receive(options: int, received: bytes, size_bytes: int) -> list[tuple[Any, ...]]:
     """Receive bytes in pieces of a size; return what the channel reports."""
     own, peer = socket.socketpair()
-    channel: Channel = TcpChannel(own, "fuzz", _OPTIONS) if options & TCP else UnixChannel.wrap(own, _OPTIONS)
+    channel: Channel = TcpChannel(own, "fuzz", _OPTIONS) if options & TCP else UnixChannel.from_socket(own, _OPTIONS)
     events: list[tuple[Any, ...]] = []
     with channel, peer:
         for segment, descriptors in split_segments(options, received):

@@ -23,7 +23,7 @@ from bowstring.sharing.trace import decode_trace
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.observation import ObservedEvent
+from bowstring.transports.observed_transport import ObservedEvent
 from bowstring.transports.region_addresses import decode_region_address
 from tests.polling import wait_until
 
@@ -231,7 +231,7 @@ def test_other_streams_are_not_recordings(tmp_path: Path) -> None:
     with pytest.raises(InvalidDataError, match=r"expected a recording with bowstring\.recording = 1"):
         read_recording(sink.getvalue())
     record_both_ends(tmp_path, "loopback")
-    with pytest.raises(InvalidDataError, match="entry 0: 'upwards' is not a valid Direction"):
+    with pytest.raises(InvalidDataError, match="entry 0: 'upwards' is not a valid EventDirection"):
         read_recording(_replace_column(tmp_path / "client", "direction", "upwards"))
 
 

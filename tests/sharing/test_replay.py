@@ -16,7 +16,7 @@ from bowstring.sharing import Recorder, ServerOptions, read_recording
 from bowstring.sharing.replay import ReplayServer, replay_client
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.recorded_sessions import TABLE as NUMBERS, recorded_sessions
-from bowstring.transports.observation import ObservedEvent
+from bowstring.transports.observed_transport import ObservedEvent
 from tests.polling import wait_until
 
 TABLE = bs.Table.from_batches(

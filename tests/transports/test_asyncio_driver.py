@@ -81,7 +81,7 @@ def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
                 events.append(await asyncio.wait_for(driver.next_event(), 20))
             for event in events:
                 if isinstance(event, MessageLocated) and event.lease is not None:
-                    await asyncio.to_thread(driver.session.release, event.lease)
+                    await asyncio.to_thread(driver.session.release_lease, event.lease)
             while StreamComplete() not in server.events:
                 await asyncio.sleep(0.01)
             return events
@@ -190,7 +190,7 @@ def test_metadata_and_bodies_of_two_channels_are_paired(transport: Transport) ->
                 b"89",
             ]
             for each in located:
-                await asyncio.to_thread(driver.session.release, each.lease)
+                await asyncio.to_thread(driver.session.release_lease, each.lease)
             end = time.monotonic() + WAIT_S
             while StreamComplete() not in bodies.events and time.monotonic() < end:
                 await asyncio.sleep(0.01)
@@ -249,12 +249,12 @@ def test_the_time_of_a_slow_task_does_not_count_as_silence_of_the_server(transpo
             await asyncio.sleep(1.0)  # the server waits for the lease
             next_task = asyncio.create_task(next_event(driver))
             await asyncio.sleep(0.1)
-            driver.session.release(first.lease)
+            driver.session.release_lease(first.lease)
             async with running(server):
                 second = await next_task
                 assert isinstance(second, MessageLocated)
                 assert second.lease is not None
-                driver.session.release(second.lease)
+                driver.session.release_lease(second.lease)
                 assert isinstance(await next_event(driver), StreamEnded)
 
     with served(transport, max_leased_bytes=2) as server, Region.copy_of([bytes(100)]) as region:
@@ -301,7 +301,7 @@ def test_a_lease_is_released_after_the_event_loop_has_ended() -> None:
 
     with served(UNIX) as server, Region.copy_of([b"x"]) as region:
         driver, lease = asyncio.run(scenario(server, region))
-        driver.session.release(lease)
+        driver.session.release_lease(lease)
         driver.session.step(time.monotonic())
         server.step_until(lambda: AddressesFreed(1, 0) in server.events)
         driver.session.close()

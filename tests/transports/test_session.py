@@ -54,7 +54,7 @@ def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(trans
         ]
         assert isinstance(packed, MessageReady)
         assert located.lease is not None
-        thread = threading.Thread(target=driver.session.release, args=(located.lease,))
+        thread = threading.Thread(target=driver.session.release_lease, args=(located.lease,))
         thread.start()
         thread.join(10)
         server.step_until(lambda: StreamComplete() in server.events)
@@ -103,7 +103,7 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         located = receive_all(driver)[1:]
         assert [bytes(each.memory[each.offsets[0] :][:2]) for each in located] == [b"01", b"12", b"23", b"34", b"45"]
         for each in located:
-            driver.session.release(each.lease)
+            driver.session.release_lease(each.lease)
         bodies.step_until(lambda: StreamComplete() in bodies.events)
         driver.close()
 
@@ -198,7 +198,7 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
             assert len(located) == expected
             for each in located[-2:]:
                 assert each.lease is not None
-                driver.session.release(each.lease)
+                driver.session.release_lease(each.lease)
             server.step_until(partial(has_freed, server, expected))
         driver.close()
 
@@ -283,7 +283,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
         assert isinstance(first, MessageLocated)
         assert first.lease is not None
         time.sleep(1.0)  # the server waits for the lease, and the client computes
-        driver.session.release(first.lease)
+        driver.session.release_lease(first.lease)
         thread = threading.Thread(target=server.step_until, args=(partial(has_freed, server, 1),))
         thread.start()
         assert isinstance(driver.next_event(), MessageLocated)
@@ -301,7 +301,7 @@ def test_leases_released_together_are_freed_by_one_message(transport: Transport)
         located = receive_all(driver)[1:]
         with driver.lock:  # no thread can send meanwhile
             for each in located:
-                session.release(each.lease)
+                session.release_lease(each.lease)
         driver.flush()
         server.step_until(lambda: StreamComplete() in server.events)
         assert [event for event in server.events if isinstance(event, AddressesFreed)] == [AddressesFreed(12, 0)]
@@ -353,5 +353,5 @@ def test_leases_released_after_the_server_has_disconnected_wait_for_nothing(
         server.session.close()
         for lease in leases:
             assert lease is not None
-            driver.session.release(lease)
+            driver.session.release_lease(lease)
         driver.close()

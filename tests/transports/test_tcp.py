@@ -13,7 +13,7 @@ from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
 from bowstring.testing.transport_conformance import TransportConformance
 from bowstring.transports.base import BOTH_DIRECTIONS, DirectionEnded, TransportOptions
-from bowstring.transports.blocking import BlockingChannel, BlockingListener, wait
+from bowstring.transports.blocking import BlockingChannel, BlockingListener, wait_for_interests
 from bowstring.transports.tcp import TCP, TLS, TcpTransport
 from bowstring.transports.tls import TlsOptions
 from tests.transports.certificates import Authority
@@ -54,7 +54,7 @@ def connect_tls(server: TransportOptions, client: TransportOptions) -> ChannelPa
             accepted = listener.accept()
             channel = accepted.channel
             while not channel.is_connected and channel.interests():
-                wait(channel.interests(), 20)
+                wait_for_interests(channel.interests(), 20)
                 lost += [event for event in channel.progress(BOTH_DIRECTIONS) if isinstance(event, DirectionEnded)]
         if raised or lost:
             for end in (accepted, *dialed):

@@ -41,7 +41,7 @@ def test_a_session_uses_the_common_half_and_others_their_part_of_the_rest(limits
     for sender, leases in ((greedy, 40), (second, 10), (third, 10)):
         sender.step()
         assert sender.outstanding.leases == leases
-    assert total.total == OutstandingAmounts(60, 600, 0)
+    assert total.outstanding == OutstandingAmounts(60, 600, 0)
     for count in range(1, 5):
         second.step(free=1)
         assert (second.remaining, second.outstanding.leases) == (999 - count, 10)
@@ -70,7 +70,7 @@ def test_waiting_sessions_continue_in_order_when_others_free_leases_or_end() -> 
     assert [sender.outstanding.leases for sender in (first, second, third)] == [0, 30, 10]
     total.update_and_wake_next(second, OutstandingAmounts(), has_more=False)
     assert [second.num_wakes, third.num_wakes] == [1, 1]
-    assert total.total == OutstandingAmounts(10, 100, 0)
+    assert total.outstanding == OutstandingAmounts(10, 100, 0)
 
 
 def test_queued_bytes_of_a_session_do_not_limit_the_leases_of_others() -> None:

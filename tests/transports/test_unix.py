@@ -20,5 +20,5 @@ class TestSocketPair(TransportConformance):
     transport = UNIX
 
     def connect_pair(self, options: TransportOptions = DEFAULT_OPTIONS) -> ChannelPair:
-        first, second = (UnixChannel.wrap(end, options) for end in socket.socketpair(socket.AF_UNIX))
+        first, second = (UnixChannel.from_socket(end, options) for end in socket.socketpair(socket.AF_UNIX))
         return BlockingChannel(UNIX, first), BlockingChannel(UNIX, second)

@@ -56,7 +56,7 @@ def send(peer: socket.socket, data: bytes, descriptors: list[int] | None = None)
 def peer() -> Iterator[tuple[socket.socket, BlockingChannel]]:
     """A hostile peer's bare socket, and our end."""
     hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
+    with hostile, BlockingChannel(UNIX, UnixChannel.from_socket(connection, OPTIONS)) as transport:
         yield hostile, transport
 
 
@@ -134,7 +134,7 @@ def test_a_length_beyond_the_limits_is_an_error_at_once(peer: Peer) -> None:
 
 def test_an_announced_length_takes_no_memory_before_its_bytes_arrive() -> None:
     hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
+    with hostile, BlockingChannel(UNIX, UnixChannel.from_socket(connection, OPTIONS)) as transport:
         send(hostile, struct.pack("<4sBBHQQ", b"BWS1", 1, 0, 0, 5, 4 << 30) + b"only this")
         reset_peak()
         before = peak_bytes()
@@ -272,7 +272,7 @@ def receive_until_error(*pieces: tuple[bytes, bool]) -> None:
     """Receive what a hostile peer sends, some of it with a descriptor, until an error of ours."""
     before = count_open_descriptors()
     hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with hostile, BlockingChannel(UNIX, UnixChannel.wrap(connection, OPTIONS)) as transport:
+    with hostile, BlockingChannel(UNIX, UnixChannel.from_socket(connection, OPTIONS)) as transport:
         descriptor = memfd()
         for data, with_descriptor in pieces:
             if data:

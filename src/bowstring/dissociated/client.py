@@ -191,7 +191,7 @@ class ClientStream:
                 self._bodies.next_state(_BODY)
                 self._check_body(decode_body_tag(tag), length_bytes)
         except BowstringError:
-            self._fail()
+            self._record_violation()
             raise
 
     def _check_body(self, tag: BodyTag, length_bytes: int) -> None:
@@ -226,9 +226,9 @@ class ClientStream:
             needs_body = self._has_body(header)
             if needs_body and not self._has_schema and sequence == self._first_sequence:
                 raise ProtocolError("metadata message 0: expected a schema, found a header with a body")
-            return self._deliver(self._assembler.add_metadata(sequence, header, needs_body))
+            return self._create_events(self._assembler.add_metadata(sequence, header, needs_body))
         except BowstringError:
-            self._fail()
+            self._record_violation()
             raise
 
     def receive_body(self, tag: int, body: Any, length_bytes: int | None = None) -> list[ClientEvent]:
@@ -243,9 +243,9 @@ class ClientStream:
             self._check_body(fields, length_bytes)
             is_packed = body_type is _PACKED
             content: Body = PackedBody((body,), length_bytes) if is_packed else self._lease_addresses(body)
-            return self._deliver(self._assembler.add_body(sequence, content))
+            return self._create_events(self._assembler.add_body(sequence, content))
         except BowstringError:
-            self._fail()
+            self._record_violation()
             raise
 
     def free(self, *bodies: AddressBody | Addresses) -> Message | None:
@@ -289,7 +289,7 @@ class ClientStream:
             raise ProtocolError("end of stream 0: expected a schema before it")
         self._assembler.add_end(sequence)
         self._last_sequence = (sequence - 1) & SEQUENCE_MASK
-        return self._deliver([])
+        return self._create_events([])
 
     def _lease_addresses(self, data: BytesLike) -> AddressBody:
         body = decode_addresses(data, self._limits)
@@ -301,7 +301,7 @@ class ClientStream:
         if self._in_order and sequence != expected:
             raise ProtocolError(f"{what}: expected sequence number {expected}, found {sequence}")
 
-    def _deliver(self, messages: list[StreamMessage]) -> list[ClientEvent]:
+    def _create_events(self, messages: list[StreamMessage]) -> list[ClientEvent]:
         events: list[ClientEvent] = []
         for message in messages:
             events.append(MessageReady(message))
@@ -320,7 +320,7 @@ class ClientStream:
             return True
         return False
 
-    def _fail(self) -> None:
+    def _record_violation(self) -> None:
         self._metadata.record_violation()
         self._bodies.record_violation()
         self.leases.free_all()

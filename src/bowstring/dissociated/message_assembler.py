@@ -93,7 +93,7 @@ class MessageAssembler:
             if pending.body is not None and not needs_body:
                 raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
             pending.header, pending.needs_body = header, needs_body
-            self._add_bytes(pending, len(header))
+            self._count_bytes(pending, len(header))
             return self._take_complete_messages()
         self._next = (sequence + 1) & SEQUENCE_MASK
         message = StreamMessage(sequence, header, None)
@@ -108,7 +108,7 @@ class MessageAssembler:
             raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
         pending.body = body
         # A body of addresses takes 16 bytes per buffer here, whatever the size of the buffers.
-        self._add_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
+        self._count_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
         return self._take_complete_messages()
 
     def add_end(self, sequence: int) -> None:
@@ -161,7 +161,7 @@ class MessageAssembler:
         pending = self._pending[sequence] = _PendingMessage()
         return pending
 
-    def _add_bytes(self, pending: _PendingMessage, length_bytes: int) -> None:
+    def _count_bytes(self, pending: _PendingMessage, length_bytes: int) -> None:
         pending.pending_bytes += length_bytes
         self._pending_bytes += length_bytes
 

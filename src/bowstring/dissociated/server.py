@@ -149,7 +149,7 @@ class ServerConnection:
                 want = " or ".join(map(str, self._roles))
                 raise ProtocolError(f"server: expected the tag {want} (want_data) or {free} (free_data), found {tag}")
         except BowstringError:
-            self._fail()
+            self._record_violation()
             raise
 
     def receive(self, tag: int | None, data: BytesLike) -> list[ServerEvent]:
@@ -160,7 +160,7 @@ class ServerConnection:
                 return self._receive_want_data(self._roles[tag], data)
             return self._receive_free_data(data)
         except BowstringError:
-            self._fail()
+            self._record_violation()
             raise
 
     def send(self, header: BytesLike, body: Body | None = None, owner: Any = None) -> list[Message]:
@@ -244,7 +244,7 @@ class ServerConnection:
             events.append(StreamComplete())
         return events
 
-    def _fail(self) -> None:
+    def _record_violation(self) -> None:
         self._state_machine.record_violation()
         self.leases.free_all()
 

@@ -78,11 +78,11 @@ def parse_uri(text: str) -> StreamURI:
     invalid = _UNPRINTABLE.search(text)
     if invalid:
         raise ProtocolError(
-            f"URI {_without_query(text)}: character {invalid.start()} ({invalid.group()!r}) has to be percent-encoded"
+            f"URI {_quote_address(text)}: character {invalid.start()} ({invalid.group()!r}) has to be percent-encoded"
         )
     scheme, colon, rest = text.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
-        raise ProtocolError(f"URI {_without_query(text)}: expected a scheme such as 'unix:' at its beginning")
+        raise ProtocolError(f"URI {_quote_address(text)}: expected a scheme such as 'unix:' at its beginning")
     address, _, query = rest.partition("#")[0].partition("?")
     if query.count("&") >= _MAX_PARAMETERS:
         raise ProtocolError(f"URI: expected at most {_MAX_PARAMETERS} parameters, found {query.count('&') + 1}")
@@ -92,27 +92,27 @@ def parse_uri(text: str) -> StreamURI:
         if key not in ("want_data", "free_data", "remote_handle"):
             others.append((key, value))
         elif key in values:
-            raise ProtocolError(f"URI {_without_query(text)}: parameter {key} is given twice")
+            raise ProtocolError(f"URI {_quote_address(text)}: parameter {key} is given twice")
         else:
             values[key] = value
     if "want_data" not in values:
-        raise ProtocolError(f"URI {_without_query(text)}: the required parameter want_data is missing")
+        raise ProtocolError(f"URI {_quote_address(text)}: the required parameter want_data is missing")
     want_data = _parse_tag(text, "want_data", values["want_data"])
     free_data = _parse_tag(text, "free_data", values["free_data"]) if "free_data" in values else None
     if want_data == free_data:
-        raise ProtocolError(f"URI {_without_query(text)}: parameters want_data and free_data are the same tag")
+        raise ProtocolError(f"URI {_quote_address(text)}: parameters want_data and free_data are the same tag")
     handle = _parse_remote_handle(text, values["remote_handle"]) if "remote_handle" in values else None
     decoded = unquote(address, errors="surrogateescape")
     return StreamURI(scheme.lower(), decoded, want_data, free_data, handle, tuple(others))
 
 
-def _without_query(text: str) -> str:
+def _quote_address(text: str) -> str:
     """The `repr` of a URI for an error message, without its parameters, which may be secret."""
     address, mark, _ = text.partition("?")
-    return _shorten(address + mark + ("…" if mark else ""))
+    return _quote_text(address + mark + ("…" if mark else ""))
 
 
-def _shorten(text: str) -> str:
+def _quote_text(text: str) -> str:
     """The `repr` of a text for an error message, truncated if it is long."""
     return repr(text) if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]!r}…"
 
@@ -120,8 +120,8 @@ def _shorten(text: str) -> str:
 def _parse_tag(text: str, name: str, value: str) -> int:
     if not _DIGITS.fullmatch(value) or int(value) >= UINT64_MODULUS:
         raise ProtocolError(
-            f"URI {_without_query(text)}: parameter {name}: expected an unsigned integer of 64 bits, "
-            f"found {_shorten(value)}"
+            f"URI {_quote_address(text)}: parameter {name}: expected an unsigned integer of 64 bits, "
+            f"found {_quote_text(value)}"
         )
     return int(value)
 
@@ -133,5 +133,5 @@ def _parse_remote_handle(text: str, value: str) -> bytes:
         return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise ProtocolError(
-            f"URI {_without_query(text)}: parameter remote_handle: expected base64, found {_shorten(value)}"
+            f"URI {_quote_address(text)}: parameter remote_handle: expected base64, found {_quote_text(value)}"
         ) from None

@@ -154,7 +154,7 @@ class Connection:
             if is_on_device:
                 try_synchronize(memory)  # that reads the memory, and was queued by this process
             self._leased_memories.pop(key, None)
-            self.driver.session.release(lease)
+            self.driver.session.release_lease(lease)
             if self._is_closing and not self._leased_memories:
                 self.close()
 

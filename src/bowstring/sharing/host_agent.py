@@ -124,7 +124,7 @@ class HostAgent(Closable):
 
     def run(self, listening_socket: socket.socket) -> None:
         """Answer requests until the agent is no longer needed."""
-        listener = UnixListener.inherit(listening_socket, TRANSPORT_OPTIONS)
+        listener = UnixListener.from_socket(listening_socket, TRANSPORT_OPTIONS)
         while not self._is_finished:
             self.step(listener, _TICK_S)
             self._drop_expired()

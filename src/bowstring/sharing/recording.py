@@ -1,8 +1,8 @@
 """Record the messages of servers and clients in a file, and read it.
 
-A recording is an Arrow stream with one batch of one row per entry (`bowstring.transports.observation.ObservedEvent`),
-written before the message leaves the process or is processed. So a recording of a process that was killed is complete
-except for its end marker, and every Arrow implementation can read it:
+A recording is an Arrow stream with one batch of one row per entry, an `ObservedEvent` of
+`bowstring.transports.observed_transport`. An entry is written before its message leaves the process or is processed, so
+a recording of a process that was killed is complete except for its end marker. Every Arrow implementation can read it:
 
 | column | type | content |
 |---|---|---|
@@ -49,7 +49,7 @@ from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable
 from bowstring.sharing.uris import create_server_uri
 from bowstring.transports.base import Transport
-from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind, ObservedTransport
+from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind, ObservedTransport
 
 VERSION_KEY, VERSION = b"bowstring.recording", b"1"
 
@@ -227,7 +227,7 @@ def read_entries(source: Any) -> Iterator[ObservedEvent]:
                 indices[connection, direction, kind] += 1
                 parts = () if body is None else (body,)
                 try:
-                    step = Direction(direction), ObservedEventKind(kind)
+                    step = EventDirection(direction), ObservedEventKind(kind)
                 except ValueError as error:
                     raise InvalidDataError(f"recording, entry {indices.total() - 1}: {error}") from None
                 yield ObservedEvent(time_ns, connection, *step, index, tag, address, length_bytes, parts, text)

@@ -212,7 +212,7 @@ class ClientHandler:
         self._clients = clients
         self._datasets = datasets
         self._connection = ServerConnection(ROLES, FREE_DATA, limits=LIMITS)
-        self._exporter = transport.exporter(channel)
+        self._exporter = transport.open_exporter(channel)
         self._session = Session(
             {ConnectionRole.BOTH: channel},
             transport.open_remote_memory(channel, None),

@@ -20,7 +20,7 @@ from bowstring.errors import BowstringError, format_count
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.metadata.header import read_header_kind
 from bowstring.sharing.uris import ROLES, Ticket, decode_error, parse_error_tag
-from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind
+from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind
 
 _HEADER_NAMES = {"Schema": "schema", "DictionaryBatch": "dictionary batch", "RecordBatch": "record batch"}
 
@@ -75,11 +75,14 @@ class RecordedConnection:
             uri = parse_uri(entry.text)
         except BowstringError:  # an observed transport without tags
             uri = None
-        return cls(entry.direction is Direction.SENT, uri)
+        return cls(entry.direction is EventDirection.SENT, uri)
 
     def find_sender(self, entry: ObservedEvent) -> str:
         """Return who acts: `client` or `server`."""
-        is_own = entry.direction is Direction.SENT or entry.kind in (ObservedEventKind.CLOSE, ObservedEventKind.LOSS)
+        is_own = entry.direction is EventDirection.SENT or entry.kind in (
+            ObservedEventKind.CLOSE,
+            ObservedEventKind.LOSS,
+        )
         return "client" if is_own == self.is_client else "server"
 
     def is_free_data(self, tag: int | None) -> bool:
@@ -122,7 +125,7 @@ def decode_trace(entries: Iterable[ObservedEvent]) -> Iterator[TraceStep]:
 def describe_message(connection: RecordedConnection, sender: str, tag: int | None, data: BytesLike) -> str:
     """Return the description of a message of the `client` or the `server`."""
     is_sent = (sender == "client") == connection.is_client
-    direction = Direction.SENT if is_sent else Direction.RECEIVED
+    direction = EventDirection.SENT if is_sent else EventDirection.RECEIVED
     entry = ObservedEvent(0, 0, direction, ObservedEventKind.MESSAGE, 0, tag, None, len(data), (data,))
     return _decode_entry(entry, sender, connection).text
 
@@ -134,7 +137,7 @@ def _decode_entry(entry: ObservedEvent, sender: str, connection: RecordedConnect
             return _decode_message(entry, sender, connection, size)
         except BowstringError as error:
             return _MessageContent("invalid", f"invalid message, {_format_tag(entry)}, {size}: {error}")
-    action = "receiving" if entry.direction is Direction.RECEIVED else "sending"
+    action = "receiving" if entry.direction is EventDirection.RECEIVED else "sending"
     texts = {
         ObservedEventKind.CONNECTION: f"connects to {entry.text}",
         ObservedEventKind.DEPARTURE: f"message sent, {_format_tag(entry)}, {size}",

@@ -26,7 +26,7 @@ from bowstring.transports.base import (
     TransportOptions,
     Uint64Array,
 )
-from bowstring.transports.blocking import wait
+from bowstring.transports.blocking import wait_for_interests
 
 CONTENT = bytes(range(256)) * 40
 _OPTIONS = TransportOptions(timeout_s=20.0)
@@ -49,7 +49,7 @@ class ExportingConnection:
                 self.client.progress()
                 accepted = listener.accept()
             self.server = accepted[0]
-            exporter = transport.exporter(self.server)
+            exporter = transport.open_exporter(self.server)
             memory = transport.open_remote_memory(self.client, listener.remote_handle)
         assert exporter is not None
         assert memory is not None
@@ -73,7 +73,7 @@ class ExportingConnection:
                 elif isinstance(event, MessageReceived):
                     self.client.grant_credit(1, len(event.data))
                     return
-            wait(self.client.interests(RECEIVE), min(0.01, self.client.max_wait_s))
+            wait_for_interests(self.client.interests(RECEIVE), min(0.01, self.client.max_wait_s))
         raise AssertionError("the message did not arrive")
 
     def export(self, region: Region) -> ExportedRegion:
@@ -87,14 +87,16 @@ class ExportingConnection:
         destination = bytearray(int(lengths.sum()))
         token = self.memory.start_fetch(self.memory.locate_buffers(addresses, lengths), lengths, destination)
         for _ in range(_MAX_ROUNDS):
-            fetch_events = self.memory.progress()
+            fetch_events = self.memory.poll_fetches()
             if fetch_events:
                 assert fetch_events == [FetchEnded(token)]
-                assert self.memory.progress() == []
+                assert self.memory.poll_fetches() == []
                 return bytes(destination)
             self.server.progress()
             self.client.progress()
-            wait([*self.memory.interests(), *self.client.interests(RECEIVE)], min(0.01, self.client.max_wait_s))
+            wait_for_interests(
+                [*self.memory.interests(), *self.client.interests(RECEIVE)], min(0.01, self.client.max_wait_s)
+            )
         raise AssertionError("the fetch did not end")
 
 

@@ -51,7 +51,7 @@ from bowstring.ipc.metadata.header import DICTIONARY_BATCH, BatchHeader
 from bowstring.ipc.stream import Decoder, EncodedMessage, Encoder
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_BODIES, WANT_DATA, WANT_METADATA
-from bowstring.transports.observation import Direction, ObservedEvent, ObservedEventKind
+from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind
 
 TICKET = b"numbers"
 SCHEMA = schema({"n": "int32"})
@@ -142,13 +142,15 @@ class RecordedSession:
         for connection in range(self.num_connections):
             tag = self.want_data[min(connection, len(self.want_data) - 1)]
             uri = StreamURI("session", "", tag, self.free_data, None, (("error_data", str(ERROR_DATA)),))
-            entries.append(ObservedEvent(0, connection, Direction.SENT, ObservedEventKind.CONNECTION, 0, text=str(uri)))
+            entries.append(
+                ObservedEvent(0, connection, EventDirection.SENT, ObservedEventKind.CONNECTION, 0, text=str(uri))
+            )
         if len(self.want_data) == 1:  # a later connection begins after the end of an earlier one
             entries = entries[:1]
         for entry in self.entries:
             if all(entry.connection != other.connection for other in entries):
                 entries.append(replace(entries[0], connection=entry.connection))
-            direction = Direction.SENT if entry.sender == "client" else Direction.RECEIVED
+            direction = EventDirection.SENT if entry.sender == "client" else EventDirection.RECEIVED
             kind, length_bytes = ObservedEventKind(entry.kind), len(entry.body)
             if entry.kind == "close" and entry.sender == "server":
                 kind = ObservedEventKind.LOSS

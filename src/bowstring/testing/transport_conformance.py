@@ -44,7 +44,7 @@ from bowstring.transports.base import (
     MessageSent,
     TransportOptions,
 )
-from bowstring.transports.blocking import BlockingChannel, wait
+from bowstring.transports.blocking import BlockingChannel, wait_for_interests
 from bowstring.transports.region_addresses import MAX_REGIONS, encode_region_address
 
 
@@ -442,5 +442,5 @@ def exchange_events(
         events += [event for event in other.progress(RECEIVE) if isinstance(event, kinds)]
         if len(events) >= count and rounds == 1000:
             break
-        wait(other.interests(RECEIVE), min(0.01, other.max_wait_s))
+        wait_for_interests(other.interests(RECEIVE), min(0.01, other.max_wait_s))
     return events

@@ -88,7 +88,7 @@ class AsyncSession:
             pass
 
     @property
-    def _directions(self) -> int:
+    def _step_directions(self) -> int:
         return SEND if self._events else BOTH_DIRECTIONS
 
     def _step(self) -> None:
@@ -96,7 +96,7 @@ class AsyncSession:
             now = time.monotonic()
             if not self._num_waiting:
                 self.session.restart_deadlines(now)
-            self._add_events(self.session.step(now, self._directions))
+            self._add_events(self.session.step(now, self._step_directions))
             self._update_watches()
 
     def _add_events(self, events: list[SessionEvent]) -> None:
@@ -108,7 +108,7 @@ class AsyncSession:
 
     def _update_watches(self) -> None:
         """Watch the descriptors of the session's interests, and set the timer."""
-        interests = self.session.interests(self._directions)
+        interests = self.session.interests(self._step_directions)
         self._watch_descriptors(
             {descriptor for descriptor, events in interests if events & RECEIVE},
             {descriptor for descriptor, events in interests if events & SEND},

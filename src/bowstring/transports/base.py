@@ -165,7 +165,7 @@ class TransportOptions:
     queue_messages: int = 1024
     """Loopback: the number of messages that wait for the receiver; later ones wait at the sender."""
 
-    def deadline(self, timeout_s: float | None) -> Deadline:
+    def start_deadline(self, timeout_s: float | None) -> Deadline:
         """Return the deadline of a call that starts now."""
         return Deadline(self.timeout_s if timeout_s is None else timeout_s)
 
@@ -190,7 +190,7 @@ class Deadline:
         """The remaining seconds, from 0 to the maximum of system calls."""
         return min(max(self._end - time.monotonic(), 0.0), _MAX_WAIT_S)
 
-    def error(self, wait_description: str) -> DeadlineError:
+    def create_error(self, wait_description: str) -> DeadlineError:
         """Create the error of a call whose deadline has passed."""
         return DeadlineError(f"{wait_description}: nothing within {self.timeout_s:g} s")
 
@@ -406,7 +406,7 @@ class RemoteMemory(Closable, ABC):
     def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
         """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
 
-    def progress(self) -> list[FetchEnded]:
+    def poll_fetches(self) -> list[FetchEnded]:
         """Return the fetches that have ended."""
         return []
 
@@ -523,7 +523,7 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def exporter(self, channel: Channel) -> MemoryExporter | None:
+    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
         """Return the exporter of a channel's memory; None if bodies have to be sent as bytes."""
 
     @abstractmethod

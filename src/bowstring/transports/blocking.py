@@ -65,7 +65,7 @@ class ReceivedMessage(NamedTuple):
     data: memoryview
 
 
-def wait(interests: Iterable[Interest], timeout_s: float) -> bool:
+def wait_for_interests(interests: Iterable[Interest], timeout_s: float) -> bool:
     """Wait until a descriptor is ready; return False if `timeout_s` passes first. `math.inf` waits for any time."""
     poll = select.poll()
     for descriptor, events in interests:
@@ -78,13 +78,13 @@ def dial(
     transport: Transport, address: str, options: TransportOptions = DEFAULT_OPTIONS, timeout_s: float | None = None
 ) -> Channel:
     """Return a connected channel. Raises as `Transport.dial`, and `DeadlineError`."""
-    deadline = options.deadline(timeout_s)
+    deadline = options.start_deadline(timeout_s)
     channel = transport.dial(address, options)
     with close_on_error(channel):
         while not channel.is_connected:
             if not deadline.remaining_s():
-                raise deadline.error(channel.wait_description)
-            wait(channel.interests(SEND), min(deadline.remaining_s(), channel.max_wait_s))
+                raise deadline.create_error(channel.wait_description)
+            wait_for_interests(channel.interests(SEND), min(deadline.remaining_s(), channel.max_wait_s))
             for event in channel.progress(SEND):
                 if isinstance(event, DirectionEnded):
                     raise event.error
@@ -146,7 +146,7 @@ class BlockingSession(Closable):
                 # During a stream the server may wait for this end to receive, so nothing blocks. After a connection
                 # was lost, there is nothing to wait for.
                 while session.core is None and session.is_sending and (interests := session.interests(SEND)):
-                    if not wait(interests, _FREE_TIMEOUT_S):
+                    if not wait_for_interests(interests, _FREE_TIMEOUT_S):
                         break
                     self._step(SEND)
                 for channel in session.channels.values():
@@ -178,7 +178,7 @@ class BlockingSession(Closable):
         session = self.session
         timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.max_wait_s, _MAX_WAIT_S)
         if timeout_s > 0 and (interests := session.interests()):
-            wait(interests, timeout_s)
+            wait_for_interests(interests, timeout_s)
 
 
 class BlockingChannel(Closable):
@@ -192,7 +192,7 @@ class BlockingChannel(Closable):
 
     def __init__(self, transport: Transport, channel: Channel) -> None:
         self.channel = channel
-        self.exporter = transport.exporter(channel)
+        self.exporter = transport.open_exporter(channel)
         self.memory: Any = transport.open_remote_memory(channel, None)
         """The memory that the peer exported, as of the last received message."""
         self._inbox: deque[Event] = deque()
@@ -239,9 +239,9 @@ class BlockingChannel(Closable):
 
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
-        deadline = self.channel.options.deadline(timeout_s)
+        deadline = self.channel.options.start_deadline(timeout_s)
         with _ChannelLock(self, self._send_lock, deadline, "send"):
-            self._drain(deadline, self.channel.submit(parts, tag))
+            self._send_queued(deadline, self.channel.submit(parts, tag))
 
     def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
         """Send a message of a `ServerConnection` or `ClientStream`."""
@@ -249,38 +249,38 @@ class BlockingChannel(Closable):
 
     def flush(self, *, timeout_s: float | None = None) -> None:
         """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
-        deadline = self.channel.options.deadline(timeout_s)
+        deadline = self.channel.options.start_deadline(timeout_s)
         with _ChannelLock(self, self._send_lock, deadline, "flush"):
-            self._drain(deadline, None)
+            self._send_queued(deadline, None)
 
     def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
         """Export a region; it may be closed afterwards.
 
         Raises as `send`, and `InvalidArgumentError` as `MemoryExporter`.
         """
-        deadline = self.channel.options.deadline(timeout_s)
+        deadline = self.channel.options.start_deadline(timeout_s)
         with _ChannelLock(self, self._send_lock, deadline, "export"):
             if self.exporter is None:
                 raise InvalidArgumentError("this transport can't export memory")
             exported_region = self.exporter.export(region)
-            self._drain(deadline, 0)
+            self._send_queued(deadline, 0)
             return exported_region
 
     def retire(self, exported_region: ExportedRegion, *, timeout_s: float | None = None) -> None:
         """Tell the peer that no later message refers to exported memory. Raises as `export`."""
-        deadline = self.channel.options.deadline(timeout_s)
+        deadline = self.channel.options.start_deadline(timeout_s)
         with _ChannelLock(self, self._send_lock, deadline, "retire"):
             if self.exporter is None:
                 raise InvalidArgumentError("this transport can't export memory")
             self.exporter.retire(exported_region)
-            self._drain(deadline, 0)
+            self._send_queued(deadline, 0)
 
     def receive(self, *, timeout_s: float | None = None, allocate: MessageAllocator | None = None) -> ReceivedMessage:
         """Receive the next message. `memory` has the memory that the peer exported before it.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
         """
-        deadline, channel = self.channel.options.deadline(timeout_s), self.channel
+        deadline, channel = self.channel.options.start_deadline(timeout_s), self.channel
         with _ChannelLock(self, self._receive_lock, deadline, "receive"):
             while True:
                 while self._inbox:
@@ -292,7 +292,7 @@ class BlockingChannel(Closable):
                 if channel.bytes_received != previous_bytes:
                     deadline.restart()
                 if not self._inbox and not self._wait(RECEIVE, deadline) and channel.max_wait_s > 0:
-                    raise deadline.error(channel.wait_description)
+                    raise deadline.create_error(channel.wait_description)
                 self._check_open("receive")
 
     def close(self) -> None:
@@ -336,7 +336,7 @@ class BlockingChannel(Closable):
                 self._check_open("the call was ended")
                 raise event.error
 
-    def _drain(self, deadline: Deadline, token: int | None) -> None:
+    def _send_queued(self, deadline: Deadline, token: int | None) -> None:
         """Send the queue. On an error, withdraw the message with this token; if part of it is sent, or it is 0, the
         connection fails.
         """
@@ -350,7 +350,7 @@ class BlockingChannel(Closable):
                 if channel.bytes_sent != previous_bytes:
                     deadline.restart()
                 if not self._wait(SEND, deadline):
-                    raise deadline.error(channel.wait_description)
+                    raise deadline.create_error(channel.wait_description)
                 self._check_open("send")
         except BaseException as error:
             if token is not None and not (token and channel.cancel(token)):
@@ -366,7 +366,7 @@ class BlockingChannel(Closable):
     def _wait(self, directions: int, deadline: Deadline) -> bool:
         """Wait until the channel can progress; return False if the deadline passes first."""
         channel = self.channel
-        return wait(channel.interests(directions), min(deadline.remaining_s(), channel.max_wait_s))
+        return wait_for_interests(channel.interests(directions), min(deadline.remaining_s(), channel.max_wait_s))
 
     def _fail(self, reason: str) -> None:
         """End the connection; its descriptors stay open until `close`."""
@@ -392,7 +392,7 @@ class _ChannelLock:
 
     def __init__(self, channel: BlockingChannel, lock: threading.Lock, deadline: Deadline, action: str) -> None:
         if not lock.acquire(blocking=False) and not lock.acquire(timeout=deadline.remaining_s()):
-            raise deadline.error(f"{action} while another thread does the same")
+            raise deadline.create_error(f"{action} while another thread does the same")
         try:
             channel._check_open(action)
         except BowstringError:
@@ -435,11 +435,11 @@ class BlockingListener(Closable):
 
     def accept(self, *, timeout_s: float | None = None) -> BlockingChannel:
         """Wait for the next connection. Raises `DeadlineError`, `ClosedError`, `ResourceError`."""
-        deadline = self._options.deadline(timeout_s)
+        deadline = self._options.start_deadline(timeout_s)
         while not self._accepted:
             self._accepted.extend(self.listener.accept())
-            if not self._accepted and not wait(self.listener.interests(), deadline.remaining_s()):
-                raise deadline.error(f"{self._transport.scheme} {self.address!r}: waiting for a connection")
+            if not self._accepted and not wait_for_interests(self.listener.interests(), deadline.remaining_s()):
+                raise deadline.create_error(f"{self._transport.scheme} {self.address!r}: waiting for a connection")
         return BlockingChannel(self._transport, self._accepted.popleft())
 
     def close(self) -> None:

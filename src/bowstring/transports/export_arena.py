@@ -252,8 +252,8 @@ class RemoteArena(RemoteMemory):
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         """Start to copy the memory at an address into a buffer."""
 
-    def progress(self) -> list[FetchEnded]:
-        """As `RemoteMemory.progress`."""
+    def poll_fetches(self) -> list[FetchEnded]:
+        """As `RemoteMemory.poll_fetches`."""
         completed_fetches = []
         for token, fetches in list(self._fetches.items()):
             if all(fetch.is_done for fetch in fetches):

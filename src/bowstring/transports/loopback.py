@@ -49,21 +49,21 @@ from bowstring.transports.regions import RegionExporter, RegionUpdate, RemoteReg
 
 
 class _EventDescriptor:
-    """A descriptor that is readable while the event is set."""
+    """A descriptor that can be made readable and unreadable (eventfd)."""
 
-    __slots__ = ("_is_set", "descriptor")
+    __slots__ = ("_is_readable", "descriptor")
 
-    def __init__(self, *, is_set: bool) -> None:
+    def __init__(self, *, is_readable: bool) -> None:
         try:
-            self.descriptor = os.eventfd(int(is_set), os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self.descriptor = os.eventfd(int(is_readable), os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as error:
             raise translate_os_error(error, f"loopback: {error.strerror}") from error
-        self._is_set = is_set
+        self._is_readable = is_readable
 
-    def set(self, is_set: bool) -> None:
-        if self.descriptor >= 0 and is_set != self._is_set:
-            self._is_set = is_set
-            if is_set:
+    def set_readable(self, is_readable: bool) -> None:
+        if self.descriptor >= 0 and is_readable != self._is_readable:
+            self._is_readable = is_readable
+            if is_readable:
                 os.eventfd_write(self.descriptor, 1)
             else:
                 os.eventfd_read(self.descriptor)
@@ -84,7 +84,7 @@ class _Message:
     length_bytes: int
     update: RegionUpdate | None = None
 
-    def join(self) -> bytes:
+    def join_parts(self) -> bytes:
         """Copy the parts, because they may change once they are sent."""
         return b"".join(self.parts)
 
@@ -104,10 +104,10 @@ class _MessageQueue:
         """The sender sends no more."""
         self.has_receiver_ended = False
         """The receiver receives no more."""
-        self.readable = _EventDescriptor(is_set=False)
-        self.writable = _EventDescriptor(is_set=True)
+        self.readable = _EventDescriptor(is_readable=False)
+        self.writable = _EventDescriptor(is_readable=True)
 
-    def put(self, message: _Message) -> bool:
+    def try_put(self, message: _Message) -> bool:
         """Append a message; False if the queue is full."""
         with self.lock:
             if len(self.messages) >= self.limit:
@@ -148,8 +148,8 @@ class _MessageQueue:
             self.writable.close()
 
     def _update_events(self) -> None:
-        self.readable.set(bool(self.messages) or self.has_sender_ended or self.has_receiver_ended)
-        self.writable.set(len(self.messages) < self.limit or self.has_receiver_ended or self.has_sender_ended)
+        self.readable.set_readable(bool(self.messages) or self.has_sender_ended or self.has_receiver_ended)
+        self.writable.set_readable(len(self.messages) < self.limit or self.has_receiver_ended or self.has_sender_ended)
 
 
 class LoopbackChannel(Channel):
@@ -298,8 +298,8 @@ class LoopbackChannel(Channel):
                 events.append(DirectionEnded(self._end_error("sending"), SEND))
                 return
             message = self._unsent[0]
-            copy = _Message(message.token, message.tag, (message.join(),), message.length_bytes, message.update)
-            if not self._outbound.put(copy):
+            copy = _Message(message.token, message.tag, (message.join_parts(),), message.length_bytes, message.update)
+            if not self._outbound.try_put(copy):
                 return
             self._unsent.popleft()
             self.bytes_sent += message.length_bytes
@@ -325,7 +325,7 @@ class LoopbackChannel(Channel):
                 destination = self._offer[1]
                 if destination is None:
                     return
-                destination[:] = message.join()
+                destination[:] = message.join_parts()
                 self._offer = None
                 self._deliver(message, destination, events)
             elif not self._credit.is_available:
@@ -336,7 +336,7 @@ class LoopbackChannel(Channel):
                 events.append(MessageOffered(self._offer[0], message.tag, message.length_bytes))
                 return
             else:
-                self._deliver(message, memoryview(message.join()), events)
+                self._deliver(message, memoryview(message.join_parts()), events)
 
     def _deliver(self, message: _Message, content: Any, events: list[Event]) -> None:
         self._inbound.pop()
@@ -370,14 +370,14 @@ class LoopbackListener(Listener):
         self.options = options
         self.is_closed = False
         self._pending_channels: deque[LoopbackChannel] = deque()
-        self._accept_event = _EventDescriptor(is_set=False)
+        self._accept_event = _EventDescriptor(is_readable=False)
         self._lock = threading.Lock()
 
     def add_pending_channel(self, channel: LoopbackChannel) -> None:
         """Add a connection, to be accepted."""
         with self._lock:
             self._pending_channels.append(channel)
-            self._accept_event.set(True)
+            self._accept_event.set_readable(True)
 
     def accept(self, limit: int = 16) -> list[Channel]:
         """As `Listener.accept`."""
@@ -385,7 +385,7 @@ class LoopbackListener(Listener):
             raise ClosedError(f"loopback {self.address!r}: the listener is closed")
         with self._lock:
             channels = [self._pending_channels.popleft() for _ in range(min(limit, len(self._pending_channels)))]
-            self._accept_event.set(bool(self._pending_channels))
+            self._accept_event.set_readable(bool(self._pending_channels))
         return list(channels)
 
     def descriptors(self) -> list[int]:
@@ -402,7 +402,7 @@ class LoopbackListener(Listener):
         if _LISTENERS.get(self.address) is self:
             del _LISTENERS[self.address]
         with self._lock:
-            self._accept_event.set(True)
+            self._accept_event.set_readable(True)
 
     def close(self) -> None:
         """As `Listener.close`."""
@@ -436,8 +436,8 @@ class LoopbackTransport(Transport):
         listener.add_pending_channel(other)
         return own
 
-    def exporter(self, channel: Channel) -> MemoryExporter:
-        """As `Transport.exporter`: passes descriptors."""
+    def open_exporter(self, channel: Channel) -> MemoryExporter:
+        """As `Transport.open_exporter`: passes descriptors."""
         assert isinstance(channel, LoopbackChannel)
         return RegionExporter(channel)
 

@@ -321,7 +321,7 @@ class MessageChannel(Channel):
             try:
                 self._progress_until_armed(directions, events)
             except BowstringError as error:
-                self._report_loss(BOTH_DIRECTIONS, error, events)
+                self._report_end(BOTH_DIRECTIONS, error, events)
         return events
 
     def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
@@ -459,12 +459,12 @@ class MessageChannel(Channel):
             try:
                 self._send(events)
             except BowstringError as error:
-                self._report_loss(SEND, error, events)
+                self._report_end(SEND, error, events)
         if directions & ~self._lost_directions & RECEIVE:
             try:
                 self._receive(events)
             except BowstringError as error:
-                self._report_loss(RECEIVE, error, events)
+                self._report_end(RECEIVE, error, events)
 
     def _send(self, events: list[Event]) -> None:
         sender, error = self._sender, self._error
@@ -499,7 +499,7 @@ class MessageChannel(Channel):
             if direction & directions:
                 timer.set(delay_s)
 
-    def _report_loss(self, directions: int, error: BowstringError, events: list[Event]) -> None:
+    def _report_end(self, directions: int, error: BowstringError, events: list[Event]) -> None:
         directions &= ~self._lost_directions
         if directions:
             self._lost_directions |= directions

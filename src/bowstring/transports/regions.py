@@ -117,8 +117,8 @@ class RemoteRegionTable(RemoteMemory):
         self._fetched.append(FetchEnded(self._next_token))
         return self._next_token
 
-    def progress(self) -> list[FetchEnded]:
-        """As `RemoteMemory.progress`."""
+    def poll_fetches(self) -> list[FetchEnded]:
+        """As `RemoteMemory.poll_fetches`."""
         completed_fetches, self._fetched = self._fetched, []
         return completed_fetches
 

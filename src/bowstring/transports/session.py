@@ -102,8 +102,8 @@ class SessionOptions:
 class MessageLocated:
     """Client: the next message in order, whose body was sent as addresses.
 
-    `memory` contains all buffers, at `offsets`. It is the peer's memory, leased until `Session.release(lease)`, or a
-    copy, for which `lease` is None.
+    `memory` contains all buffers, at `offsets`. It is the peer's memory, leased until `Session.release_lease(lease)`,
+    or a copy, for which `lease` is None.
     """
 
     message: StreamMessage
@@ -146,7 +146,7 @@ class _PendingBodyCopy:
 class Session(Closable):
     """One side of the protocol over one or two channels; `wake` is set by the driver.
 
-    One thread at a time may call its methods, except `release`, which any thread may call at any time, also in a
+    One thread at a time may call its methods, except `release_lease`, which any thread may call at any time, also in a
     finalizer.
     """
 
@@ -163,7 +163,7 @@ class Session(Closable):
         self.memory = memory
         self.core = core
         self.options = options or SessionOptions()
-        self.wake: Callable[[], None] = _do_nothing
+        self.wake: Callable[[], None] = _ignore_wake
         self.num_submitted = 0
         """The number of messages that were submitted, other than requests."""
         self._stream: Iterator[Sequence[Message] | None] | None = None
@@ -240,7 +240,7 @@ class Session(Closable):
         for message in messages:
             self.channel_for(_METADATA if message.tag is None else _BODIES).submit(message.parts, message.tag)
 
-    def release(self, lease: Lease) -> None:
+    def release_lease(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
         self._released_leases.append(lease)
         self.wake()
@@ -284,7 +284,7 @@ class Session(Closable):
                 for role, channel in self.channels.items():
                     self._receive(role, channel, events)
                 if self._fetches:
-                    self._finish_fetches(events)
+                    self._complete_fetches(events)
                 if self._lost_channels:
                     self._check_lost()
             if self._released_leases or self._stream is not None or self.is_sending:
@@ -301,7 +301,7 @@ class Session(Closable):
         if not self._record_progress(now) and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
             channel = next((channel for channel in channels if channel.is_sending), channels[0])
-            events.append(SessionFailed(self._deadline_error(channel.wait_description)))
+            events.append(SessionFailed(self._create_deadline_error(channel.wait_description)))
         return events
 
     def _record_progress(self, now: float) -> bool:
@@ -388,14 +388,14 @@ class Session(Closable):
         """Report an event of the protocol; a message with addresses once its buffers are located or copied."""
         delivery: SessionEvent | _PendingBodyCopy = event
         if isinstance(event, MessageReady) and isinstance(event.message.body, AddressBody):
-            delivery = self._locate(event.message, event.message.body)
+            delivery = self._locate_body(event.message, event.message.body)
         if isinstance(delivery, _PendingBodyCopy) or self._undelivered:
             self._undelivered.append(delivery)
-            self._finish_fetches(events)
+            self._complete_fetches(events)
         else:
             events.append(delivery)
 
-    def _locate(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _PendingBodyCopy:
+    def _locate_body(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _PendingBodyCopy:
         """Check the addresses, once for all transports. Buffers of one extent stay there if it can be viewed."""
         core, memory = self.core, self.memory
         assert isinstance(core, ClientStream)
@@ -434,9 +434,9 @@ class Session(Closable):
                 copy.num_fetches += 1
         return copy
 
-    def _finish_fetches(self, events: list[SessionEvent]) -> None:
+    def _complete_fetches(self, events: list[SessionEvent]) -> None:
         assert self.memory is not None
-        for fetch in self.memory.progress():
+        for fetch in self.memory.poll_fetches():
             if fetch.error is not None:
                 raise fetch.error
             self._fetches.pop(fetch.token).num_fetches -= 1
@@ -455,7 +455,7 @@ class Session(Closable):
     def _submit_and_send(self) -> None:
         """Submit released addresses and messages of the stream, and send as long as the transport accepts them."""
         while self._released_leases:
-            core, *bodies = self._pop_releases()
+            core, *bodies = self._pop_released_bodies()
             message = core.free(*bodies)
             if message is not None:
                 self.submit((message,))
@@ -470,7 +470,7 @@ class Session(Closable):
             if not had_stream or not self._can_submit():
                 break
 
-    def _pop_releases(self) -> tuple[Any, ...]:
+    def _pop_released_bodies(self) -> tuple[Any, ...]:
         """Return a protocol core, and bodies that it can free in one message."""
         lease = self._released_leases.popleft()
         bodies, count = [lease.body], lease.body.addresses.size
@@ -523,7 +523,7 @@ class Session(Closable):
         leases = self.core.leases
         return OutstandingAmounts(leases.outstanding, leases.outstanding_bytes, queued_bytes)
 
-    def _deadline_error(self, wait_description: str) -> DeadlineError:
+    def _create_deadline_error(self, wait_description: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)
         return DeadlineError(f"{wait_description}: nothing within {timeout_s:g} s")
 
@@ -542,5 +542,5 @@ def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLoca
     return None
 
 
-def _do_nothing() -> None:
+def _ignore_wake() -> None:
     pass

@@ -79,8 +79,8 @@ class TcpTransport(Transport):
         channel.start_connecting(connector)
         return channel
 
-    def exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
-        """As `Transport.exporter`: bodies are sent as bytes."""
+    def open_exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
+        """As `Transport.open_exporter`: bodies are sent as bytes."""
         return None
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002

@@ -29,7 +29,7 @@ class SocketAddress(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect to it."""
-        return is_loopback(self.name[0])
+        return is_loopback_host(self.name[0])
 
     @property
     def is_unspecified(self) -> bool:
@@ -44,7 +44,7 @@ class SocketAddress(NamedTuple):
             raise translate_os_error(error, f"{name}: {error.strerror}") from error
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Whether a numeric address is one of the loopback network."""
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 

@@ -49,7 +49,7 @@ class TotalLimits:
         self._waiting: dict[WakeableSession, None] = {}
 
     @property
-    def total(self) -> OutstandingAmounts:
+    def outstanding(self) -> OutstandingAmounts:
         """What all sessions have outstanding."""
         return OutstandingAmounts(*(limit.total for limit in self._limits))
 

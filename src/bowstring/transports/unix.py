@@ -36,8 +36,8 @@ class UnixTransport(Transport):
         """As `Transport.dial`."""
         return UnixChannel.dial(address, options)
 
-    def exporter(self, channel: Channel) -> MemoryExporter:
-        """As `Transport.exporter`: passes descriptors."""
+    def open_exporter(self, channel: Channel) -> MemoryExporter:
+        """As `Transport.open_exporter`: passes descriptors."""
         assert isinstance(channel, UnixChannel)
         return RegionExporter(channel)
 

@@ -118,7 +118,7 @@ class UnixChannel(StreamChannel):
         self._pending_address: str | None = None
 
     @classmethod
-    def wrap(cls, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
+    def from_socket(cls, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """Wrap a connected socket. If its peer is another user, close it and raise `ConnectionLostError`."""
         channel = cls(connection, options)
         with close_on_error(channel):

@@ -35,7 +35,7 @@ class UnixListener(StreamListener):
         self.address_scope = unix_address_scope(address)
 
     @classmethod
-    def inherit(cls, listening_socket: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixListener:
+    def from_socket(cls, listening_socket: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixListener:
         """Return a listener for a socket that listens already; it owns the socket."""
         listener = cls.__new__(cls)
         StreamListener.__init__(listener, listening_socket, "", options, "unix socket ''")
@@ -57,7 +57,7 @@ class UnixListener(StreamListener):
         super().close()
 
     def _create_channel(self, connection: socket.socket) -> Channel:
-        return UnixChannel.wrap(connection, self.options)
+        return UnixChannel.from_socket(connection, self.options)
 
     def _bind(self, sockaddr: bytes) -> None:
         if sockaddr.startswith(b"\0"):

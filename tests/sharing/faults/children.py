@@ -34,7 +34,7 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.host_agent import HostAgent
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
-from bowstring.transports.observation import ObservedEvent, ObservedTransport
+from bowstring.transports.observed_transport import ObservedEvent, ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel

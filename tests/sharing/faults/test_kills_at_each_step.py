@@ -1,7 +1,7 @@
 """A server, client, host agent or task is killed at each step: the peer gets an error or all data, and nothing is left.
 
-A step is an entry of `bowstring.transports.observation`: a message before it is sent, after it is sent, or before it is
-processed; likewise regions, the connection and its end.
+A step is an event of `bowstring.transports.observed_transport`: a message before it is sent, after it is sent, or
+before it is processed; likewise regions, the connection and its end.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from bowstring.testing.transport_conformance import exchange_events
 from bowstring.transports.base import RECEIVE, SEND, Channel, MessageOffered, MessageReceived, TransportOptions
-from bowstring.transports.blocking import wait
+from bowstring.transports.blocking import wait_for_interests
 from bowstring.transports.fabric.transport import FabricTransport
 from tests.polling import wait_until
 from tests.transports.fabric.pairs import FabricPairs, require_libfabric
@@ -77,7 +77,7 @@ def test_credit_makes_a_descriptor_ready_for_messages_that_have_arrived(ends: tu
     assert exchange_events(one, other, MessageReceived, rounds=3) == []
     assert not other.interests(RECEIVE)
     other.grant_credit(1, 1)
-    assert wait(other.interests(RECEIVE), 20)
+    assert wait_for_interests(other.interests(RECEIVE), 20)
     assert [event.tag for event in other.progress(RECEIVE) if isinstance(event, MessageReceived)] == [1]
 
 
@@ -86,7 +86,7 @@ def test_an_event_of_one_direction_wakes_it_when_the_other_direction_reads_it(en
     one.submit([b"x"], 7)
     while not other.bytes_received:
         one.progress()
-        if wait(other.interests(RECEIVE), 0.1):
+        if wait_for_interests(other.interests(RECEIVE), 0.1):
             other.progress(SEND)
-            assert wait(other.interests(RECEIVE), 20)
+            assert wait_for_interests(other.interests(RECEIVE), 20)
             other.progress(RECEIVE)

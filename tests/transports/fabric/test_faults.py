@@ -23,7 +23,7 @@ from bowstring.transports.base import (
     MessageReceived,
     TransportOptions,
 )
-from bowstring.transports.blocking import BlockingListener, wait
+from bowstring.transports.blocking import BlockingListener, wait_for_interests
 from bowstring.transports.fabric import channel
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket, Hello
@@ -59,7 +59,7 @@ def listener() -> Iterator[FabricListener]:
 def progress_until_lost(channel: Channel, events: list[Event]) -> BowstringError:
     """Progress a channel, and collect its events, until it is lost; return the error."""
     while not any(isinstance(event, DirectionEnded) for event in events):
-        wait(channel.interests(), 30)
+        wait_for_interests(channel.interests(), 30)
         events += channel.progress()
     return next(event.error for event in events if isinstance(event, DirectionEnded))
 
@@ -67,7 +67,7 @@ def progress_until_lost(channel: Channel, events: list[Event]) -> BowstringError
 def accept(listener: Listener) -> FabricChannel:
     channels: list[Channel] = []
     while not channels:
-        wait(listener.interests(), 30)
+        wait_for_interests(listener.interests(), 30)
         channels = listener.accept(1)
     assert isinstance(channels[0], FabricChannel)
     return channels[0]
@@ -231,9 +231,9 @@ def test_an_idle_channel_sleeps(provider: str) -> None:
             def is_idle() -> bool:
                 for channel in (client, server):
                     channel.progress()
-                return not any(wait(channel.interests(), 0.1) for channel in (client, server))
+                return not any(wait_for_interests(channel.interests(), 0.1) for channel in (client, server))
 
             wait_until(is_idle)
             client.submit([b"x"])
             client.progress()
-            assert wait(server.interests(RECEIVE), 30)
+            assert wait_for_interests(server.interests(RECEIVE), 30)

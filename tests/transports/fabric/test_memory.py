@@ -49,7 +49,7 @@ def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[i
     assert memory.view_extent(located.extent) is None
     destination = bytearray(sum(lengths))
     token = memory.start_fetch(located, uint64s(*lengths), destination)
-    while not (fetched := memory.progress()):
+    while not (fetched := memory.poll_fetches()):
         for channel in ends:
             channel.progress()
     assert [event.token for event in fetched] == [token]
@@ -77,7 +77,7 @@ def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
             Region.copy_of([CONTENT]) as region,
         ):
             memory = transport.open_remote_memory(ends[0], listener.remote_handle)
-            exporter = transport.exporter(ends[1])
+            exporter = transport.open_exporter(ends[1])
             assert memory is not None
             assert exporter is not None
             assert memory.size_bytes == ARENA_BYTES
@@ -119,7 +119,7 @@ def test_memory_is_shared_only_with_an_option() -> None:
     transport = FabricTransport()
     with transport.listen() as listener, connected(transport, listener) as (client, server):
         assert listener.remote_handle is None
-        assert transport.exporter(server) is None
+        assert transport.open_exporter(server) is None
         assert transport.open_remote_memory(client, None) is None
         with pytest.raises(InvalidArgumentError, match="while there are connections"):
             transport.configure(FabricOptions(shares_memory=True))

@@ -130,7 +130,7 @@ class Reader:
             self.metadata[sequence_number] = payload[5:]
 
     def receive_body(self, sequence_number: int) -> None:
-        message = self.data.worker.probe(sequence_number, SEQUENCE_MASK)
+        message = self.data.worker.probe_tagged_message(sequence_number, SEQUENCE_MASK)
         if message is None:
             return
         assert not message.tag & POINTER_BODY_MASK, "the reference has no bodies of addresses"
@@ -177,7 +177,7 @@ class Server:
             self.accept(request)
         for worker, endpoint in self.clients:
             worker.progress()
-            message = worker.probe(WANT_DATA_TAG, ~WANT_CTRL_MASK & (1 << 64) - 1)
+            message = worker.probe_tagged_message(WANT_DATA_TAG, ~WANT_CTRL_MASK & (1 << 64) - 1)
             if message is not None:
                 ticket = bytearray(message.length_bytes)
                 drive_requests(worker, [message.receive_into(ticket)])

@@ -307,7 +307,7 @@ def test_wrong_arguments_never_reach_libucp(context: Context, worker: Worker) ->
             with pytest.raises(InvalidArgumentError, match="expected an unsigned 64-bit number"):
                 client.send_tagged([b"x"], wrong)
             with pytest.raises(InvalidArgumentError, match="expected an unsigned 64-bit number"):
-                worker.probe(0, wrong)
+                worker.probe_tagged_message(0, wrong)
         with pytest.raises(InvalidArgumentError, match="from 0 to 65535"):
             client.send_active_message([b"x"], 1 << 16)
         with pytest.raises(InvalidArgumentError, match="from 0 to 65535"):
@@ -340,7 +340,7 @@ def test_a_call_without_its_feature_is_rejected() -> None:
     with Context(Feature.ACTIVE_MESSAGES) as context:
         worker = Worker(context)
         with pytest.raises(InvalidArgumentError, match=r"Feature\.TAG"):
-            worker.probe()
+            worker.probe_tagged_message()
         with pytest.raises(InvalidArgumentError, match=r"Feature\.WAKEUP"):
             worker.wait(0)
 

@@ -74,7 +74,7 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
     with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
         client, server = connect(transport, listener)
         with client, server:
-            exporter = transport.exporter(server)
+            exporter = transport.open_exporter(server)
             memory = transport.open_remote_memory(client, listener.remote_handle)
             assert exporter is not None
             assert memory is not None
@@ -90,7 +90,7 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
                 assert bytes(view[int(located.offsets[2]) :][:100]) == CONTENT[300 - 256 :][:100]
             destination = bytearray(109)
             token = memory.start_fetch(located, lengths, destination)
-            while not (fetched := memory.progress()):
+            while not (fetched := memory.poll_fetches()):
                 client.progress()
                 server.progress()
             assert fetched == [(token, None)]
@@ -119,7 +119,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
     with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
         client, server = connect(transport, listener)
         with client, server:
-            exporter = transport.exporter(server)
+            exporter = transport.open_exporter(server)
             assert exporter is not None
             assert listener.remote_handle is not None
             start = exporter.export(region).address
@@ -129,7 +129,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
                 assert memory.view_extent(located.extent) is None
                 destination = bytearray(256)
                 memory.start_fetch(located, numbers(256), destination)
-                while not memory.progress():
+                while not memory.poll_fetches():
                     client.progress()
                     server.progress()
                 assert bytes(destination) == CONTENT[:256]
@@ -141,7 +141,7 @@ def test_memory_is_shared_only_with_an_option() -> None:
         assert listener.remote_handle is None
         client, server = connect(transport, listener)
         with client, server:
-            assert transport.exporter(server) is None
+            assert transport.open_exporter(server) is None
             assert transport.open_remote_memory(client, b"key") is None
             with pytest.raises(InvalidArgumentError, match="while there are connections"):
                 transport.configure(UcxOptions(shares_memory=True))
@@ -173,7 +173,7 @@ def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str
         client, server = connect(transport, listener)
         second_client, second_server = connect(transport, listener)
         with client, server, second_client, second_server:
-            exporter, second_exporter = transport.exporter(server), transport.exporter(second_server)
+            exporter, second_exporter = transport.open_exporter(server), transport.open_exporter(second_server)
             assert exporter is not None
             assert second_exporter is not None
             address = exporter.export(region).address

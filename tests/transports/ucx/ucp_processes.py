@@ -58,7 +58,7 @@ def receive_probed(worker: Worker) -> TaggedMessage:
     messages: list[TaggedMessage] = []
 
     def is_there() -> bool:
-        if (message := worker.probe()) is not None:
+        if (message := worker.probe_tagged_message()) is not None:
             messages.append(message)
         return bool(messages)
 
@@ -120,7 +120,7 @@ def echo(worker: Worker, endpoint: Endpoint) -> None:
     while True:
         if worker.active_messages:
             drive_requests(worker, endpoint.send_active_message([receive_active_message(worker)]))
-        elif (message := worker.probe()) is not None:
+        elif (message := worker.probe_tagged_message()) is not None:
             buffer = bytearray(message.length_bytes)
             drive_requests(worker, message.receive_into(buffer))
             if message.tag == DONE_TAG:

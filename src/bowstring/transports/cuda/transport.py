@@ -83,7 +83,7 @@ class CudaListener(UnixListener):
         self._arena = None
 
     def _create_channel(self, connection: socket.socket) -> Channel:
-        channel = CudaChannel.wrap(connection, self.options)
+        channel = CudaChannel.from_socket(connection, self.options)
         assert isinstance(channel, CudaChannel)
         assert self._arena is not None
         channel.exporter = CudaExporter(self._arena)
@@ -114,8 +114,8 @@ class CudaTransport(Transport):
         self._require_shared_memory()
         return CudaChannel.dial(address, _refuse_regions(options))
 
-    def exporter(self, channel: Channel) -> CudaExporter | None:
-        """As `Transport.exporter`: only for accepted channels."""
+    def open_exporter(self, channel: Channel) -> CudaExporter | None:
+        """As `Transport.open_exporter`: only for accepted channels."""
         assert isinstance(channel, CudaChannel)
         return channel.exporter
 

@@ -55,7 +55,7 @@ _strdup: Any = _libc.strdup
 _strdup.restype, _strdup.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
 
 
-def check_provider(name: str) -> None:
+def reject_faulty_provider(name: str) -> None:
     """Raise `UnsupportedError` for a provider with known faults."""
     for component in name.split(";"):
         if component in FAULTY_PROVIDERS:
@@ -70,7 +70,7 @@ class Domain(Closable):
     """
 
     def __init__(self, provider: str, host: str, library: str | os.PathLike[str] | None = None) -> None:
-        check_provider(provider)
+        reject_faulty_provider(provider)
         self.library = libfabric.load(library)
         self.name = f"fabric: {provider}"
         self._process_id = os.getpid()
@@ -81,7 +81,7 @@ class Domain(Closable):
             attributes = self.info.contents
             self.provider: str = ctypes.string_at(attributes.fabric_attr.contents.prov_name).decode()
             """The full name of the provider."""
-            check_provider(self.provider)
+            reject_faulty_provider(self.provider)
             self.num_buffers: int = min(attributes.tx_attr.contents.iov_limit, 16)
             """The maximum number of buffers of one message."""
             self.address_format: int = attributes.addr_format
@@ -98,13 +98,13 @@ class Domain(Closable):
         """Whether the domain belongs to the parent of this process."""
         return self._process_id != os.getpid()
 
-    def error(self, purpose: str, code: int) -> BowstringError:
+    def create_error(self, purpose: str, code: int) -> BowstringError:
         """Return the error for a code of libfabric."""
         error_types = {_NO_MEMORY: ResourceError, _TOO_MANY_FILES: ResourceError, _CANCELED: AbortedConnectionError}
         error_type = error_types.get(abs(code), ConnectionLostError)
         return error_type(f"{self.name}: {purpose}: {libfabric.error_text(self.library, code)}")
 
-    def check(self, purpose: str, code: int) -> None:
+    def check_call(self, purpose: str, code: int) -> None:
         """Raise `ResourceError` if a call that creates something has failed, `ClosedError` after a fork."""
         if code < 0:
             raise ResourceError(f"{self.name}: {purpose}: {libfabric.error_text(self.library, code)}")
@@ -154,12 +154,12 @@ class Domain(Closable):
     def _open(self) -> int:
         handle = ctypes.c_void_p()
         attributes = self.info.contents.fabric_attr
-        self.check("fabric", self.library.fi_fabric(attributes, ctypes.byref(handle), None))
+        self.check_call("fabric", self.library.fi_fabric(attributes, ctypes.byref(handle), None))
         self.fabric = int(handle.value or 0)
         self._handles.append(self.fabric)
         fabric = libfabric.FidFabric.from_address(self.fabric)
         self.trywait = fabric.ops.contents.trywait
-        self.check("domain", fabric.ops.contents.domain(self.fabric, self.info, ctypes.byref(handle), None))
+        self.check_call("domain", fabric.ops.contents.domain(self.fabric, self.info, ctypes.byref(handle), None))
         self._handles.append(int(handle.value or 0))
         return self._handles[-1]
 
@@ -207,7 +207,7 @@ class RegisteredMemory(Closable):
         objects = libfabric.FidDomain.from_address(domain.handle)
         size_bytes, access = memory.size, libfabric.REMOTE_READ
         arguments = domain.handle, memory.address, size_bytes, access, 0, key, 0, ctypes.byref(handle), None
-        domain.check(f"memory of {size_bytes} bytes", objects.mr.contents.reg(*arguments))
+        domain.check_call(f"memory of {size_bytes} bytes", objects.mr.contents.reg(*arguments))
         self._handle = int(handle.value or 0)
         self.key: int = libfabric.FidMr.from_address(self._handle).key
         self.base_address = memory.address if domain.has_virtual_addresses else 0
@@ -332,7 +332,7 @@ class Endpoint(Closable):
             elif count in (0, libfabric.AGAIN):
                 break
             else:
-                raise self.domain.error("completion queue", count)
+                raise self.domain.create_error("completion queue", count)
         self.num_operations_ended += len(operations)
         return operations
 
@@ -357,19 +357,19 @@ class Endpoint(Closable):
         domain, handle = self.domain, ctypes.c_void_p()
         objects = libfabric.FidDomain.from_address(domain.handle).ops.contents
         av_attr = libfabric.AvAttr(type=libfabric.AV_TABLE, count=1)
-        domain.check("address vector", objects.av_open(domain.handle, av_attr, ctypes.byref(handle), None))
+        domain.check_call("address vector", objects.av_open(domain.handle, av_attr, ctypes.byref(handle), None))
         self._handles.append(int(handle.value or 0))
         self._av = libfabric.FidAv.from_address(self._handles[-1])
         self.event_descriptor = self._open_completion_queue(objects)
         """Readable after a successful `try_wait` when there is work; -1 if the provider has none."""
         self._cq = libfabric.FidCq.from_address(self._handles[-1])
-        domain.check("endpoint", objects.endpoint(domain.handle, domain.info, ctypes.byref(handle), None))
+        domain.check_call("endpoint", objects.endpoint(domain.handle, domain.info, ctypes.byref(handle), None))
         self._handles.append(int(handle.value or 0))
         self._ep = libfabric.FidEp.from_address(self._handles[-1])
         operations = self._ep.fid.ops.contents
         for other, flags in ((self._handles[1], libfabric.SEND | libfabric.RECV), (self._handles[0], 0)):
-            domain.check("bind", operations.bind(self._handles[2], other, flags))
-        domain.check("enable", operations.control(self._handles[2], libfabric.ENABLE, None))
+            domain.check_call("bind", operations.bind(self._handles[2], other, flags))
+        domain.check_call("enable", operations.control(self._handles[2], libfabric.ENABLE, None))
         self._msg = self._ep.msg.contents
         self._rma = self._ep.rma.contents
         self._tagged = self._ep.tagged.contents
@@ -387,14 +387,14 @@ class Endpoint(Closable):
                     return descriptor.value
                 close_object(self._handles.pop())
         attributes.wait_obj = libfabric.WAIT_NONE
-        domain.check("completion queue", objects.cq_open(domain.handle, attributes, ctypes.byref(handle), None))
+        domain.check_call("completion queue", objects.cq_open(domain.handle, attributes, ctypes.byref(handle), None))
         self._handles.append(int(handle.value or 0))
         return -1
 
     def _query_address(self) -> bytes:
         buffer, size = ctypes.create_string_buffer(_MAX_ADDRESS_BYTES), ctypes.c_size_t(_MAX_ADDRESS_BYTES)
         code = self._ep.cm.contents.getname(self._handles[2], buffer, ctypes.byref(size))
-        self.domain.check("address", code)
+        self.domain.check_call("address", code)
         return buffer.raw[: size.value]
 
     def _start_operation(self, operation: Operation, function: Any, arguments: tuple[Any, ...]) -> Operation | None:
@@ -405,7 +405,7 @@ class Endpoint(Closable):
             self.is_full = True
             return None
         if code < 0:
-            raise self.domain.error(operation.purpose, code)
+            raise self.domain.create_error(operation.purpose, code)
         self._operations[context] = operation
         return operation
 
@@ -421,7 +421,7 @@ class Endpoint(Closable):
         operation.is_done = True
         operation.length_bytes = length_bytes
         if code is not None:
-            operation.error = self.domain.error(operation.purpose, code)
+            operation.error = self.domain.create_error(operation.purpose, code)
         return [operation]
 
     def _check_peer(self, peer: int) -> None:

@@ -29,7 +29,7 @@ from bowstring.transports.base import (
 from bowstring.transports.fabric import libfabric
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket
-from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, check_provider
+from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, reject_faulty_provider
 from bowstring.transports.fabric.memory import FabricArena, RemoteFabricMemory
 from bowstring.transports.stream_listener import StreamListener
 from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve_host
@@ -161,14 +161,14 @@ class FabricTransport(Transport):
         """As `Transport.dial`. Raises as `listen`; blocks while the name of a remote host is resolved."""
         self.check_options(options)
         host, port, provider = parse_fabric_address(address, self.settings.provider)
-        check_provider(provider)
+        reject_faulty_provider(provider)
         libfabric.load(self.settings.library)
         control = ControlSocket(None, resolve_host(host, port), f"fabric {address!r}")
         with close_on_error(control):
             return self.create_channel(control, provider, options)
 
-    def exporter(self, channel: Channel) -> MemoryExporter | None:
-        """As `Transport.exporter`: none unless the channel was accepted, and `FabricOptions.shares_memory` is set."""
+    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
+        """As `Transport.open_exporter`: none without `FabricOptions.shares_memory`, and for dialed channels."""
         assert isinstance(channel, FabricChannel)
         return channel.exporter
 

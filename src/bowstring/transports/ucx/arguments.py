@@ -24,7 +24,7 @@ MAX_TAG = (1 << 64) - 1
 _SMALL_BYTES = 256
 
 
-def handle_address(handle: Any) -> int:
+def read_handle(handle: Any) -> int:
     """Return the address of an object of libucp that was written to `handle`."""
     return int(handle.value or 0)
 

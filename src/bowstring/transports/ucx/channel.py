@@ -135,7 +135,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
                 self._receive_end(active_message)
             else:
                 self.offer_or_receive(active_message, events)
-        while credit.is_available and (tagged_message := self._worker.probe()) is not None:
+        while credit.is_available and (tagged_message := self._worker.probe_tagged_message()) is not None:
             self.offer_or_receive(tagged_message, events)
 
     def _report_arrivals(self, events: list[Event]) -> bool:
@@ -147,7 +147,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
             elif arrival.request is not None and (error := arrival.request.error) is not None:
                 raise error
             else:
-                self._deliver(arrival.tag, arrival.destination, events)
+                self._report_message(arrival.tag, arrival.destination, events)
         self._arrivals = incomplete
         return len(events) > num_events
 
@@ -163,7 +163,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
     def receive_eagerly(self, message: UcxMessage, events: list[Event]) -> None:
         """As `MessageReceiver.receive_eagerly`; one that has arrived is not copied."""
         if isinstance(message, ActiveMessage) and message.payload is not None:
-            self._deliver(None, memoryview(message.payload), events)
+            self._report_message(None, memoryview(message.payload), events)
         else:
             super().receive_eagerly(message, events)
 
@@ -180,7 +180,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
         """As `MessageReceiver.discard`."""
         message.discard()
 
-    def _deliver(self, tag: int | None, content: memoryview, events: list[Event]) -> None:
+    def _report_message(self, tag: int | None, content: memoryview, events: list[Event]) -> None:
         self.bytes_received += content.nbytes
         events.append(MessageReceived(tag, content))
 

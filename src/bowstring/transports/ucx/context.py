@@ -34,7 +34,7 @@ from bowstring.errors import (
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
 from bowstring.transports.ucx import libucp
-from bowstring.transports.ucx.arguments import encode_option, handle_address
+from bowstring.transports.ucx.arguments import encode_option, read_handle
 from bowstring.transports.ucx.libucp import Feature, StatusCode
 
 DEFAULT_FEATURES = Feature.TAG | Feature.ACTIVE_MESSAGES | Feature.WAKEUP
@@ -117,7 +117,7 @@ class Context(Closable):
             self.call_checked("context", init, major, minor, ctypes.byref(params), config, ctypes.byref(handle))
         finally:
             self.library.ucp_config_release(config)
-        return handle_address(handle)
+        return read_handle(handle)
 
     def allocate(self, size_bytes: int) -> RegisteredMemory:
         """Allocate zeroed memory that a process of this machine can map. Raises `ResourceError`, `ClosedError`."""
@@ -188,9 +188,9 @@ class Context(Closable):
         """Call a function that returns a status. Raises its error."""
         status = function(*arguments)
         if status < 0:
-            raise self.error(purpose, status)
+            raise self.create_error(purpose, status)
 
-    def error(self, purpose: str, status: int) -> BowstringError:
+    def create_error(self, purpose: str, status: int) -> BowstringError:
         """Return the error for a status of libucp."""
         error_type = _ERRORS.get(status, ConnectionLostError)
         return error_type(f"UCX: {purpose}: {libucp.status_text(self.library, status)}")
@@ -237,8 +237,8 @@ class RegisteredMemory(Closable):
             function = context.library.ucp_mem_map
             purpose = f"memory of {size_bytes} bytes"
             context.call_checked(purpose, function, context.handle, ctypes.byref(params), ctypes.byref(handle))
-            context._mappings.add(handle_address(handle))
-        return handle_address(handle)
+            context._mappings.add(read_handle(handle))
+        return read_handle(handle)
 
     def _allocated_address(self) -> int:
         attributes = libucp.MemAttr(field_mask=libucp.MEM_ATTR_ADDRESS | libucp.MEM_ATTR_LENGTH)
@@ -265,7 +265,7 @@ class RegisteredMemory(Closable):
             arguments = context.handle, self._handle, ctypes.byref(buffer), ctypes.byref(size)
             context.call_checked("key", context.library.ucp_rkey_pack, *arguments)
             try:
-                return ctypes.string_at(handle_address(buffer), size.value)
+                return ctypes.string_at(read_handle(buffer), size.value)
             finally:
                 context.library.ucp_rkey_buffer_release(buffer)
 

@@ -30,7 +30,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.message_channel import RETRY_S, advance_until_armed
-from bowstring.transports.tcp_address import format_address, is_loopback, loopback_scope, parse_address
+from bowstring.transports.tcp_address import format_address, is_loopback_host, loopback_scope, parse_address
 from bowstring.transports.timer import Timer
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
@@ -76,7 +76,7 @@ class UcxListener(Listener):
                 self.remote_handle = self.arena.handle
             on_error.pop_all()
         self.address = format_address(*self._listener.address)
-        self.address_scope = network_scope() if is_loopback(self._listener.address[0]) else None
+        self.address_scope = network_scope() if is_loopback_host(self._listener.address[0]) else None
         self._arm()
 
     def accept(self, limit: int = 16) -> list[Channel]:
@@ -194,8 +194,8 @@ class UcxTransport(Transport):
             self.release_context()
             raise
 
-    def exporter(self, channel: Channel) -> MemoryExporter | None:
-        """As `Transport.exporter`: none unless `UcxOptions.shares_memory` is set, and the channel was accepted."""
+    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
+        """As `Transport.open_exporter`: none unless `UcxOptions.shares_memory` is set, and the channel was accepted."""
         assert isinstance(channel, UcxChannel)
         return channel.exporter
 

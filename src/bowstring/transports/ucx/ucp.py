@@ -37,8 +37,8 @@ from bowstring.transports.ucx.arguments import (
     MessageParts,
     check_address_range,
     check_tag,
-    handle_address,
     pack_socket_address,
+    read_handle,
     receive_buffer_arguments,
     send_buffer_arguments,
     unpack_socket_address,
@@ -62,7 +62,7 @@ _callback_errors: deque[BaseException] = deque()
 """Exceptions in functions that libucp called, such as `KeyboardInterrupt`; `Worker.progress` raises them."""
 
 
-def _callback(prototype: Any, value_on_error: int | None = None) -> Callable[[Callable[..., Any]], Any]:
+def _c_callback(prototype: Any, value_on_error: int | None = None) -> Callable[[Callable[..., Any]], Any]:
     """Make a C function that is never freed and passes no exception to libucp."""
 
     def wrap(function: Callable[..., Any]) -> Any:
@@ -78,12 +78,12 @@ def _callback(prototype: Any, value_on_error: int | None = None) -> Callable[[Ca
     return wrap
 
 
-@_callback(libucp.SendCallback)
+@_c_callback(libucp.SendCallback)
 def _on_sent(pointer: int, status: int, key: int) -> None:
     _callback_targets.pop(key)._complete(status, pointer)
 
 
-@_callback(libucp.TagReceiveCallback)
+@_c_callback(libucp.TagReceiveCallback)
 def _on_tag_received(pointer: int, status: int, info: Any, key: int) -> None:
     request = _callback_targets.pop(key)
     if status == StatusCode.OK:
@@ -91,14 +91,14 @@ def _on_tag_received(pointer: int, status: int, info: Any, key: int) -> None:
     request._complete(status, pointer)
 
 
-@_callback(libucp.ActiveMessageDataCallback)
+@_c_callback(libucp.ActiveMessageDataCallback)
 def _on_data_received(pointer: int, status: int, length_bytes: int, key: int) -> None:
     request = _callback_targets.pop(key)
     request.length_bytes = length_bytes
     request._complete(status, pointer)
 
 
-@_callback(libucp.ActiveMessageCallback, StatusCode.OK)
+@_c_callback(libucp.ActiveMessageCallback, StatusCode.OK)
 def _on_active_message(key: int, _header: int, header_bytes: int, data: int, length_bytes: int, param: Any) -> int:
     worker, message_id = _callback_targets[key]
     attributes = param.contents.recv_attr
@@ -112,13 +112,13 @@ def _on_active_message(key: int, _header: int, header_bytes: int, data: int, len
     return StatusCode.OK
 
 
-@_callback(libucp.ConnectionCallback)
+@_c_callback(libucp.ConnectionCallback)
 def _on_connection(handle: int, key: int) -> None:
     listener = _callback_targets[key]
     listener.requests.append(ConnectionRequest(listener, handle))
 
 
-@_callback(libucp.ErrorCallback)
+@_c_callback(libucp.ErrorCallback)
 def _on_error(key: int, _endpoint: int, status: int) -> None:
     endpoint = _callback_targets.get(key)
     if endpoint is not None:
@@ -163,11 +163,11 @@ class Request:
     @property
     def error(self) -> BowstringError | None:
         """The error with which the operation ended, or None."""
-        return self._worker.context.error(self.purpose, self.status) if self.status < 0 else None
+        return self._worker.context.create_error(self.purpose, self.status) if self.status < 0 else None
 
     def cancel(self) -> None:
         """Try to cancel a receive. It ends with `AbortedConnectionError`, or successfully if it was faster."""
-        with self._worker._locked_library() as library:
+        with self._worker._lock_library() as library:
             if self._handle and not self.is_done:
                 library.ucp_request_cancel(self._worker._handle, self._handle)
 
@@ -217,7 +217,7 @@ class ActiveMessage:
         """Receive the bytes into a writable buffer of `length_bytes`. Raises `InvalidArgumentError`, `ClosedError`."""
         address, size_bytes, owner = receive_buffer_arguments(buffer, self.length_bytes)
         worker = self._worker
-        with worker._locked_library() as library:
+        with worker._lock_library() as library:
             if not self._descriptor:
                 raise InvalidArgumentError("UCX: this active message was already received")
             arguments = worker._handle, self._take_descriptor(), address, size_bytes
@@ -225,13 +225,13 @@ class ActiveMessage:
 
     def discard(self) -> None:
         """Drop a rendezvous message that was not received."""
-        with self._worker._locked_library() as library:
+        with self._worker._lock_library() as library:
             if self._descriptor:
                 library.ucp_am_data_release(self._worker._handle, self._take_descriptor())
 
 
 class TaggedMessage:
-    """A tagged message that `Worker.probe` took. It must be received with `receive_into` or dropped with `discard`."""
+    """A tagged message that `Worker.probe_tagged_message` took: call `receive_into` or `discard`."""
 
     __slots__ = ("_handle", "_worker", "length_bytes", "tag")
 
@@ -253,7 +253,7 @@ class TaggedMessage:
 
     def _receive(self, address: int, size_bytes: int, owner: object) -> Request:
         worker = self._worker
-        with worker._locked_library() as library:
+        with worker._lock_library() as library:
             if not self._handle:
                 raise InvalidArgumentError("UCX: this tagged message was already received")
             handle, self._handle = self._handle, 0
@@ -307,7 +307,7 @@ class Worker(Closable):
             create = context.library.ucp_worker_create
             context.call_checked("worker", create, context.handle, ctypes.byref(params), ctypes.byref(handle))
             context.workers.add(self)
-        return handle_address(handle)
+        return read_handle(handle)
 
     def _query_event_descriptor(self) -> int:
         descriptor = ctypes.c_int(-1)
@@ -346,7 +346,7 @@ class Worker(Closable):
 
         Those that ended when they were started are not returned.
         """
-        with self._locked_library() as library:
+        with self._lock_library() as library:
             self._is_progressing = True
             try:
                 for _ in range(_MAX_STEPS):
@@ -376,12 +376,12 @@ class Worker(Closable):
 
         Raises `ClosedError`, `InvalidArgumentError` without `Feature.WAKEUP`.
         """
-        with self._locked_library() as library:
+        with self._lock_library() as library:
             if self.event_descriptor < 0:
                 raise InvalidArgumentError("UCX: waiting needs Feature.WAKEUP")
             status = library.ucp_worker_arm(self._handle)
             if status < 0 and status != StatusCode.BUSY:
-                raise self.context.error("wait", status)
+                raise self.context.create_error("wait", status)
             return bool(status == StatusCode.OK)
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -391,7 +391,7 @@ class Worker(Closable):
             poll.register(self.event_descriptor, select.POLLIN)
             poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000)
 
-    def probe(self, tag: int = 0, mask: int = 0) -> TaggedMessage | None:
+    def probe_tagged_message(self, tag: int = 0, mask: int = 0) -> TaggedMessage | None:
         """Take the first message whose tag equals `tag` in the bits of `mask`, or return None.
 
         The default takes any message. Raises `ClosedError`.
@@ -399,7 +399,7 @@ class Worker(Closable):
         check_tag(tag)
         check_tag(mask)
         info = libucp.TagRecvInfo()
-        with self._locked_library() as library:
+        with self._lock_library() as library:
             self._check_feature(Feature.TAG)
             handle = library.ucp_tag_probe_nb(self._handle, tag, mask, 1, ctypes.byref(info))
             return TaggedMessage(self, handle, info.sender_tag, info.length) if handle else None
@@ -436,7 +436,7 @@ class Worker(Closable):
         """
         if request._listener.worker.context is not self.context:
             raise InvalidArgumentError("UCX: the listener belongs to another context")
-        with self._locked_library():
+        with self._lock_library():
             host, port = request.client_address
             if error_mode is None:
                 error_mode = ErrorMode.PEER if request.client_id == _PEER_MODE_CLIENT_ID else ErrorMode.NONE
@@ -480,7 +480,7 @@ class Worker(Closable):
         self._free_completed()
 
     @contextmanager
-    def _locked_library(self) -> Iterator[Any]:
+    def _lock_library(self) -> Iterator[Any]:
         """Lock the worker for calls of the library. Raises `ClosedError`."""
         with self._lock:
             if self.context.is_inherited:
@@ -554,7 +554,7 @@ class ConnectionRequest:
     def _query(self, field: int) -> libucp.ConnRequestAttr:
         attributes = libucp.ConnRequestAttr(field_mask=field)
         worker = self._listener.worker
-        with worker._locked_library() as library:
+        with worker._lock_library() as library:
             self._check_pending()
             worker.context.call_checked(
                 "client", library.ucp_conn_request_query, self._handle, ctypes.byref(attributes)
@@ -563,7 +563,7 @@ class ConnectionRequest:
 
     def reject(self) -> None:
         """Reject the client. Raises `InvalidArgumentError` once it was accepted or rejected."""
-        with self._listener.worker._locked_library() as library:
+        with self._listener.worker._lock_library() as library:
             if self._listener._handle:
                 library.ucp_listener_reject(self._listener._handle, self._take_handle())
 
@@ -599,11 +599,11 @@ class Listener(Closable):
         handle = libucp.Handle()
         attributes = libucp.ListenerAttr(field_mask=libucp.LISTENER_ATTR_SOCKADDR)
         try:
-            with worker._locked_library() as library:
+            with worker._lock_library() as library:
                 context, purpose = worker.context, f"listen at {address[0]}:{address[1]}"
                 create = library.ucp_listener_create
                 context.call_checked(purpose, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
-                self._handle = handle_address(handle)
+                self._handle = read_handle(handle)
                 worker._listeners.add(self)
                 context.call_checked(purpose, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
         except BaseException:
@@ -618,7 +618,7 @@ class Listener(Closable):
         if not self._handle or self.worker.is_closed:
             self._handle = 0
             return
-        with self.worker._locked_library() as library:
+        with self.worker._lock_library() as library:
             for request in list(self.requests):
                 request.reject()
             handle, self._handle = self._handle, 0
@@ -645,10 +645,10 @@ class Endpoint:
             params.err_handler = libucp.CallbackWithArgument(_ON_ERROR, self._key)
         _callback_targets[self._key] = self
         try:
-            with worker._locked_library() as library:
+            with worker._lock_library() as library:
                 create = library.ucp_ep_create
                 worker.context.call_checked(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
-                self.handle = handle_address(handle)
+                self.handle = read_handle(handle)
                 worker.endpoints.add(self)
         except BaseException:
             _callback_targets.pop(self._key, None)
@@ -657,7 +657,7 @@ class Endpoint:
     @property
     def error(self) -> BowstringError | None:
         """Why the connection failed, or None. Only with `ErrorMode.PEER`."""
-        return self.worker.context.error(self.name, self.status) if self.status < 0 else None
+        return self.worker.context.create_error(self.name, self.status) if self.status < 0 else None
 
     def send_tagged(self, parts: MessageParts, tag: int, *, is_synchronous: bool = False) -> Request:
         """Send a tagged message; a synchronous one is complete when the peer has begun to receive it.
@@ -667,7 +667,7 @@ class Endpoint:
         """
         check_tag(tag)
         address, count, datatype, owners = send_buffer_arguments(parts)
-        with self._locked_library() as library:
+        with self._lock_library() as library:
             self.worker._check_feature(Feature.TAG)
             function = library.ucp_tag_send_sync_nbx if is_synchronous else library.ucp_tag_send_nbx
             arguments = self.handle, address, count, tag
@@ -684,7 +684,7 @@ class Endpoint:
         if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
             raise InvalidArgumentError(f"active message {message_id}: expected a number from 0 to 65535")
         address, count, datatype, owners = send_buffer_arguments(parts)
-        with self._locked_library() as library:
+        with self._lock_library() as library:
             self.worker._check_feature(Feature.ACTIVE_MESSAGES)
             arguments = self.handle, message_id, None, 0, address, count
             start = self.worker._start_request
@@ -692,7 +692,7 @@ class Endpoint:
 
     def flush(self) -> Request:
         """Return a request that is complete when the peer has received everything sent before. Raises `ClosedError`."""
-        with self._locked_library() as library:
+        with self._lock_library() as library:
             return self.worker._start_request("flush", library.ucp_ep_flush_nbx, (self.handle,), _ON_SENT, None)
 
     def unpack_key(self, packed_key: bytes) -> RemoteKey:
@@ -711,7 +711,7 @@ class Endpoint:
         if not self.handle or self.worker.is_closed:
             self.handle = 0
             return None
-        with self.worker._locked_library() as library:
+        with self.worker._lock_library() as library:
             for key in list(self._remote_keys):
                 key.close()
             handle, self.handle = self.handle, 0
@@ -720,12 +720,12 @@ class Endpoint:
             return self.worker._start_request("close", library.ucp_ep_close_nbx, (handle,), _ON_SENT, None, flags=flags)
 
     @contextmanager
-    def _locked_library(self) -> Iterator[Any]:
+    def _lock_library(self) -> Iterator[Any]:
         """Lock the worker for calls of the library. Raises `ClosedError`, and the error of a failed connection.
 
         libucp sometimes does not return from a send on a failed endpoint.
         """
-        with self.worker._locked_library() as library:
+        with self.worker._lock_library() as library:
             if not self.handle:
                 raise ClosedError(f"UCX: {self.name} is closed")
             if (error := self.error) is not None:
@@ -742,11 +742,11 @@ class RemoteKey(Closable):
         if not packed_key:
             raise InvalidArgumentError("UCX: a packed key is empty")
         handle = libucp.Handle()
-        with endpoint._locked_library() as library:
+        with endpoint._lock_library() as library:
             endpoint.worker._check_feature(Feature.RMA)
             function, padded = library.ucp_ep_rkey_unpack, bytes(packed_key) + _KEY_PADDING
             endpoint.worker.context.call_checked("remote key", function, endpoint.handle, padded, ctypes.byref(handle))
-            self._handle = handle_address(handle)
+            self._handle = read_handle(handle)
             endpoint._remote_keys.add(self)
 
     def fetch(self, address: int, buffer: Any) -> Request:
@@ -758,7 +758,7 @@ class RemoteKey(Closable):
         local, size_bytes, owner = receive_buffer_arguments(buffer, None)
         check_address_range(address, size_bytes)
         endpoint = self._endpoint
-        with endpoint._locked_library() as library:
+        with endpoint._lock_library() as library:
             self._check_open()
             arguments = endpoint.handle, local, size_bytes, address, self._handle
             return endpoint.worker._start_request("fetch", library.ucp_get_nbx, arguments, _ON_SENT, owner)
@@ -772,18 +772,18 @@ class RemoteKey(Closable):
         """
         check_address_range(address, size_bytes)
         pointer = libucp.Handle()
-        with self._endpoint._locked_library() as library:
+        with self._endpoint._lock_library() as library:
             self._check_open()
             if library.ucp_rkey_ptr(self._handle, address, ctypes.byref(pointer)) < 0:
                 return None
-            return remap_read_only(handle_address(pointer), size_bytes)
+            return remap_read_only(read_handle(pointer), size_bytes)
 
     def close(self) -> None:
         """Release the key. Idempotent."""
         if not self._handle or self._endpoint.worker.is_closed:
             self._handle = 0
             return
-        with self._endpoint.worker._locked_library() as library:
+        with self._endpoint.worker._lock_library() as library:
             handle, self._handle = self._handle, 0
             self._endpoint._remote_keys.discard(self)
             library.ucp_rkey_destroy(handle)

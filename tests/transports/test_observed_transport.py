@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import FileRange, Region
 from bowstring.testing import TransportConformance
-from bowstring.transports import observation
+from bowstring.transports import observed_transport
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -26,7 +26,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.observation import ObservedEvent, ObservedEventKind, ObservedTransport
+from bowstring.transports.observed_transport import ObservedEvent, ObservedEventKind, ObservedTransport
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.unix import UNIX
@@ -36,7 +36,7 @@ OPTIONS = TransportOptions(timeout_s=20)
 SERVER = """
 import os, signal, sys
 import bowstring as bs
-from bowstring.transports.observation import ObservedTransport
+from bowstring.transports.observed_transport import ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.unix import UNIX
 
@@ -117,8 +117,8 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
 def test_observed_classes_override_every_default_of_their_interface(interface: type) -> None:
     (observed,) = (
         each
-        for each in vars(observation).values()
-        if isinstance(each, type) and issubclass(each, interface) and each.__module__ == observation.__name__
+        for each in vars(observed_transport).values()
+        if isinstance(each, type) and issubclass(each, interface) and each.__module__ == observed_transport.__name__
     )
     defaults = {name for name in vars(interface) if not name.startswith("_")}
     attributes = {*vars(observed), *observed.__init__.__code__.co_names}

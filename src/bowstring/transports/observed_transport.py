@@ -7,7 +7,7 @@ process, or kill it, at a certain step of the protocol:
 >>> import os, signal
 >>> from bowstring.transports.loopback import LOOPBACK
 >>> def kill_before_the_second_message_is_sent(event: ObservedEvent) -> None:
-...     if (event.direction, event.kind, event.index) == (Direction.SENT, ObservedEventKind.MESSAGE, 1):
+...     if (event.direction, event.kind, event.index) == (EventDirection.SENT, ObservedEventKind.MESSAGE, 1):
 ...         os.kill(os.getpid(), signal.SIGKILL)
 >>> transport = ObservedTransport(LOOPBACK, kill_before_the_second_message_is_sent)
 
@@ -53,7 +53,7 @@ from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.regions import RegionUpdate
 
 
-class Direction(StrEnum):
+class EventDirection(StrEnum):
     """The direction of an event, for the process that is observed."""
 
     SENT = "sent"
@@ -91,7 +91,7 @@ class ObservedEvent:
     """The time of a monotonic clock; in a recording, since its beginning."""
     connection: int
     """The index of the connection, in the order in which they were made."""
-    direction: Direction
+    direction: EventDirection
     kind: ObservedEventKind
     index: int
     """The number of earlier events of this connection, direction and kind."""
@@ -170,16 +170,16 @@ class ObservedTransport(Transport):
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> Channel:
         """As `Transport.dial`."""
-        return self.wrap_channel(self._transport.dial(address, options), Direction.SENT, address)
+        return self.wrap_channel(self._transport.dial(address, options), EventDirection.SENT, address)
 
     def address_scope(self, address: str) -> str | None:
         """As `Transport.address_scope`."""
         return self._transport.address_scope(address)
 
-    def exporter(self, channel: Channel) -> MemoryExporter | None:
-        """As `Transport.exporter`."""
+    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
+        """As `Transport.open_exporter`."""
         assert isinstance(channel, _ObservedChannel)
-        exporter = self._transport.exporter(channel.channel)
+        exporter = self._transport.open_exporter(channel.channel)
         return None if exporter is None else _ObservedExporter(exporter, channel)
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
@@ -187,7 +187,7 @@ class ObservedTransport(Transport):
         assert isinstance(channel, _ObservedChannel)
         return self._transport.open_remote_memory(channel.channel, remote_handle)
 
-    def wrap_channel(self, channel: Channel, direction: Direction, address: str) -> Channel:
+    def wrap_channel(self, channel: Channel, direction: EventDirection, address: str) -> Channel:
         """Wrap a new channel that was dialed (sent) or accepted (received)."""
         wrapper = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
         uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
@@ -211,7 +211,7 @@ class _ObservedListener(Listener):
 
     def accept(self, limit: int = 16) -> list[Channel]:
         channels = self._listener.accept(limit)
-        return [self._transport.wrap_channel(channel, Direction.RECEIVED, self.address) for channel in channels]
+        return [self._transport.wrap_channel(channel, EventDirection.RECEIVED, self.address) for channel in channels]
 
     def interests(self) -> list[Interest]:
         return self._listener.interests()
@@ -235,7 +235,7 @@ class _ObservedChannel(Channel):
         self._early_events: list[Event] = []
         self._observer = observer
         self._connection = connection
-        self._num_events: Counter[tuple[Direction, ObservedEventKind]] = Counter()
+        self._num_events: Counter[tuple[EventDirection, ObservedEventKind]] = Counter()
         self._unsent_messages: dict[int, tuple[int | None, int]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -271,7 +271,7 @@ class _ObservedChannel(Channel):
 
     def report(
         self,
-        direction: Direction,
+        direction: EventDirection,
         kind: ObservedEventKind,
         *,
         tag: int | None = None,
@@ -282,11 +282,11 @@ class _ObservedChannel(Channel):
         """Pass an event to the observer."""
         self._notify_observer(direction, kind, tag, None, length_bytes, parts, text)
 
-    def report_retirement(self, direction: Direction, address: int) -> None:
+    def report_retirement(self, direction: EventDirection, address: int) -> None:
         """Pass the retirement of a region to the observer."""
         self._notify_observer(direction, ObservedEventKind.RETIREMENT, None, address)
 
-    def report_export(self, direction: Direction, address: int, region: Region) -> None:
+    def report_export(self, direction: EventDirection, address: int, region: Region) -> None:
         """Pass the export of a region to the observer."""
         parts = () if region.is_on_device else (FileRange(region, 0, region.size_bytes),)
         text = "memory of a device" if region.is_on_device else "sealed memory" if region.is_sealed else "file"
@@ -296,7 +296,9 @@ class _ObservedChannel(Channel):
         if self._is_stepwise:
             self._early_events += self._progress(SEND)
         length_bytes = sum(_length_bytes(part) for part in parts)
-        self.report(Direction.SENT, ObservedEventKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts))
+        self.report(
+            EventDirection.SENT, ObservedEventKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts)
+        )
         token = self.channel.submit(parts, tag)
         self._unsent_messages[token] = tag, length_bytes
         return token
@@ -311,7 +313,7 @@ class _ObservedChannel(Channel):
     def cancel(self, token: int) -> bool:
         if not self.channel.cancel(token):
             return False
-        direction = Direction.SENT if token in self._unsent_messages else Direction.RECEIVED
+        direction = EventDirection.SENT if token in self._unsent_messages else EventDirection.RECEIVED
         tag, length_bytes = self._unsent_messages.pop(token, (None, 0))
         self.report(direction, ObservedEventKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
         return True
@@ -343,7 +345,7 @@ class _ObservedChannel(Channel):
     def close(self) -> None:
         try:
             if not self.is_closed:
-                self.report(Direction.SENT, ObservedEventKind.CLOSE)
+                self.report(EventDirection.SENT, ObservedEventKind.CLOSE)
         finally:
             self.channel.close()
 
@@ -354,7 +356,7 @@ class _ObservedChannel(Channel):
         return events
 
     def _report_event(self, event: Event) -> None:
-        direction = Direction.RECEIVED
+        direction = EventDirection.RECEIVED
         if isinstance(event, MessageReceived):
             length_bytes = _length_bytes(event.data)
             self.report(
@@ -365,7 +367,7 @@ class _ObservedChannel(Channel):
         elif isinstance(event, MessageSent):
             message = self._unsent_messages.pop(event.token, None)
             if message is not None:
-                self.report(Direction.SENT, ObservedEventKind.DEPARTURE, tag=message[0], length_bytes=message[1])
+                self.report(EventDirection.SENT, ObservedEventKind.DEPARTURE, tag=message[0], length_bytes=message[1])
         elif isinstance(event, RemoteMemoryUpdated):
             if isinstance(event.update, RegionUpdate):
                 address = encode_region_address(event.update.index, 0)
@@ -375,11 +377,11 @@ class _ObservedChannel(Channel):
                     self.report_export(direction, address, event.update.region)
         elif isinstance(event, DirectionEnded):
             text = f"{type(event.error).__name__}: {event.error}"
-            for lost_direction, flag in ((Direction.RECEIVED, RECEIVE), (Direction.SENT, SEND)):
+            for lost_direction, flag in ((EventDirection.RECEIVED, RECEIVE), (EventDirection.SENT, SEND)):
                 if event.directions & flag:
                     self.report(lost_direction, ObservedEventKind.LOSS, text=text)
 
-    def _notify_observer(self, direction: Direction, kind: ObservedEventKind, *values: Any) -> None:
+    def _notify_observer(self, direction: EventDirection, kind: ObservedEventKind, *values: Any) -> None:
         index = self._num_events[direction, kind]
         self._num_events[direction, kind] = index + 1
         self._observer(ObservedEvent(time.monotonic_ns(), self._connection, direction, kind, index, *values))
@@ -402,12 +404,12 @@ class _ObservedExporter(MemoryExporter):
 
     def export(self, region: Region) -> ExportedRegion:
         exported_region = self._exporter.export(region)
-        self._channel.report_export(Direction.SENT, exported_region.address, region)
+        self._channel.report_export(EventDirection.SENT, exported_region.address, region)
         return exported_region
 
     def retire(self, exported_region: ExportedRegion) -> None:
         self._exporter.retire(exported_region)
-        self._channel.report_retirement(Direction.SENT, exported_region.address)
+        self._channel.report_retirement(EventDirection.SENT, exported_region.address)
 
     def check_capacity(self, num_regions: int) -> None:
         self._exporter.check_capacity(num_regions)
