@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamEnded
+from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, DataRequested, MessageReady
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.messages import AddressBody, PackedBody, encode_body_tag, encode_prefix
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
@@ -157,7 +157,7 @@ class _Client:
                 expect((message.body is not None) == has_body, "a message lacks its body or has an unexpected one")
                 if isinstance(message.body, AddressBody):
                     self._bodies.append(message.body)
-            elif isinstance(event, StreamEnded):
+            elif isinstance(event, AllMessagesReceived):
                 expect(event.sequence == self._next, "a stream ends before its last message")
 
     def _free(self, script: Script) -> None:

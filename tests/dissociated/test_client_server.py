@@ -14,11 +14,11 @@ from hypothesis import given, strategies as st
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import (
     AddressesFreed,
+    AllMessagesReceived,
     ClientEvent,
     DataRequested,
     MessageReady,
     StreamComplete,
-    StreamEnded,
 )
 from bowstring.dissociated.limits import ProtocolLimits
 from bowstring.dissociated.messages import AddressBody, Message, PackedBody
@@ -140,7 +140,7 @@ def test_the_client_gets_messages_in_order_with_their_bodies() -> None:
     assert (first.message.sequence, bytes(first.message.header), first.message.body) == (0, b"Schema", None)
     assert isinstance(second.message.body, PackedBody)
     assert second.message.body.parts == (b"abcd",)
-    assert (ended, complete) == (StreamEnded(2), StreamComplete())
+    assert (ended, complete) == (AllMessagesReceived(2), StreamComplete())
     assert server.state is StreamState.COMPLETE
     assert client.is_complete
 
@@ -154,7 +154,7 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     )
     del owner
     events = receive_all(client, messages)
-    assert events[-1] == StreamEnded(2)
+    assert events[-1] == AllMessagesReceived(2)
     assert (client.has_all_messages, client.is_complete, server.state) == (True, False, StreamState.HOLDING)
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
@@ -238,7 +238,11 @@ def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> N
     assert [type(event) for event in receive_all(client, [schema, end])] == [MessageReady]
     assert not client.has_all_messages
     assert receive_all(client, [body]) == []
-    assert [type(event) for event in receive_all(client, [metadata])] == [MessageReady, StreamEnded, StreamComplete]
+    assert [type(event) for event in receive_all(client, [metadata])] == [
+        MessageReady,
+        AllMessagesReceived,
+        StreamComplete,
+    ]
 
 
 def test_a_batch_without_buffers_leases_nothing() -> None:
@@ -274,7 +278,7 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     events = receive_all(client, tagged)
     assert events == []
     events = receive_all(client, plain)
-    assert [type(event) for event in events] == [MessageReady, MessageReady, MessageReady, StreamEnded]
+    assert [type(event) for event in events] == [MessageReady, MessageReady, MessageReady, AllMessagesReceived]
 
 
 def test_the_tag_of_the_request_selects_the_role() -> None:
@@ -289,7 +293,7 @@ def test_the_tag_of_the_request_selects_the_role() -> None:
         messages = server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([7], [1])) + server.send_end()
         assert [message.tag for message in messages] == kinds
         events += receive_all(client, messages)
-    assert [type(event) for event in events] == [MessageReady, MessageReady, StreamEnded]
+    assert [type(event) for event in events] == [MessageReady, MessageReady, AllMessagesReceived]
     server = ServerConnection(tags, FREE)
     assert server.receive(WANT, b"t") == [DataRequested(b"t")]
     assert server.role is ConnectionRole.BOTH
@@ -325,7 +329,7 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
     events = receive_all(client, messages)
     ready = [event.message for event in events if isinstance(event, MessageReady)]
     assert [bytes(message.header) for message in ready] == [b"Schema", b"B0", b"B1", b"B2", b"B3", b"B4", b"B5"]
-    assert [type(event) for event in events[-2:]] == [StreamEnded, StreamComplete]
+    assert [type(event) for event in events[-2:]] == [AllMessagesReceived, StreamComplete]
 
 
 def test_the_sequence_number_rolls_over_on_both_sides() -> None:

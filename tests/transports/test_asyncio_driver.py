@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
+from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, MessageReady, StreamComplete
 from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError
@@ -43,7 +43,7 @@ async def next_event(driver: AsyncSession) -> Any:
 async def receive_all(driver: AsyncSession) -> list[Any]:
     """Return the events until the end of the stream, or its failure."""
     events = [await next_event(driver)]
-    while not isinstance(events[-1], StreamEnded | SessionFailed):
+    while not isinstance(events[-1], AllMessagesReceived | SessionFailed):
         events.append(await next_event(driver))
     return events
 
@@ -77,7 +77,7 @@ def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
             core = client_core()
             driver.request(core, core.request(b"ticket"))
             events: list[Any] = []
-            while not events or not isinstance(events[-1], StreamEnded | SessionFailed):
+            while not events or not isinstance(events[-1], AllMessagesReceived | SessionFailed):
                 events.append(await asyncio.wait_for(driver.next_event(), 20))
             for event in events:
                 if isinstance(event, MessageLocated) and event.lease is not None:
@@ -104,7 +104,7 @@ def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
         assert not thread_error
         assert bytes(located.memory) == b"some bytes"
         assert packed.message.body.parts[0] == body
-        assert ended == StreamEnded(3)
+        assert ended == AllMessagesReceived(3)
 
 
 def test_an_abandoned_wait_loses_no_event(transport: Transport) -> None:
@@ -255,7 +255,7 @@ def test_the_time_of_a_slow_task_does_not_count_as_silence_of_the_server(transpo
                 assert isinstance(second, MessageLocated)
                 assert second.lease is not None
                 driver.session.release_lease(second.lease)
-                assert isinstance(await next_event(driver), StreamEnded)
+                assert isinstance(await next_event(driver), AllMessagesReceived)
 
     with served(transport, max_leased_bytes=2) as server, Region.copy_of([bytes(100)]) as region:
         asyncio.run(scenario(server))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.dissociated.events import AddressesFreed, MessageReady, StreamComplete, StreamEnded
+from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, MessageReady, StreamComplete
 from bowstring.dissociated.messages import AddressBody, Body, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
@@ -33,7 +33,7 @@ def has_freed(server: Served, count: int) -> bool:
 def receive_all(driver: BlockingSession) -> list[Any]:
     """The messages until the end of the stream."""
     messages = []
-    while not isinstance(event := driver.next_event(), StreamEnded):
+    while not isinstance(event := driver.next_event(), AllMessagesReceived):
         assert not isinstance(event, SessionFailed), event
         messages.append(event)
     return messages

@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.dissociated.events import (
+    AllMessagesReceived,
     ClientEvent,
     MessageReady,
     RequestRefused,
     StreamComplete,
-    StreamEnded,
 )
 from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
@@ -296,10 +296,10 @@ class ClientStream:
         self.leases.lease_body(body)
         return body
 
-    def _check_order(self, sequence: int, what: str) -> None:
+    def _check_order(self, sequence: int, kind: str) -> None:
         expected = (self._last_sequence + 1) & SEQUENCE_MASK
         if self._in_order and sequence != expected:
-            raise ProtocolError(f"{what}: expected sequence number {expected}, found {sequence}")
+            raise ProtocolError(f"{kind}: expected sequence number {expected}, found {sequence}")
 
     def _create_events(self, messages: list[StreamMessage]) -> list[ClientEvent]:
         events: list[ClientEvent] = []
@@ -309,7 +309,7 @@ class ClientStream:
         if self._metadata.state is _ENDING and self._assembler.is_complete:
             self._metadata.apply(_ALL_PAIRED)
             self._bodies.apply(_ALL_PAIRED)
-            events.append(StreamEnded(self._assembler.next_sequence))
+            events.append(AllMessagesReceived(self._assembler.next_sequence))
             if self._complete_if_freed():
                 events.append(StreamComplete())
         return events

@@ -36,7 +36,7 @@ class MessageReady:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamEnded:
+class AllMessagesReceived:
     """Client: all messages were delivered. `sequence` is the number of the end; addresses may still be leased."""
 
     sequence: int
@@ -50,4 +50,4 @@ class RequestRefused:
 
 
 ServerEvent: TypeAlias = DataRequested | AddressesFreed | StreamComplete
-ClientEvent: TypeAlias = MessageReady | StreamEnded | StreamComplete | RequestRefused
+ClientEvent: TypeAlias = MessageReady | AllMessagesReceived | StreamComplete | RequestRefused

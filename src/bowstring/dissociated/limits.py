@@ -35,11 +35,11 @@ class ProtocolLimits:
     max_outstanding_addresses: int = 1 << 26
     """Addresses that were sent and not freed."""
 
-    def check_length(self, what: str, length_bytes: int, name: str) -> None:
+    def check_length(self, subject: str, length_bytes: int, limit_name: str) -> None:
         """Raise `LimitError` for a length beyond the limit with this name."""
-        limit = getattr(self, name)
+        limit = getattr(self, limit_name)
         if length_bytes > limit:
-            raise LimitError(f"{what}: {length_bytes} bytes, more than {name} = {limit}")
+            raise LimitError(f"{subject}: {length_bytes} bytes, more than {limit_name} = {limit}")
 
 
 DEFAULT_LIMITS = ProtocolLimits()

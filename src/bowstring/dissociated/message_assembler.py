@@ -144,18 +144,18 @@ class MessageAssembler:
         )
         return f"{first} (of {self._end_distance - ready} incomplete ones before the end of stream)"
 
-    def _get_or_add_pending(self, sequence: int, what: str) -> _PendingMessage:
+    def _get_or_add_pending(self, sequence: int, kind: str) -> _PendingMessage:
         pending = self._pending.get(sequence)
         if pending is not None:
             return pending
         distance = sequence_distance(self._next, sequence)
         if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
-            raise ProtocolError(f"{self._stream}: {what} {sequence} lies after the end of stream")
+            raise ProtocolError(f"{self._stream}: {kind} {sequence} lies after the end of stream")
         if distance >= SEQUENCE_MODULUS // 2:
-            raise ProtocolError(f"{self._stream}: {what} {sequence} came again: message {self._next} is the next one")
+            raise ProtocolError(f"{self._stream}: {kind} {sequence} came again: message {self._next} is the next one")
         if distance >= self._limits.max_pending_messages:
             raise LimitError(
-                f"{self._stream}: {what} {sequence} is {distance} messages ahead of message {self._next}, "
+                f"{self._stream}: {kind} {sequence} is {distance} messages ahead of message {self._next}, "
                 f"max_pending_messages = {self._limits.max_pending_messages}"
             )
         pending = self._pending[sequence] = _PendingMessage()

@@ -35,7 +35,7 @@ find out which.
 
 
 @dataclass(frozen=True, slots=True)
-class TicketRequest:
+class DatasetRequest:
     """A request for data sets of one server."""
 
     server: StreamURI
@@ -43,19 +43,19 @@ class TicketRequest:
     ticket: Ticket
 
     @classmethod
-    def for_dataset(cls, uri: StreamURI, name: str, *, copy: bool) -> TicketRequest:
+    def for_dataset(cls, uri: StreamURI, name: str, *, copy: bool) -> DatasetRequest:
         """Return a request for one data set; with `copy`, for bodies as bytes if the server supports that."""
         return cls(without_ticket(uri), (uri,), Ticket((name,), requests_packed_bodies(uri, copy)))
 
-    def split_by_dataset(self) -> list[TicketRequest]:
+    def split_by_dataset(self) -> list[DatasetRequest]:
         """Return a request for each of the data sets."""
         pairs = zip(self.uris, self.ticket.names, strict=True)
-        return [TicketRequest(self.server, (uri,), Ticket((name,), self.ticket.is_packed)) for uri, name in pairs]
+        return [DatasetRequest(self.server, (uri,), Ticket((name,), self.ticket.is_packed)) for uri, name in pairs]
 
 
-def join_adjacent_requests(requests: Iterable[TicketRequest]) -> Iterator[TicketRequest]:
+def join_adjacent_requests(requests: Iterable[DatasetRequest]) -> Iterator[DatasetRequest]:
     """Join adjacent requests to one server, up to its limits."""
-    joined: list[TicketRequest] = []
+    joined: list[DatasetRequest] = []
     server, size_bytes = None, 0
     for request in requests:
         request_bytes = len(request.ticket.encode())
@@ -75,9 +75,9 @@ def join_adjacent_requests(requests: Iterable[TicketRequest]) -> Iterator[Ticket
         yield _join_requests(joined)
 
 
-def _join_requests(requests: Sequence[TicketRequest]) -> TicketRequest:
+def _join_requests(requests: Sequence[DatasetRequest]) -> DatasetRequest:
     uris = tuple(request.uris[0] for request in requests)
-    return TicketRequest(
+    return DatasetRequest(
         requests[0].server,
         uris,
         Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.is_packed),
@@ -94,7 +94,7 @@ class Dataset(Closable):
 
     def __init__(
         self,
-        requests: Iterable[TicketRequest],
+        requests: Iterable[DatasetRequest],
         schema: Schema | None,
         timeout_s: float,
         tls: TlsOptions | None = None,
@@ -156,8 +156,8 @@ class Dataset(Closable):
             first_stream = None
             if stream.schema is not self.schema and stream.schema != self.schema:
                 self._close_connection(connection)
-                where = display_uri(request.uris[0])
-                raise InvalidDataError(f"{where}: expected {self.schema!r}, found {stream.schema!r}")
+                location = display_uri(request.uris[0])
+                raise InvalidDataError(f"{location}: expected {self.schema!r}, found {stream.schema!r}")
             is_complete = False
             try:
                 for batch in stream:
@@ -208,7 +208,7 @@ class Dataset(Closable):
             first_stream, self._first_stream = self._first_stream, None
         return first_stream if first_stream is not None and not first_stream[0].is_closed else None
 
-    def _open_stream(self, request: TicketRequest) -> tuple[Connection, Stream]:
+    def _open_stream(self, request: DatasetRequest) -> tuple[Connection, Stream]:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
@@ -229,7 +229,7 @@ class Dataset(Closable):
             self._connections.add(connection)
         return connection, self._request_stream(connection, request)
 
-    def _request_stream(self, connection: Connection, request: TicketRequest) -> Stream:
+    def _request_stream(self, connection: Connection, request: DatasetRequest) -> Stream:
         try:
             return connection.request_stream(request.ticket)
         except BaseException:
@@ -281,7 +281,7 @@ class Dataset(Closable):
 
 
 def _reconnect(
-    requests: list[TicketRequest], schema: Schema, timeout_s: float, tls: TlsOptions | None, copy: bool
+    requests: list[DatasetRequest], schema: Schema, timeout_s: float, tls: TlsOptions | None, copy: bool
 ) -> Dataset:
     """Return the data set that was pickled. Raises as `connect`."""
     return Dataset(requests, schema, timeout_s, tls, copy=copy)

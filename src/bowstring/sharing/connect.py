@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, InvalidArgumentError
-from bowstring.sharing.client import Dataset, TicketRequest, join_adjacent_requests
+from bowstring.sharing.client import Dataset, DatasetRequest, join_adjacent_requests
 from bowstring.sharing.dataset_locations import (
     DatasetLocations,
     check_address_scope,
@@ -108,7 +108,7 @@ def connect(
 
 def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _ConnectOptions) -> Dataset:
     pairs = (parse_dataset_uri(text, options.ticket) for text in uris)
-    requests = [TicketRequest.for_dataset(uri, name, copy=options.copy) for uri, name in pairs]
+    requests = [DatasetRequest.for_dataset(uri, name, copy=options.copy) for uri, name in pairs]
     return Dataset(
         join_adjacent_requests(requests),
         schema,
@@ -163,5 +163,5 @@ def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
         if options.requires_encryption and not is_local_or_encrypted(server):
             raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
     tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None
-    request = TicketRequest.for_dataset(uri, name, copy=options.copy)
+    request = DatasetRequest.for_dataset(uri, name, copy=options.copy)
     return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import MessageReady, RequestRefused, StreamEnded
+from bowstring.dissociated.events import AllMessagesReceived, MessageReady, RequestRefused
 from bowstring.dissociated.limits import DEFAULT_LIMITS
 from bowstring.dissociated.messages import AddressBody, Addresses, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole
@@ -263,7 +263,7 @@ class Stream:
                 if not connection.is_ordered:
                     self._decode_header(event.message.header)
                 return event
-            if isinstance(event, StreamEnded):
+            if isinstance(event, AllMessagesReceived):
                 return None
             if isinstance(event, RequestRefused):
                 raise decode_error(event.error_data, str(self._ticket))

@@ -60,7 +60,7 @@ def parse_flight_uri(text: str, ticket: str | bytes | None = None) -> tuple[str,
     >>> parse_flight_uri("grpc://127.0.0.1:5000/a%2Fb")
     ('grpc://127.0.0.1:5000', ('a/b',))
     """
-    where = f"URI {hide_signatures(text.partition('?')[0])!r}"
+    prefix = f"URI {hide_signatures(text.partition('?')[0])!r}"
     try:
         parts = urlsplit(text)
         parameters = parse_qs(parts.query, strict_parsing=True) if parts.query else {}
@@ -68,13 +68,13 @@ def parse_flight_uri(text: str, ticket: str | bytes | None = None) -> tuple[str,
         if ticket is not None:
             names = [ticket.decode() if isinstance(ticket, bytes) else ticket]
     except ValueError as error:
-        raise InvalidArgumentError(f"{where}: {error}") from error
+        raise InvalidArgumentError(f"{prefix}: {error}") from error
     if parameters.keys() - {"ticket"}:
-        raise InvalidArgumentError(f"{where}: expected no other parameter than ticket")
+        raise InvalidArgumentError(f"{prefix}: expected no other parameter than ticket")
     if ticket is None and (parameters or parts.scheme == "grpc+unix"):
         names = parameters.get("ticket", [])
     if not names or not all(name.isprintable() and name for name in names):
-        raise InvalidArgumentError(f"{where}: expected a data set, as in grpc://HOST:PORT/NAME")
+        raise InvalidArgumentError(f"{prefix}: expected a data set, as in grpc://HOST:PORT/NAME")
     return f"{parts.scheme}://{parts.netloc}{parts.path if parts.scheme == 'grpc+unix' else ''}", tuple(names)
 
 
@@ -84,14 +84,14 @@ def to_flight_error(error: BowstringError) -> Exception:
     return flight_error
 
 
-def from_flight_error(error: Exception, where: str) -> BowstringError:
-    """Translate an error of pyarrow. `where` is the prefix of its text."""
+def from_flight_error(error: Exception, prefix: str) -> BowstringError:
+    """Translate an error of pyarrow. `prefix` is the prefix of its text."""
     extra = getattr(error, "extra_info", None) or b""
     if extra.startswith(_ERROR_PREFIX):
-        return decode_error(extra.removeprefix(_ERROR_PREFIX), where)
+        return decode_error(extra.removeprefix(_ERROR_PREFIX), prefix)
     if isinstance(error, BowstringError):
         return error
-    text = f"{where}: {str(error).partition('. Detail: ')[0].partition('. gRPC client debug')[0][:_MAX_TEXT]}"
+    text = f"{prefix}: {str(error).partition('. Detail: ')[0].partition('. gRPC client debug')[0][:_MAX_TEXT]}"
     for names, kind in _errors_by_flight_error().items():
         if isinstance(error, names):
             return kind(text)

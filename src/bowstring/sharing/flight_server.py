@@ -66,15 +66,17 @@ class FlightServer(Closable):
         self._lock = threading.Lock()
         """Locked by calls that use the streams."""
         host, port = parse_address(address)
-        where = resolve_host(host, port)[0]
-        if tls is None and not where.is_loopback:
-            raise InvalidArgumentError(f"flight {address!r}: {where.name[0]} is not a loopback address: use tls there")
+        socket_address = resolve_host(host, port)[0]
+        if tls is None and not socket_address.is_loopback:
+            raise InvalidArgumentError(
+                f"flight {address!r}: {socket_address.name[0]} is not a loopback address: use tls there"
+            )
         scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))
         try:
             self._flight = _create_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)
         except _pyarrow_error_types() as error:
             raise InvalidArgumentError(f"flight {address!r}: can't listen there: {error}") from error
-        host = socket.gethostname() if where.is_unspecified else host
+        host = socket.gethostname() if socket_address.is_unspecified else host
         self.location = f"{scheme}:{format_address(host, self._flight.port)}"
         """The URI of the server."""
         self._shut_down = weakref.finalize(self, _shut_down_server, self._flight)
@@ -132,7 +134,7 @@ class FlightServer(Closable):
         ):
             limit = self._server.options.max_clients
             raise ConnectionLostError(f"the server has {limit} clients already, its limit")
-        stream = _DoGetStream(_pyarrow_batches(parts), _parse_peer(peer))
+        stream = _DoGetStream(_to_pyarrow_batches(parts), _parse_peer(peer))
         weakref.finalize(stream, self._slots.release)
         with self._lock:
             self._streams.add(stream)
@@ -231,7 +233,7 @@ class _StoredDatasetStream:
         return export_stream(schema, batches, requested_schema)
 
 
-def _pyarrow_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
+def _to_pyarrow_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
     """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
     import pyarrow as pa
 

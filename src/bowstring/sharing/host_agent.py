@@ -79,7 +79,7 @@ class _PublishedDataset:
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
 
-    def add(self, attempt: Attempt, partition: StoredDataset) -> None:
+    def add_attempt(self, attempt: Attempt, partition: StoredDataset) -> None:
         """Add an attempt."""
         self.partitions[attempt] = partition
         self.regions.setdefault(partition.region, []).append(attempt)
@@ -285,7 +285,7 @@ class HostAgent(Closable):
             raise InvalidArgumentError(f"data set {name!r}: partition {index}, attempt {attempt} exists already")
         if dataset is None:
             dataset = self._datasets[name] = _PublishedDataset(time.monotonic() + ttl_s)
-        dataset.add((index, attempt), partition)
+        dataset.add_attempt((index, attempt), partition)
         if not needs_commit:
             self._serve_partitions(name, dataset, [(index, attempt)])
         self._reduce_regions()
@@ -361,7 +361,7 @@ class HostAgent(Closable):
         for region in regions:
             del dataset.regions[region]
         for attempt, partition in zip(attempts, packed, strict=True):
-            dataset.add(attempt, partition)
+            dataset.add_attempt(attempt, partition)
             ticket = _format_ticket(name, *attempt)
             if ticket in dataset.tickets:
                 self._server.replace_stored_dataset(ticket, partition)

@@ -91,14 +91,14 @@ class ProcessIdentity:
         """Whether it is visible and still runs."""
         return self.is_local and self.start_ticks >= 0 and start_ticks(self.pid) == self.start_ticks
 
-    def check_alive(self, what: str) -> None:
+    def check_alive(self, purpose: str) -> None:
         """Raise `ConnectionLostError` unless it is visible and still runs."""
         if not self.is_local:
             raise ConnectionLostError(
-                f"{what}: process {self.pid} is of another machine, another start of it, or another container"
+                f"{purpose}: process {self.pid} is of another machine, another start of it, or another container"
             )
         if not self.is_alive():
-            raise ConnectionLostError(f"{what}: process {self.pid} is gone")
+            raise ConnectionLostError(f"{purpose}: process {self.pid} is gone")
 
     def open_pidfd(self) -> int | None:
         """Return a pidfd, which becomes readable when the process ends; None if it has ended."""

@@ -171,10 +171,10 @@ def encode_error(error: BowstringError) -> bytes:
     return f"{kind}\n{str(error)[:_MAX_TEXT]}".encode("utf-8", "backslashreplace")
 
 
-def decode_error(data: bytes | memoryview, where: str) -> BowstringError:
-    """Decode the error of a message with the tag `error_data`; `where` is the prefix of its text."""
+def decode_error(data: bytes | memoryview, prefix: str) -> BowstringError:
+    """Decode the error of a message with the tag `error_data`; `prefix` is the prefix of its text."""
     kind, _, text = bytes(data[: 2 * _MAX_TEXT]).decode("utf-8", "replace").partition("\n")
-    return _ERROR_TYPES.get(kind, ProtocolError)(f"{where}: {text or 'the server gives no reason'}")
+    return _ERROR_TYPES.get(kind, ProtocolError)(f"{prefix}: {text or 'the server gives no reason'}")
 
 
 def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
