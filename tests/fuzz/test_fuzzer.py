@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from fuzz.editable_stream import parse_stream
 from fuzz.findings import load_input
 from fuzz.inputs import KINDS, STRUCTURED_KINDS, WIRE_KINDS, FuzzInput
@@ -33,27 +35,32 @@ def run_fuzzer(
     )
 
 
-def test_all_seeds_are_valid() -> None:
-    inputs = [seed for seed in build_seeds(with_shared=False) if seed.kind not in PARTLY_VALID]
+@pytest.fixture(scope="module")
+def seeds() -> list[FuzzInput]:
+    return list(build_seeds(with_shared=False))
+
+
+def test_all_seeds_are_valid(seeds: list[FuzzInput]) -> None:
+    inputs = [seed for seed in seeds if seed.kind not in PARTLY_VALID]
     assert len(inputs) > 300
     assert [seed.name for seed in inputs if not check(seed)] == []
 
 
-def test_encoding_a_parsed_structure_returns_valid_data() -> None:
-    for seed in build_seeds(with_shared=False):
+def test_encoding_a_parsed_structure_returns_valid_data(seeds: list[FuzzInput]) -> None:
+    for seed in seeds:
         if seed.kind in STRUCTURED_KINDS:
             stream = parse_stream(seed.data)
             assert stream is not None
             assert check(FuzzInput(seed.kind, stream.encode())) or seed.kind in PARTLY_VALID
 
 
-def test_every_kind_has_seeds_and_an_oracle() -> None:
-    assert {seed.kind for seed in build_seeds(with_shared=False)} == set(KINDS) == set(ORACLES)
+def test_every_kind_has_seeds_and_an_oracle(seeds: list[FuzzInput]) -> None:
+    assert {seed.kind for seed in seeds} == set(KINDS) == set(ORACLES)
 
 
-def test_mutations_of_files_are_often_valid_and_often_not() -> None:
+def test_mutations_of_files_are_often_valid_and_often_not(seeds: list[FuzzInput]) -> None:
     rng = random.Random(SEED)
-    files = [seed for seed in build_seeds(with_shared=False) if seed.kind == "file"]
+    files = [seed for seed in seeds if seed.kind == "file"]
     counts = {True: 0, False: 0}
     for _ in range(300):
         mutated = rng.choice(files).mutate(rng)
@@ -62,9 +69,9 @@ def test_mutations_of_files_are_often_valid_and_often_not() -> None:
     assert min(counts.values()) > 60, counts
 
 
-def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not() -> None:
+def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not(seeds: list[FuzzInput]) -> None:
     rng = random.Random(SEED)
-    recorded = [seed for seed in build_seeds(with_shared=False) if seed.kind in WIRE_KINDS]
+    recorded = [seed for seed in seeds if seed.kind in WIRE_KINDS]
     counts = Counter[tuple[str, bool]]()
     for kind in WIRE_KINDS:
         inputs = [seed for seed in recorded if seed.kind == kind]
@@ -75,9 +82,9 @@ def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not() -> None:
     assert all(counts[kind, is_valid] > 5 for kind in WIRE_KINDS for is_valid in (True, False)), counts
 
 
-def test_mutations_of_texts_are_sometimes_valid_and_sometimes_not() -> None:
+def test_mutations_of_texts_are_sometimes_valid_and_sometimes_not(seeds: list[FuzzInput]) -> None:
     rng = random.Random(SEED)
-    texts = [seed for seed in build_seeds(with_shared=False) if seed.kind in KNOWN_TEXTS]
+    texts = [seed for seed in seeds if seed.kind in KNOWN_TEXTS]
     validity: dict[str, set[bool]] = {kind: set() for kind in KNOWN_TEXTS}
     for _ in range(200):
         mutated = rng.choice(texts).mutate(rng)
@@ -100,10 +107,10 @@ def test_the_fuzzer_finds_and_shrinks_a_planted_error_crash_and_hang(repository:
     assert "fuzz --replay" in (folders["SIGSEGV"] / "report.txt").read_text()
 
 
-def test_the_fuzzer_finds_nothing_in_45_seconds(
+def test_the_fuzzer_finds_nothing_in_15_seconds(
     repository: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    process = run_fuzzer(repository, tmp_path, "--time", "45", "--jobs", "2")
+    process = run_fuzzer(repository, tmp_path, "--time", "15", "--jobs", "2")
     record_property("fuzzer", process.stdout)
     reports = "\n".join(path.read_text() for path in (tmp_path / "findings").glob("*/report.txt"))
     assert process.returncode == 0, process.stdout + process.stderr + reports

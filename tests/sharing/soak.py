@@ -50,8 +50,8 @@ class SoakTest:
         self._num_published = 0
         self.counts = Counter[str]()
 
-    def run(self, time_s: float, report: Callable[[str], object], busy_share: float = 1.0) -> None:
-        """Run for some seconds, with a client in this share of the time. Raises `AssertionError` if anything grows."""
+    def run(self, time_s: float, report: Callable[[str], object]) -> None:
+        """Run for some seconds. Raises `AssertionError` if anything grows."""
         actions = [self._read] * 8 + [self._read_changing] * 4 + [self._cancel] * 3 + [self._keep_arrays] * 3
         actions += [self._connect_silently] * 2 + [self._send_garbage] * 2 + [self._kill] * 2 + [self._publish]
         first = list(dict.fromkeys(actions))
@@ -63,7 +63,6 @@ class SoakTest:
             self.counts[action.__name__.strip("_").replace("_", " ")] += 1
             if not before and now >= started + min(WARM_UP_S, time_s / 3):
                 before = self._usage()
-            time.sleep((time.monotonic() - now) * (1 / busy_share - 1))
             if now >= reported + _REPORT_S:
                 reported = now
                 report(self._describe(now - started))
@@ -153,12 +152,12 @@ class SoakTest:
             assert isinstance(steps, list), steps
 
 
-def run_soak(time_s: float, seed: int, report: Callable[[str], object], busy_share: float = 1.0) -> Counter[str]:
+def run_soak(time_s: float, seed: int, report: Callable[[str], object]) -> Counter[str]:
     """As `Soak.run`; return the number of clients of each kind. Raises `AssertionError`."""
     shared_before = set(os.listdir("/dev/shm"))
     with Children() as children:
         soak = SoakTest(children, seed)
-        soak.run(time_s, report, busy_share)
+        soak.run(time_s, report)
     left = {entry for entry in set(os.listdir("/dev/shm")) - shared_before if "bowstring" in entry}
     assert not left, left
     return soak.counts

@@ -26,7 +26,9 @@ from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 
 SERVE = """
+import signal
 import bowstring as bs, numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background processes ignore
 table = bs.Table.from_batches([bs.record_batch({"a": np.arange(rows) + n}) for n in range(batches)])
 server = bs.serve({"t": table}, scheme=scheme)
 send(server.uri("t"))

@@ -244,7 +244,7 @@ def test_a_client_that_stops_receiving_is_disconnected_but_not_a_slow_one() -> N
 
 def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
     """It reads nothing more until all of <free_data> is sent, while the server streams."""
-    count = 700
+    count = 250
     with (
         PythonProcess(MANY_BATCHES, count=count) as other,
         connect_socket(other.receive()) as client,
