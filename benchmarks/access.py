@@ -1,4 +1,4 @@
-"""Access parts of a table of ten batches: single values, rows, a sample of rows; sort it; convert it to pandas.
+"""Access parts of a table of ten batches: single values, a sample of rows; sort it; convert it to pandas.
 
 The table comes from a mapped file with number, string, nullable, embedding and dictionary columns. The peer is
 pyarrow's table of the same file; its scalars are converted to Python values, too.
@@ -39,12 +39,6 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
             5,
             _repeat(lambda: table["id"][index]),
             _repeat(lambda: pa_table["id"][index].as_py()),  # noqa: PLW0108 -- each call looks the value up
-        ),
-        (
-            "one row, slice(i, 1).to_pylist()",
-            5,
-            _repeat(lambda: table.slice(index, 1).to_pylist()),
-            _repeat(lambda: pa_table.slice(index, 1).to_pylist()),
         ),
         (
             f"{_SAMPLE_ROWS} rows, take(indices).to_pylist()",

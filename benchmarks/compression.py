@@ -1,6 +1,6 @@
 """Write and read compressed files at default levels. The peer is pyarrow, with and without threads.
 
-One column is compared with pyarrow reading all columns and with pyarrow reading only this one.
+One column is compared with pyarrow reading all columns.
 """
 
 from __future__ import annotations
@@ -45,12 +45,8 @@ def _measure_codec(
     yield compare_calls(f"write {line}", 1.1, partial(_write, table, path, codec), writers, settings)
     all_columns = {name: partial(datasets.read_with_pyarrow, pa_path, threads) for name, threads in _THREADS.items()}
     yield compare_calls(f"read {line}", 1.3, partial(_read, pa_path), all_columns, settings)
-    one_column = {
-        name: partial(datasets.read_with_pyarrow, pa_path, threads, [_COLUMN]) for name, threads in _THREADS.items()
-    }
     read_column = partial(_read_column, pa_path)
     yield compare_calls(f"read one column of {line}, pyarrow all columns", 0.3, read_column, all_columns, settings)
-    yield compare_calls(f"read one column of {line}, pyarrow one column", None, read_column, one_column, settings)
     for file in (path, pa_path):
         Path(file).unlink()
 

@@ -19,10 +19,9 @@ _BOUND = 3.0
 
 
 def run(_folder: Path, settings: Settings) -> Iterator[Measurement]:
-    """Measure integers, floats with nulls, and strings."""
+    """Measure floats with nulls, and strings."""
     rows, string_rows = settings.rows(_ROWS), settings.rows(_ROWS // 5)
     pairs = {
-        f"{rows:,} int64": (_integers(rows), _integers(rows)),
         f"{rows:,} float64 with nulls": (_nullable_floats(rows, 1.0), _nullable_floats(rows, 2.0)),
         f"{string_rows:,} strings": (_strings(string_rows), _strings(string_rows)),
     }
@@ -38,10 +37,6 @@ def run(_folder: Path, settings: Settings) -> Iterator[Measurement]:
 def _with_other_last_value(array: Any) -> Any:
     last = pa.array([None], array.type) if array[-1].is_valid else array.drop_null().slice(0, 1)
     return pa.concat_arrays([array.slice(0, len(array) - 1), last])
-
-
-def _integers(rows: int) -> Any:
-    return datasets.integers(np.random.default_rng(2028), rows)
 
 
 def _strings(rows: int) -> Any:

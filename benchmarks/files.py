@@ -37,7 +37,6 @@ class FileShape:
 
 _SHAPES = (
     FileShape("mixed", datasets.mixed_batch, 1000, 2, 100),
-    FileShape("mixed, LZ4", datasets.mixed_batch, 100, 2, 1000, compression="lz4"),
     FileShape("strings, Zstandard", datasets.string_batch, 4, 4, 10_000, compression="zstd"),
 )
 

@@ -15,26 +15,19 @@ _TIMED_CODE = "import time; start = time.perf_counter(); {code}; print(time.perf
 
 
 def run(_folder: Path, settings: Settings) -> Iterator[Measurement]:
-    """Measure the import, the whole process, and the import with a first array."""
-    imports = "import bowstring", "import pyarrow"
-    arrays = f"{imports[0]}; bowstring.array([1, 2, 3])", f"{imports[1]}; pyarrow.array([1, 2, 3])"
-    yield _compare_code("import, inside the interpreter", _BOUND, imports, settings)
+    """Measure the whole process, and the import with a first array."""
     yield compare_calls(
         "import, the whole process",
         _BOUND,
-        partial(_run_python, imports[0]),
-        partial(_run_python, imports[1]),
+        partial(_run_python, "import bowstring"),
+        partial(_run_python, "import pyarrow"),
         settings,
     )
-    yield _compare_code("import and a first array, inside the interpreter", None, arrays, settings)
-
-
-def _compare_code(line: str, bound: float | None, codes: tuple[str, str], settings: Settings) -> Measurement:
-    """Compare two pieces of code by the times that their interpreters measure."""
     bowstring, pyarrow = (
-        Candidate(name, partial(_time_inside, code)) for name, code in zip(("bowstring", "pyarrow"), codes, strict=True)
+        Candidate(name, partial(_time_inside, f"import {name}; {name}.array([1, 2, 3])"))
+        for name in ("bowstring", "pyarrow")
     )
-    return compare(line, bound, bowstring, [pyarrow], settings)
+    yield compare("import and a first array, inside the interpreter", None, bowstring, [pyarrow], settings)
 
 
 def _time_inside(code: str) -> float:

@@ -114,16 +114,14 @@ def _measure_store(path: str, line: str, index: int, name: str, settings: Settin
 
 
 def _measure_open(path: str, size: str, index: int, name: str, settings: Settings) -> Iterator[Measurement]:
-    lines = (
-        (f"open a mapped file of {size}", partial(open_with_bowstring, path), partial(open_with_pyarrow, path)),
-        (
-            "open it and read a field by name",
-            partial(_read_field, path, name),
-            partial(_read_field_with_pyarrow, path, name),
-        ),
+    yield compare_calls(
+        f"open a mapped file of {size}",
+        _OPEN_BOUND,
+        partial(open_with_bowstring, path),
+        partial(open_with_pyarrow, path),
+        settings,
+        clear_schema_cache,
     )
-    for line, call, pyarrow_call in lines:
-        yield compare_calls(line, _OPEN_BOUND, call, pyarrow_call, settings, clear_schema_cache)
     yield compare_calls(
         "open it and read a column of the first batch",
         _OPEN_BOUND,
@@ -152,16 +150,6 @@ def _read_file_column_with_pyarrow(path: str, name: str, index: int, use_threads
 def _read_dataset_column_with_pyarrow(path: str, name: str) -> Any:
     file_system = pa.fs.PyFileSystem(pa.fs.FSSpecHandler(LatencyFileSystem()))
     return pa.dataset.dataset(path, format="ipc", filesystem=file_system).to_table(columns=[name])
-
-
-def _read_field(path: str, name: str) -> object:
-    with bowstring.open_file(path) as reader:
-        return reader.schema.field(name)
-
-
-def _read_field_with_pyarrow(path: str, name: str) -> object:
-    with pa.memory_map(path) as source:
-        return pa.ipc.open_file(source).schema.field(name)
 
 
 def _read_first_column(path: str, name: str) -> object:
