@@ -13,7 +13,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
-from bowstring.ipc.record_batch.read_plan import BatchReadPlan
+from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout
 from bowstring.ipc.tools.scan import BatchMessage
 
 _Counts = npt.NDArray[np.int64]
@@ -33,19 +33,21 @@ class DictionaryTotals:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnStarts:
-    """The first node, buffer and variadic count of each column of a plan; the last entry is the end."""
+    """The first node, buffer and variadic count of each column; the last entry is the end."""
 
-    plan: BatchReadPlan
+    header_layout: BatchHeaderLayout
     nodes: _Counts
     buffers: _Counts
     variadic: _Counts
 
     @classmethod
     def from_schema(cls, ipc_schema: IpcSchema, version: int) -> _ColumnStarts:
-        plan = BatchReadPlan(ipc_schema, version == V4)
-        starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in plan]
-        bounds = np.array([*starts, (plan.node_count, plan.buffer_count, plan.variadic_count)], np.int64)
-        return cls(plan, bounds[:-1, 0], bounds[:, 1], bounds[:, 2])
+        header_layout = BatchHeaderLayout(ipc_schema, version == V4)
+        starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in header_layout]
+        bounds = np.array(
+            [*starts, (header_layout.node_count, header_layout.buffer_count, header_layout.variadic_count)], np.int64
+        )
+        return cls(header_layout, bounds[:-1, 0], bounds[:, 1], bounds[:, 2])
 
 
 @dataclass(slots=True)
@@ -146,20 +148,20 @@ class BatchTotals:
 
     def _column_sizes(self, column_starts: _ColumnStarts, span: BatchMessage) -> _Counts:
         """Return the size of the buffers of each column; add them to the total size and the alignment."""
-        header, template, plan = span.header, span.header.template, column_starts.plan
+        header, template, header_layout = span.header, span.header.template, column_starts.header_layout
         bounds = column_starts.buffers
-        if plan.variadic_count or template.variadic_count:
+        if header_layout.variadic_count or template.variadic_count:
             counts = np.array(header.variadic_counts(), np.int64)
-            if len(counts) != plan.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
+            if len(counts) != header_layout.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
                 raise InvalidDataError(
-                    f"{span.where}: expected {plan.variadic_count} variadic counts, none above "
+                    f"{span.where}: expected {header_layout.variadic_count} variadic counts, none above "
                     f"{template.buffer_count}, found {counts.tolist()[:8]}"
                 )
             bounds = bounds + _cumulative_sums(counts)[column_starts.variadic]
-        if template.node_count != plan.node_count or template.buffer_count != bounds[-1]:
+        if template.node_count != header_layout.node_count or template.buffer_count != bounds[-1]:
             raise InvalidDataError(
-                f"{span.where}: expected {plan.node_count} nodes and {bounds[-1]} buffers for its schema, found "
-                f"{template.node_count} and {template.buffer_count}"
+                f"{span.where}: expected {header_layout.node_count} nodes and {bounds[-1]} buffers for its schema, "
+                f"found {template.node_count} and {template.buffer_count}"
             )
         buffers = header.buffers()
         offsets, sizes = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)

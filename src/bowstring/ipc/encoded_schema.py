@@ -25,7 +25,7 @@ DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedSchema:
-    """A schema prepared for writing: its flatbuffer table, dictionary ids, the layouts of its fields, the plan for
+    """A schema prepared for writing: its flatbuffer table, dictionary ids, the layouts of its fields, the encoder for
     passing batches through unchanged, if possible, and whether fields can share a dictionary.
     """
 
@@ -57,8 +57,9 @@ def encode_schema(
         record, ipc_schema = create_schema_record(schema, dictionary_ids)
         record |= properties
         layouts = [layout_of(field.type) for field in schema.fields]
-        table, plan = serialize_table(SPECS, SCHEMA, record), FlatColumnsEncoder.of(layouts)
-        encoded = EncodedSchema(schema, table, ipc_schema, layouts, plan, can_share_dictionaries(ipc_schema))
+        table = serialize_table(SPECS, SCHEMA, record)
+        encoder = FlatColumnsEncoder.for_layouts(layouts)
+        encoded = EncodedSchema(schema, table, ipc_schema, layouts, encoder, can_share_dictionaries(ipc_schema))
         if len(_cache) >= _MAX_CACHED:
             _cache.clear()
         _cache[key] = encoded

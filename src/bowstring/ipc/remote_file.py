@@ -34,13 +34,13 @@ from bowstring.ipc.message import (
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.record_batch.reader import BatchColumns, link_compressed_batches
+from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.remote import (
+    RemoteBatchHeader,
     RemoteBody,
     RemoteColumns,
-    RemoteHeader,
     column_header_spans,
-    link_remote_batches,
+    link_for_fetching,
 )
 from bowstring.ipc.schema_cache import DecodedSchema
 from bowstring.memory.buffer import Buffer
@@ -72,7 +72,7 @@ class RemoteFileMessages(FileMessages):
         """As in `FileMessages`; the header is fetched on access."""
         header, block = super().read_header(kind, index)
         if isinstance(header.raw, LazyRangeBytes):
-            header = RemoteHeader(header.raw, header.template)
+            header = RemoteBatchHeader(header.raw, header.template)
         return header, block
 
     def read_all(self) -> Iterator[tuple[Message[BatchHeader], str]]:
@@ -148,10 +148,10 @@ class RemoteFileMessages(FileMessages):
         if template.variadic_count:
             spans.append((template.variadic_at, 8 * template.variadic_count))
         elif column_indices is not None:
-            plan = decoded_schema.read_plan(template.version)
-            if plan.node_count == template.node_count and plan.buffer_count == template.buffer_count:
+            header_layout = decoded_schema.get_header_layout(template.version)
+            if header_layout.node_count == template.node_count and header_layout.buffer_count == template.buffer_count:
                 for index in column_indices:
-                    column = plan[index]
+                    column = header_layout[index]
                     spans += column_header_spans(template, column, column.first_buffer, column.buffer_count)
         return spans
 
@@ -179,11 +179,11 @@ class RemoteFileMessages(FileMessages):
             inner = root["header"]
             if headers.read_header_kind(root) != headers.RECORD_BATCH or inner is None:
                 return
-            plan = decoded_schema.read_plan(root["version"])
+            header_layout = decoded_schema.get_header_layout(root["version"])
             for name, count in (
-                ("nodes", plan.node_count),
-                ("buffers", plan.buffer_count),
-                ("variadicBufferCounts", plan.variadic_count),
+                ("nodes", header_layout.node_count),
+                ("buffers", header_layout.buffer_count),
+                ("variadicBufferCounts", header_layout.variadic_count),
             ):
                 at = inner.locate(name)
                 vector = flatbuffer_offset + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
@@ -236,8 +236,8 @@ class RemoteFileReader(FileReader):
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_batch_headers(indices, column_indices)
         batches = [super(RemoteFileReader, self).get_batch(index) for index in indices]
-        link_compressed_batches(batches)
-        link_remote_batches(batches)
+        link_for_decompression(batches)
+        link_for_fetching(batches)
         return batches
 
     def column(self, key: str | int) -> ChunkedArray:

@@ -14,7 +14,7 @@ from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
 from bowstring.ipc.metadata.schema import V4
-from bowstring.ipc.record_batch.read_plan import BatchReadPlan, ColumnReadPlan
+from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout, ColumnHeaderLayout
 from bowstring.layouts.equality import bytes_equal
 from bowstring.memory.buffer import UINT8, Bytes
 
@@ -25,27 +25,27 @@ _KEY_EDGE_BYTES = 48
 
 
 class DecodedSchema:
-    """A decoded schema with its batch plans, one for each metadata version that needs its own.
+    """A decoded schema with its header layouts, one for each metadata version that needs its own.
 
     `key_parts` are the encoded bytes that define it, `size_bytes` the size of the message that it references.
     """
 
-    __slots__ = ("_plans", "_schema", "ipc_schema", "key_parts", "size_bytes")
+    __slots__ = ("_header_layouts", "_schema", "ipc_schema", "key_parts", "size_bytes")
 
     def __init__(self, ipc_schema: LazyIpcSchema, size_bytes: int, key_parts: Sequence[Bytes] = ()) -> None:
         self.ipc_schema = ipc_schema
         self.size_bytes = size_bytes
         self.key_parts = key_parts
         self._schema: Schema | None = None
-        self._plans: dict[bool, BatchReadPlan] = {}
+        self._header_layouts: dict[bool, BatchHeaderLayout] = {}
 
-    def read_plan(self, version: int) -> BatchReadPlan:
-        """The plan for batches of this metadata version."""
+    def get_header_layout(self, version: int) -> BatchHeaderLayout:
+        """The header layout of batches of this metadata version."""
         is_version_4 = version == V4
-        plan = self._plans.get(is_version_4)
-        if plan is None:
-            plan = self._plans[is_version_4] = BatchReadPlan(self.ipc_schema, is_version_4)
-        return plan
+        header_layout = self._header_layouts.get(is_version_4)
+        if header_layout is None:
+            header_layout = self._header_layouts[is_version_4] = BatchHeaderLayout(self.ipc_schema, is_version_4)
+        return header_layout
 
     @property
     def schema(self) -> Schema:
@@ -61,7 +61,7 @@ class ColumnSelection:
     `indices` are their indices in the whole schema, None for all. Raises `NotFoundError` for an unknown column.
     """
 
-    __slots__ = ("_plans", "_schema", "cached", "indices")
+    __slots__ = ("_header_layouts", "_schema", "cached", "indices")
 
     def __init__(self, cached: DecodedSchema, columns: Sequence[str | int] | None) -> None:
         self.cached = cached
@@ -69,7 +69,7 @@ class ColumnSelection:
             raise InvalidArgumentError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
         self.indices = None if columns is None else tuple(cached.schema.indices(columns))
         self._schema: Schema | None = None
-        self._plans: dict[int, tuple[BatchReadPlan, Sequence[ColumnReadPlan]]] = {}
+        self._header_layouts: dict[int, tuple[BatchHeaderLayout, Sequence[ColumnHeaderLayout]]] = {}
 
     @property
     def schema(self) -> Schema:
@@ -78,14 +78,14 @@ class ColumnSelection:
             self._schema = self.cached.schema if self.indices is None else self.cached.ipc_schema.select(self.indices)
         return self._schema
 
-    def read_plans(self, version: int) -> tuple[BatchReadPlan, Sequence[ColumnReadPlan]]:
-        """The plan for batches of a metadata version, and the plans of the selected columns."""
-        plans = self._plans.get(version)
-        if plans is None:
-            plan = self.cached.read_plan(version)
-            columns = plan if self.indices is None else tuple(plan[index] for index in self.indices)
-            plans = self._plans[version] = plan, columns
-        return plans
+    def get_header_layouts(self, version: int) -> tuple[BatchHeaderLayout, Sequence[ColumnHeaderLayout]]:
+        """The header layout of batches of a metadata version, and those of the selected columns."""
+        layouts = self._header_layouts.get(version)
+        if layouts is None:
+            header_layout = self.cached.get_header_layout(version)
+            columns = header_layout if self.indices is None else tuple(header_layout[index] for index in self.indices)
+            layouts = self._header_layouts[version] = header_layout, columns
+        return layouts
 
 
 _cache: dict[tuple[object, ...], DecodedSchema] = {}

@@ -22,7 +22,7 @@ from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
-from bowstring.ipc.record_batch.read_plan import BatchReadPlan
+from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout
 from bowstring.testing import strategies
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
@@ -284,12 +284,12 @@ def lazy_schema_of_file(raw: bytes) -> LazyIpcSchema:
 def test_counts_names_and_fields_are_those_of_the_whole_schema(columns: list[tuple[str, bs.DataType]]) -> None:
     schema = bs.schema(columns)
     read = lazy_schema_of_file(to_bytes(schema))
-    plan = BatchReadPlan(read)
-    eager = BatchReadPlan(read.eager)
-    assert [(c.first_node, c.first_buffer, c.first_variadic) for c in plan] == [
+    header_layout = BatchHeaderLayout(read)
+    eager = BatchHeaderLayout(read.eager)
+    assert [(c.first_node, c.first_buffer, c.first_variadic) for c in header_layout] == [
         (c.first_node, c.first_buffer, c.first_variadic) for c in eager
     ]
-    assert (plan.node_count, plan.buffer_count) == (eager.node_count, eager.buffer_count)
+    assert (header_layout.node_count, header_layout.buffer_count) == (eager.node_count, eager.buffer_count)
     assert read.schema == schema
     late = read.to_lazy_schema()
     for index, (name, _) in enumerate(columns):
@@ -354,16 +354,16 @@ def test_a_schema_with_flipped_bytes_has_the_same_counts_read_lazily_and_eagerly
             flipped[at] ^= 1 << int(random.integers(8))
         try:
             read = lazy_schema_of_file(bytes(flipped))
-            plan = BatchReadPlan(read)
+            header_layout = BatchHeaderLayout(read)
             for index in range(len(read)):
-                plan[index]
+                header_layout[index]
             read.to_lazy_schema().index("bc")
-            eager = BatchReadPlan(read.eager)
+            eager = BatchHeaderLayout(read.eager)
         except BowstringError:
             outcomes.add("error")
             continue
         outcomes.add("read")
-        assert (plan.node_count, plan.buffer_count, plan.variadic_count) == (
+        assert (header_layout.node_count, header_layout.buffer_count, header_layout.variadic_count) == (
             eager.node_count,
             eager.buffer_count,
             eager.variadic_count,

@@ -58,8 +58,8 @@ def to_bytes(batch: bowstring.RecordBatch, alignment: int = 64) -> bytes:
 
 def is_passed_through(batch: bowstring.RecordBatch) -> bool:
     encoder = Encoder(batch.schema)
-    plan = FlatColumnsEncoder.of(encoder._layouts)
-    return plan is not None and plan.encode(batch.source, 64) is not None
+    encoder = FlatColumnsEncoder.for_layouts(encoder._layouts)
+    return encoder is not None and encoder.encode(batch.source, 64) is not None
 
 
 @pytest.mark.parametrize("alignment", [8, 64])

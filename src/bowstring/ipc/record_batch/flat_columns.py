@@ -12,9 +12,9 @@ from itertools import chain
 import numpy as np
 
 from bowstring.ipc.metadata.header import BatchHeaderValues
-from bowstring.ipc.record_batch.read_plan import BatchReadPlan
+from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout
 from bowstring.ipc.record_batch.reader import BatchColumns
-from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers
+from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
@@ -29,14 +29,14 @@ class FlatColumnsEncoder:
     Only for schemas without nested, dictionary-encoded and variadic columns that are wide enough to benefit.
     """
 
-    __slots__ = ("_has_free_size", "_layouts", "_matching_plan", "_spec_of", "_specs", "_validity_at")
+    __slots__ = ("_has_free_size", "_layouts", "_matching_layout", "_spec_of", "_specs", "_validity_at")
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
         all_specs = [spec for layout in layouts for spec in layout.buffers]
         specs: dict[int, BufferSpec] = {id(spec): spec for spec in all_specs}
         spec_indices = {key: number for number, key in enumerate(specs)}
         self._layouts = list(layouts)
-        self._matching_plan: BatchReadPlan | None = None
+        self._matching_layout: BatchHeaderLayout | None = None
         self._specs = list(specs.values())
         self._spec_of = np.array([spec_indices[id(spec)] for spec in all_specs], np.intp)
         is_validity = np.array([spec.role is BufferRole.VALIDITY for spec in self._specs], bool)
@@ -44,8 +44,8 @@ class FlatColumnsEncoder:
         self._validity_at = np.flatnonzero(is_validity[self._spec_of])
 
     @classmethod
-    def of(cls, layouts: Sequence[Layout]) -> FlatColumnsEncoder | None:
-        """Return the plan for a schema's layouts, or None if columns have to be walked."""
+    def for_layouts(cls, layouts: Sequence[Layout]) -> FlatColumnsEncoder | None:
+        """Return an encoder for a schema's layouts, or None if columns have to be walked."""
         return cls(layouts) if len(layouts) >= _MIN_COLUMNS and all(map(_is_flat, layouts)) else None
 
     def encode(self, columns: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
@@ -58,12 +58,12 @@ class FlatColumnsEncoder:
             return self._encode_arrays(columns, alignment)
         if not columns.has_all_columns:
             return None
-        if columns.plan is not self._matching_plan:
-            if [column.layout for column in columns.plan] != self._layouts:
+        if columns.header_layout is not self._matching_layout:
+            if [column.layout for column in columns.header_layout] != self._layouts:
                 return None
-            self._matching_plan = columns.plan
+            self._matching_layout = columns.header_layout
         header, length = columns.header, columns.header.length
-        if header.template.compression is not None or columns.plan.ipc_schema.is_big_endian:
+        if header.template.compression is not None or columns.header_layout.ipc_schema.is_big_endian:
             return None
         nodes = header.nodes().view(np.int64).reshape(-1, 2)
         spans = header.buffers().view(np.int64).reshape(-1, 2)
@@ -73,10 +73,10 @@ class FlatColumnsEncoder:
             return None
         if not header.has_valid_buffers():
             return None
-        sizes = self._sizes_to_write(length, stored_sizes, null_counts)
+        sizes = self._compute_sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
-        new_spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
+        new_spans, paddings, size_bytes = compute_buffer_spans(sizes, alignment)
         parts = PaddedBuffers.of_memory(columns.body.memory, columns.body.offset + offsets, sizes, paddings)
         return EncodedBody(BatchHeaderValues(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
@@ -95,15 +95,17 @@ class FlatColumnsEncoder:
         if (null_counts < 0).any():
             null_counts = np.array([array.null_count for array in arrays], np.int64)
         stored_sizes = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
-        sizes = self._sizes_to_write(length, stored_sizes, null_counts)
+        sizes = self._compute_sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
-        spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
+        spans, paddings, size_bytes = compute_buffer_spans(sizes, alignment)
         parts = PaddedBuffers.of_buffers(buffers, sizes, paddings)
         return EncodedBody(BatchHeaderValues(length, nodes, spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
-    def _sizes_to_write(self, length: int, stored_sizes: Int64Array, null_counts: Int64Array) -> Int64Array | None:
+    def _compute_sizes_to_write(
+        self, length: int, stored_sizes: Int64Array, null_counts: Int64Array
+    ) -> Int64Array | None:
         """Return the number of bytes to write of each buffer, or None if one does not contain exactly its slots."""
         expected_sizes = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
         sizes: Int64Array = stored_sizes.copy()

@@ -19,8 +19,8 @@ from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
+from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout, ColumnHeaderLayout
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
-from bowstring.ipc.record_batch.read_plan import BatchReadPlan, ColumnReadPlan
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, prefix_errors
 from bowstring.layouts.union import UnionLayout
@@ -50,8 +50,8 @@ class BodyLocation(Protocol):
 class BatchColumns(Sequence[Array]):
     """The columns of a record batch over a body; each is checked and created on first access, without copying.
 
-    `selected_plans` are the plans of the selected columns. Access raises `InvalidDataError` if nodes or buffers do not
-    match the column or the body.
+    `selected_columns` are the header layouts of the selected columns, by default of all. Access raises
+    `InvalidDataError` if nodes or buffers do not match the column or the body.
     """
 
     is_local: ClassVar[bool] = True
@@ -63,50 +63,54 @@ class BatchColumns(Sequence[Array]):
         "_decompressed",
         "_decompressor",
         "_linked_batches",
-        "_plans",
+        "_selected_columns",
         "body",
         "dictionaries",
         "header",
-        "plan",
+        "header_layout",
         "variadic",
         "where",
     )
 
     def __init__(
         self,
-        plan: BatchReadPlan,
+        header_layout: BatchHeaderLayout,
         header: BatchHeader,
         body: BodyLocation,
         dictionaries: DictionaryLookup,
         where: tuple[object, ...],
-        selected_plans: Sequence[ColumnReadPlan] | None = None,
+        selected_columns: Sequence[ColumnHeaderLayout] | None = None,
     ) -> None:
         template = header.template
         self.variadic: tuple[int, ...] = ()
-        if template.variadic_count or plan.variadic_count:
-            self.variadic = _read_variadic_counts(plan, header, where)
-        buffer_count = plan.buffer_count + sum(self.variadic)
-        if template.node_count != plan.node_count or template.buffer_count != buffer_count:
+        if template.variadic_count or header_layout.variadic_count:
+            self.variadic = _read_variadic_counts(header_layout, header, where)
+        buffer_count = header_layout.buffer_count + sum(self.variadic)
+        if template.node_count != header_layout.node_count or template.buffer_count != buffer_count:
             raise InvalidDataError(
-                f"{format_location(where)}: expected {plan.node_count} nodes and {buffer_count} buffers for its "
-                f"schema, found {template.node_count} and {template.buffer_count}"
+                f"{format_location(where)}: expected {header_layout.node_count} nodes and {buffer_count} buffers for "
+                f"its schema, found {template.node_count} and {template.buffer_count}"
             )
         if header.body_bytes > body.size:
             raise InvalidDataError(
                 f"{format_location(where)}: expected a body of {header.body_bytes} bytes, found {body.size}"
             )
-        self.plan = plan
+        self.header_layout = header_layout
         self.header = header
         self._set_location(body)
         self.dictionaries = dictionaries
         self.where = where
-        self._plans: Sequence[ColumnReadPlan] = plan if selected_plans is None else selected_plans
+        self._selected_columns: Sequence[ColumnHeaderLayout] = (
+            header_layout if selected_columns is None else selected_columns
+        )
         self._arrays: dict[int, Array] | None = None
         self._decompressor: BodyDecompressor | None = None
         self._decompressed: dict[int, list[Buffer]] = {}
         self._linked_batches: Sequence[ReferenceType[BatchColumns]] = ()
         if template.compression is not None:
-            self._decompressor = BodyDecompressor(template.compression, header.body_bytes, plan.ipc_schema.limits)
+            self._decompressor = BodyDecompressor(
+                template.compression, header.body_bytes, header_layout.ipc_schema.limits
+            )
 
     def _set_location(self, body: BodyLocation) -> None:
         """Set the location of the body."""
@@ -115,10 +119,10 @@ class BatchColumns(Sequence[Array]):
     @property
     def has_all_columns(self) -> bool:
         """Whether these are all columns of the schema, in its order, in local memory."""
-        return self.is_local and self._plans is self.plan
+        return self.is_local and self._selected_columns is self.header_layout
 
     def __len__(self) -> int:
-        return len(self._plans)
+        return len(self._selected_columns)
 
     @overload
     def __getitem__(self, index: int) -> Array: ...
@@ -126,30 +130,30 @@ class BatchColumns(Sequence[Array]):
     def __getitem__(self, index: slice) -> list[Array]: ...
     def __getitem__(self, index: int | slice) -> Array | list[Array]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self._plans)))]
+            return [self[i] for i in range(*index.indices(len(self._selected_columns)))]
         arrays = self._arrays
         if arrays is None:
             arrays = self._arrays = {}
         array = arrays.get(index)
         if array is None:
-            if not 0 <= index < len(self._plans):
-                if not -len(self._plans) <= index < 0:
-                    raise IndexError(f"column {index} of {len(self._plans)}")
-                return self[index + len(self._plans)]
-            if self._linked_batches and self._plans[index].first_node not in self._decompressed:
+            if not 0 <= index < len(self._selected_columns):
+                if not -len(self._selected_columns) <= index < 0:
+                    raise IndexError(f"column {index} of {len(self._selected_columns)}")
+                return self[index + len(self._selected_columns)]
+            if self._linked_batches and self._selected_columns[index].first_node not in self._decompressed:
                 decompress_columns(
                     [(columns, (index,)) for reference in self._linked_batches if (columns := reference()) is not None]
                 )
-            array = arrays[index] = self._create_array(self._plans[index])
+            array = arrays[index] = self._create_array(self._selected_columns[index])
         return array
 
     def __iter__(self) -> Iterator[Array]:
-        indices = range(len(self._plans))
+        indices = range(len(self._selected_columns))
         if self._decompressor is not None:
             decompress_columns([(self, indices)])
         return map(self.__getitem__, indices)
 
-    def _create_array(self, column: ColumnReadPlan) -> Array:
+    def _create_array(self, column: ColumnHeaderLayout) -> Array:
         header, decompressor = self.header, self._decompressor
         nodes, spans = self._read_nodes_and_buffers(column)
         if nodes[0] != header.length:
@@ -169,27 +173,27 @@ class BatchColumns(Sequence[Array]):
             array = _ArrayReader(self, column, nodes, buffers).read(column.layout)
         return (
             Array.from_array_data(swap_byte_order(array, is_native=False))
-            if self.plan.ipc_schema.is_big_endian
+            if self.header_layout.ipc_schema.is_big_endian
             else array
         )
 
-    def _read_nodes_and_buffers(self, column: ColumnReadPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _read_nodes_and_buffers(self, column: ColumnHeaderLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return lengths and null counts alternating, and offsets and sizes alternating."""
         header, template = self.header, self.header.template
         nodes = header.unpack_from(column.nodes, template.nodes_at + 16 * column.first_node)
         first_buffer, buffers = column.first_buffer, column.buffers
         if self.variadic:
             first_buffer += sum(self.variadic[: column.first_variadic])
-            extra = sum(self._variadic_counts_of(column))
+            extra = sum(self._get_variadic_counts(column))
             if extra:
                 buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
         return nodes, header.unpack_from(buffers, template.buffers_at + 16 * first_buffer)
 
-    def _locate_buffers(self, column: ColumnReadPlan, spans: tuple[int, ...]) -> list[Buffer]:
+    def _locate_buffers(self, column: ColumnHeaderLayout, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
         return [self._get_buffer(column, offset, size) for offset, size in self._buffer_spans(column, spans)]
 
-    def _buffer_spans(self, column: ColumnReadPlan, spans: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _buffer_spans(self, column: ColumnHeaderLayout, spans: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return offset and size of each buffer. Raises `InvalidDataError` if one is outside the body."""
         limit, pairs = self.header.body_bytes, list(zip(spans[::2], spans[1::2], strict=True))
         for offset, size in pairs:
@@ -197,12 +201,14 @@ class BatchColumns(Sequence[Array]):
                 raise self._column_error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
         return pairs
 
-    def _get_buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
+    def _get_buffer(self, column: ColumnHeaderLayout, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
         """Return a buffer of a column, given its checked span."""
         body = self.body
         return Buffer(body.memory, body.offset + offset, size)
 
-    def _create_flat_array(self, column: ColumnReadPlan, length: int, null_count: int, spans: tuple[int, ...]) -> Array:
+    def _create_flat_array(
+        self, column: ColumnHeaderLayout, length: int, null_count: int, spans: tuple[int, ...]
+    ) -> Array:
         """Create a column of validity and one or two buffers, the common case."""
         body, limit = self.body, self.header.body_bytes
         memory, base = body.memory, body.offset
@@ -227,25 +233,25 @@ class BatchColumns(Sequence[Array]):
             column.layout, length, (validity, Buffer(memory, base + offset, size), *second), (), None, null_count
         )
 
-    def _variadic_counts_of(self, column: ColumnReadPlan) -> tuple[int, ...]:
+    def _get_variadic_counts(self, column: ColumnHeaderLayout) -> tuple[int, ...]:
         return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
 
-    def _require_validity(self, column: ColumnReadPlan, length: int, null_count: int, bits: Buffer) -> Buffer:
+    def _require_validity(self, column: ColumnHeaderLayout, length: int, null_count: int, bits: Buffer) -> Buffer:
         if bits.size < bitmap.size_bytes(length):
             raise self._column_error(
                 column, f"{null_count} of {length} slots are null, but the bitmap has {bits.size} bytes"
             )
         return bits
 
-    def _column_error(self, column: ColumnReadPlan, problem: str) -> InvalidDataError:
+    def _column_error(self, column: ColumnHeaderLayout, problem: str) -> InvalidDataError:
         return InvalidDataError(f"{self._describe_column(column)}: {problem}")
 
-    def _describe_column(self, column: ColumnReadPlan) -> str:
+    def _describe_column(self, column: ColumnHeaderLayout) -> str:
         """Return the name of a column in errors."""
         return f"{format_location(self.where)}, column {column.name!r}"
 
 
-def link_compressed_batches(batches: Iterable[RecordBatch]) -> None:
+def link_for_decompression(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: access to a column decompresses its part in all of them."""
     sources = [batch.source for batch in batches]
     compressed = [source for source in sources if isinstance(source, BatchColumns) and source._decompressor is not None]
@@ -268,7 +274,7 @@ def decompress_columns(columns_of_batches: Iterable[tuple[BatchColumns, Iterable
         if decompressor is None:
             continue
         for index in indices:
-            column = columns._plans[index]
+            column = columns._selected_columns[index]
             if column.first_node in columns._decompressed or (columns._arrays and index in columns._arrays):
                 continue
             try:
@@ -294,19 +300,19 @@ class _ArrayReader:
     __slots__ = ("_buffers", "_column", "_columns", "_dictionaries", "_nodes", "_variadic")
 
     def __init__(
-        self, columns: BatchColumns, column: ColumnReadPlan, nodes: Sequence[int], buffers: Iterable[Buffer]
+        self, columns: BatchColumns, column: ColumnHeaderLayout, nodes: Sequence[int], buffers: Iterable[Buffer]
     ) -> None:
         self._columns = columns
         self._column = column
         self._nodes = iter(zip(nodes[::2], nodes[1::2], strict=True))
         self._buffers = iter(buffers)
-        self._variadic = iter(columns._variadic_counts_of(column))
+        self._variadic = iter(columns._get_variadic_counts(column))
         self._dictionaries = iter(column.dictionaries)
 
     def read(self, layout: Layout) -> Array:
         columns = self._columns
         length, null_count = next(self._nodes)
-        legacy_validity = next(self._buffers) if columns.plan.has_extra_validity(layout) else None
+        legacy_validity = next(self._buffers) if columns.header_layout.has_extra_validity(layout) else None
         buffers: list[Buffer | None] = []
         for spec in layout.buffers:
             buffer = next(self._buffers)
@@ -334,7 +340,7 @@ class _ArrayReader:
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with a validity bitmap")
         with prefix_errors(where):
-            if not self._columns.plan.ipc_schema.is_big_endian:
+            if not self._columns.header_layout.ipc_schema.is_big_endian:
                 return move_nulls_to_children(array, validity)
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
             return swap_byte_order(native, is_native=True)  # the caller swaps the whole column
@@ -350,11 +356,13 @@ class _ArrayReader:
         return Array.from_array_data(layout.from_pylist([]))
 
 
-def _read_variadic_counts(plan: BatchReadPlan, header: BatchHeader, where: tuple[object, ...]) -> tuple[int, ...]:
+def _read_variadic_counts(
+    header_layout: BatchHeaderLayout, header: BatchHeader, where: tuple[object, ...]
+) -> tuple[int, ...]:
     counts = header.variadic_counts()
-    if len(counts) != plan.variadic_count:
+    if len(counts) != header_layout.variadic_count:
         raise InvalidDataError(
-            f"{format_location(where)}: expected {plan.variadic_count} variadic counts, found {len(counts)}"
+            f"{format_location(where)}: expected {header_layout.variadic_count} variadic counts, found {len(counts)}"
         )
     if any(not 0 <= n <= header.template.buffer_count for n in counts):
         raise InvalidDataError(

@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
-from bowstring.ipc.record_batch.read_plan import BatchReadPlan, ColumnReadPlan
+from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout, ColumnHeaderLayout
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
 from bowstring.memory.buffer import EMPTY, Buffer
 
@@ -51,7 +51,7 @@ def fetch_body(body: Body) -> Buffer:
     return body if isinstance(body, Buffer) else body.fetch()
 
 
-class RemoteHeader(BatchHeader):
+class RemoteBatchHeader(BatchHeader):
     """A header of which usually only a few bytes have been fetched."""
 
     __slots__ = ()
@@ -98,45 +98,47 @@ class RemoteColumns(BatchColumns):
     def __getitem__(self, index: slice) -> list[Array]: ...
     def __getitem__(self, index: int | slice) -> Array | list[Array]:
         if isinstance(index, slice):
-            self._fetch_missing([self._plans[i] for i in range(*index.indices(len(self._plans)))])
+            self._fetch_missing([self._selected_columns[i] for i in range(*index.indices(len(self._selected_columns)))])
         else:
             self._last_index = index
         return super().__getitem__(index)
 
     def __iter__(self) -> Iterator[Array]:
-        self._fetch_missing(self._plans)
+        self._fetch_missing(self._selected_columns)
         return super().__iter__()
 
-    def _fetch_missing(self, plans: Sequence[ColumnReadPlan]) -> None:
-        missing = [column for column in plans if not self._is_fetched(column)]
+    def _fetch_missing(self, header_layouts: Sequence[ColumnHeaderLayout]) -> None:
+        missing = [column for column in header_layouts if not self._is_fetched(column)]
         if missing:
             self._fetch_columns(missing)
 
-    def _read_nodes_and_buffers(self, column: ColumnReadPlan) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _read_nodes_and_buffers(self, column: ColumnHeaderLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if column.first_node not in self._fetched:
-            self._fetch_columns(self._plan_read_ahead(column))
+            self._fetch_columns(self._select_read_ahead_columns(column))
         return super()._read_nodes_and_buffers(column)
 
-    def _plan_read_ahead(self, column: ColumnReadPlan) -> list[ColumnReadPlan]:
+    def _select_read_ahead_columns(self, column: ColumnHeaderLayout) -> list[ColumnHeaderLayout]:
         """Return the column, and those likely to be accessed next."""
-        if self._plans is not self.plan:
-            return [column, *(other for other in self._plans if other is not column)]
+        if self._selected_columns is not self.header_layout:
+            return [column, *(other for other in self._selected_columns if other is not column)]
         index = self._last_index
-        if not (0 <= index < len(self._plans) and self._plans[index] is column):
+        if not (0 <= index < len(self._selected_columns) and self._selected_columns[index] is column):
             return [column]
         self._read_ahead = 2 * self._read_ahead if index == self._next_index else 1
         self._next_index = index + self._read_ahead
-        return [self._plans[i] for i in range(index, min(self._next_index, len(self._plans)))]
+        return [self._selected_columns[i] for i in range(index, min(self._next_index, len(self._selected_columns)))]
 
-    def _fetch_columns(self, plans: Sequence[ColumnReadPlan]) -> None:
+    def _fetch_columns(self, header_layouts: Sequence[ColumnHeaderLayout]) -> None:
         """Fetch columns, at least the first, of this batch and the following ones of the table."""
-        plans = [column for number, column in enumerate(plans) if not (number and self._is_fetched(column))]
+        header_layouts = [
+            column for number, column in enumerate(header_layouts) if not (number and self._is_fetched(column))
+        ]
         group = self._following_batches()
-        fetch_column_headers(self.source, group, plans)
+        fetch_column_headers(self.source, group, header_layouts)
         spans: list[Span] = []
-        fetch: list[tuple[RemoteColumns, ColumnReadPlan]] = []
+        fetch: list[tuple[RemoteColumns, ColumnHeaderLayout]] = []
         left_bytes = _MAX_FETCH_BYTES
-        for number, column in enumerate(plans):
+        for number, column in enumerate(header_layouts):
             for columns in group:
                 if columns is not self and columns._is_fetched(column):
                     continue
@@ -152,7 +154,7 @@ class RemoteColumns(BatchColumns):
         for columns, column in fetch:
             columns._fetched[column.first_node] = chunks
 
-    def _is_fetched(self, column: ColumnReadPlan) -> bool:
+    def _is_fetched(self, column: ColumnHeaderLayout) -> bool:
         """Whether a column was fetched."""
         return column.first_node in self._fetched or column.first_node in self._created
 
@@ -164,15 +166,15 @@ class RemoteColumns(BatchColumns):
         ]
         return [self, *following_batches]
 
-    def header_spans(self, column: ColumnReadPlan) -> list[Span]:
+    def get_header_spans(self, column: ColumnHeaderLayout) -> list[Span]:
         """Return the ranges of a column's nodes and buffers in the header."""
         template, first, count = self.header.template, column.first_buffer, column.buffer_count
         if self.variadic:
             first += sum(self.variadic[: column.first_variadic])
-            count += sum(self._variadic_counts_of(column))
+            count += sum(self._get_variadic_counts(column))
         return column_header_spans(template, column, first, count)
 
-    def _ranges_to_fetch(self, column: ColumnReadPlan) -> list[Span]:
+    def _ranges_to_fetch(self, column: ColumnHeaderLayout) -> list[Span]:
         """Return the ranges of a column's buffers in the file; none if they are malformed, which creating the column
         reports.
         """
@@ -182,13 +184,13 @@ class RemoteColumns(BatchColumns):
             return []
         return [(self.body.offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
 
-    def _create_array(self, column: ColumnReadPlan) -> Array:
+    def _create_array(self, column: ColumnHeaderLayout) -> Array:
         array = super()._create_array(column)
         self._fetched.pop(column.first_node, None)
         self._created.add(column.first_node)
         return array
 
-    def _get_buffer(self, column: ColumnReadPlan, offset: int, size: int) -> Buffer:
+    def _get_buffer(self, column: ColumnHeaderLayout, offset: int, size: int) -> Buffer:
         at, chunks = self.body.offset + offset, self._fetched.get(column.first_node)
         buffer = chunks.find(at, size) if chunks is not None else None
         if buffer is None:  # another thread created the column meanwhile
@@ -198,16 +200,20 @@ class RemoteColumns(BatchColumns):
 
 
 def create_columns(
-    plan: BatchReadPlan, header: BatchHeader, body: Body, dictionaries: DictionaryLookup, where: tuple[object, ...]
+    header_layout: BatchHeaderLayout,
+    header: BatchHeader,
+    body: Body,
+    dictionaries: DictionaryLookup,
+    where: tuple[object, ...],
 ) -> BatchColumns:
     """Return all columns of a batch in a local or remote body; errors as of `BatchColumns`."""
     if isinstance(body, Buffer):
-        return BatchColumns(plan, header, body, dictionaries, where)
-    return RemoteColumns(plan, header, body, dictionaries, where)
+        return BatchColumns(header_layout, header, body, dictionaries, where)
+    return RemoteColumns(header_layout, header, body, dictionaries, where)
 
 
 def column_header_spans(
-    template: HeaderTemplate, column: ColumnReadPlan, first_buffer: int, buffer_count: int
+    template: HeaderTemplate, column: ColumnHeaderLayout, first_buffer: int, buffer_count: int
 ) -> list[Span]:
     """Return the ranges of a column's nodes and of `buffer_count` buffers in headers of this template."""
     return [
@@ -217,7 +223,7 @@ def column_header_spans(
 
 
 def fetch_column_headers(
-    source: RangeSource, batches: Sequence[RemoteColumns], plans: Sequence[ColumnReadPlan]
+    source: RangeSource, batches: Sequence[RemoteColumns], header_layouts: Sequence[ColumnHeaderLayout]
 ) -> None:
     """Fetch the numbers of columns in the headers of batches, unless they have been fetched."""
     missing_spans: list[Span] = []
@@ -225,7 +231,9 @@ def fetch_column_headers(
     for columns in batches:
         header_bytes = columns.header.raw
         if isinstance(header_bytes, LazyRangeBytes):
-            ranges = header_bytes.missing_spans(span for column in plans for span in columns.header_spans(column))
+            ranges = header_bytes.missing_spans(
+                span for column in header_layouts for span in columns.get_header_spans(column)
+            )
             if ranges:
                 missing_spans += ranges
                 headers.append(header_bytes)
@@ -235,7 +243,7 @@ def fetch_column_headers(
             header_bytes.add(chunks)
 
 
-def link_remote_batches(batches: Iterable[RecordBatch]) -> None:
+def link_for_fetching(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: fetching a column of one fetches it for the following ones too."""
     remote_batches = [columns for batch in batches if isinstance(columns := batch.source, RemoteColumns)]
     group = [ref(columns) for columns in remote_batches]

@@ -54,7 +54,7 @@ def encode_body(
     else:
         compressed = compress_buffers(buffers, compress)
         sizes = np.array([sum(map(len, compressed_parts)) for compressed_parts in compressed], np.int64)
-    spans, paddings, size_bytes = arrange_buffers(sizes, alignment)
+    spans, paddings, size_bytes = compute_buffer_spans(sizes, alignment)
     parts = (
         _interleave_paddings(buffers, paddings.tolist())
         if compressed is None
@@ -64,7 +64,7 @@ def encode_body(
     return EncodedBody(BatchHeaderValues(length, nodes, spans, variadic), parts, size_bytes)
 
 
-def arrange_buffers(sizes: Int64Array, alignment: int) -> tuple[Int64Array, Int64Array, int]:
+def compute_buffer_spans(sizes: Int64Array, alignment: int) -> tuple[Int64Array, Int64Array, int]:
     """Arrange buffers of these sizes at multiples of `alignment` bytes: return offset and size of each, shape (n, 2),
     the padding after each, shape (n,), and the size of all.
     """

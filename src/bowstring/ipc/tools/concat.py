@@ -246,7 +246,7 @@ class _MessageCopier:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
-        self._plan = source.decoded_schema.read_plan(source.scan.version)
+        self._header_layout = source.decoded_schema.get_header_layout(source.scan.version)
         self._pending: list[BatchMessage] = []
         self._messages_by_id: dict[int, list[BatchMessage]] = {}
         self._changed_ids: set[int] = set()
@@ -290,11 +290,11 @@ class _MessageCopier:
         """Add a record batch. Raises `InvalidDataError` if it does not match the schema."""
         if self._changed_ids:
             self._write_dictionaries()
-        header, plan = message.header, self._plan
+        header, header_layout = message.header, self._header_layout
         if header.template.version != self._source.scan.version:
-            plan = self._source.decoded_schema.read_plan(header.template.version)
+            header_layout = self._source.decoded_schema.get_header_layout(header.template.version)
         assert message.body is not None
-        columns = create_columns(plan, header, message.body, self._lookup, (message.where,))
+        columns = create_columns(header_layout, header, message.body, self._lookup, (message.where,))
         if len(self._messages_by_id) < len(self._target_declarations):
             self._check_missing(columns)
         if self._merger is not None:
@@ -302,7 +302,9 @@ class _MessageCopier:
                 index for index, declarations in enumerate(self._dictionaries) if self._merger.is_remapped(declarations)
             ]
             if remapped:
-                batch_columns = BatchColumns(plan, header, fetch_body(message.body), self._lookup, (message.where,))
+                batch_columns = BatchColumns(
+                    header_layout, header, fetch_body(message.body), self._lookup, (message.where,)
+                )
                 self._write_remapped(batch_columns, remapped, message.where)
                 return
         self._pending.append(message)
@@ -314,7 +316,7 @@ class _MessageCopier:
         assert self._merger is not None
         replacements = {}
         for index in column_indices:
-            with prefix_errors(f"{where}, column {columns.plan[index].name!r}"):
+            with prefix_errors(f"{where}, column {columns.header_layout[index].name!r}"):
                 replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
         body, template = encode_with_replacements(columns, replacements, where), columns.header.template
         header = BatchHeaderBuilder(template.version, template.compression).build(

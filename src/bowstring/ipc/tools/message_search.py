@@ -422,7 +422,11 @@ class MessageSearch:
             read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, where)
         else:
             create_columns(
-                self.schema.decoded_schema.read_plan(header.template.version), header, body, lambda _: None, where
+                self.schema.decoded_schema.get_header_layout(header.template.version),
+                header,
+                body,
+                lambda _: None,
+                where,
             )
         nodes = header.nodes()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():

@@ -218,11 +218,11 @@ class _MessageSelector:
     def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
         header, body, where = message.header, message.body, (message.where,)
-        plan = self.search.schema.decoded_schema.read_plan(header.template.version)
+        header_layout = self.search.schema.decoded_schema.get_header_layout(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
-            return (RemoteColumns(plan, header, body, lookup, where, [column])[0] for column in plan)
-        return BatchColumns(plan, header, body, lookup, where)
+            return (RemoteColumns(header_layout, header, body, lookup, where, [column])[0] for column in header_layout)
+        return BatchColumns(header_layout, header, body, lookup, where)
 
 
 class _StreamSelector(_MessageSelector):

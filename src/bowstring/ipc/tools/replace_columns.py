@@ -12,7 +12,7 @@ from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.header import BatchHeaderValues
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.reader import BatchColumns
-from bowstring.ipc.record_batch.writer import EncodedBody, arrange_buffers, encode_body
+from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans, encode_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
@@ -26,17 +26,17 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
     Buffers of all other columns are neither decoded nor copied. Raises `InvalidDataError` if they are outside the body
     or overlap.
     """
-    header, plan = columns.header, columns.plan
+    header, header_layout = columns.header, columns.header_layout
     template = header.template
     options = IpcWriteOptions(
-        "big" if plan.ipc_schema.is_big_endian else "little", "V4" if template.version == V4 else "V5"
+        "big" if header_layout.ipc_schema.is_big_endian else "little", "V4" if template.version == V4 else "V5"
     )
     compress = None if template.compression is None else create_compressor(template.compression)
     original = header.to_values()
     body = _BodyBuilder(columns, where)
     node, buffer, variadic = 0, 0, 0
     for index in sorted(replacements):
-        column = plan[index]
+        column = header_layout[index]
         counts = columns.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
         first = column.first_buffer + sum(columns.variadic[: column.first_variadic])
         body.copy_buffers(original.nodes[node : column.first_node], original.buffers[buffer:first])
@@ -77,7 +77,7 @@ class _BodyBuilder:
         if is_outside.any():
             at, size = spans[is_outside][0].tolist()
             raise InvalidDataError(f"{self._where}: a buffer of {size} bytes at byte {at} of a body of {limit}")
-        new_spans, paddings, size_bytes = arrange_buffers(sizes, ALIGNMENT_BYTES)
+        new_spans, paddings, size_bytes = compute_buffer_spans(sizes, ALIGNMENT_BYTES)
         self.copied_bytes += int(sizes.sum(dtype=np.float64))
         self._add(nodes, new_spans, size_bytes)
         self.parts += PaddedBuffers.of_memory(columns.body.memory, columns.body.offset + offsets, sizes, paddings)

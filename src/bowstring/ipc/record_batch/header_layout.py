@@ -21,7 +21,7 @@ AnyIpcSchema: TypeAlias = LazyIpcSchema | IpcSchema
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnReadPlan:
+class ColumnHeaderLayout:
     """Positions of a column in a batch header: the first node, buffer and variadic count, and the number of each."""
 
     name: str
@@ -38,18 +38,18 @@ class ColumnReadPlan:
     buffers: struct.Struct
 
 
-class BatchReadPlan(Sequence[ColumnReadPlan]):
-    """How to read the batches of a schema: the plan of each column, created on access.
+class BatchHeaderLayout(Sequence[ColumnHeaderLayout]):
+    """The positions of all columns of a schema in batch headers; each is computed on access.
 
     `is_version_4`: for metadata version 4, in which unions had a validity buffer.
     """
 
-    __slots__ = ("_plans", "_starts", "buffer_count", "ipc_schema", "is_version_4", "node_count", "variadic_count")
+    __slots__ = ("_columns", "_starts", "buffer_count", "ipc_schema", "is_version_4", "node_count", "variadic_count")
 
     def __init__(self, ipc_schema: AnyIpcSchema, is_version_4: bool = False) -> None:
         self.ipc_schema = ipc_schema
         self.is_version_4 = is_version_4
-        self._plans: list[ColumnReadPlan | None] = [None] * len(ipc_schema)
+        self._columns: list[ColumnHeaderLayout | None] = [None] * len(ipc_schema)
         counts = (
             ipc_schema.header_entry_counts()
             if isinstance(ipc_schema, LazyIpcSchema)
@@ -65,21 +65,21 @@ class BatchReadPlan(Sequence[ColumnReadPlan]):
         self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
 
     def __len__(self) -> int:
-        return len(self._plans)
+        return len(self._columns)
 
     @overload
-    def __getitem__(self, index: int) -> ColumnReadPlan: ...
+    def __getitem__(self, index: int) -> ColumnHeaderLayout: ...
     @overload
-    def __getitem__(self, index: slice) -> list[ColumnReadPlan]: ...
-    def __getitem__(self, index: int | slice) -> ColumnReadPlan | list[ColumnReadPlan]:
+    def __getitem__(self, index: slice) -> list[ColumnHeaderLayout]: ...
+    def __getitem__(self, index: int | slice) -> ColumnHeaderLayout | list[ColumnHeaderLayout]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self._plans)))]
-        plan = self._plans[index]
-        if plan is None:
-            plan = self._plans[index] = self._create_column_plan(index)
-        return plan
+            return [self[i] for i in range(*index.indices(len(self._columns)))]
+        column = self._columns[index]
+        if column is None:
+            column = self._columns[index] = self._create_column_layout(index)
+        return column
 
-    def _create_column_plan(self, index: int) -> ColumnReadPlan:
+    def _create_column_layout(self, index: int) -> ColumnHeaderLayout:
         field, dictionaries = self.ipc_schema.get_field_and_dictionaries(index)
         layout = layout_of(field.type)
         start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
@@ -88,7 +88,7 @@ class BatchReadPlan(Sequence[ColumnReadPlan]):
             raise InvalidDataError(
                 f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
             )
-        return ColumnReadPlan(
+        return ColumnHeaderLayout(
             field.name,
             layout,
             dictionaries,
