@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.schema_cache import load_schema
+from bowstring.ipc.schema_cache import get_decoded_schema
 from tests.ipc.samples import as_file
 from tests.ipc.test_threads import in_threads
 
@@ -52,7 +52,7 @@ def test_threads_read_more_schemas_than_the_cache_holds() -> None:
     tables = [reader.footer["schema"] for reader in readers]
 
     def load_schemas() -> None:
-        assert all(len(load_schema(table, DEFAULT_LIMITS).schema) == 1 for table in tables)
+        assert all(len(get_decoded_schema(table, DEFAULT_LIMITS).schema) == 1 for table in tables)
 
     _repeatedly(load_schemas)
 

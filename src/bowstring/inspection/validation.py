@@ -172,7 +172,7 @@ class Validator:
             yield from self._validate_dictionary(reader, node)
         for index in range(reader.num_record_batches):
             try:
-                batch = reader.get_prefetched_batch(index)
+                batch = reader.read_whole_batch(index)
             except InvalidDataError as error:
                 yield _make_fault(error, (index, None, None))
             else:

@@ -28,7 +28,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
-from bowstring.ipc.schema_cache import ColumnSelection, DecodedSchema, load_schema
+from bowstring.ipc.schema_cache import ColumnSelection, DecodedSchema, get_decoded_schema
 from bowstring.ipc.stream import create_record_batch
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
@@ -57,10 +57,10 @@ class FileMessages:
 
     def read_all(self) -> Iterator[tuple[Message[BatchHeader], str]]:
         """Read every dictionary batch, then every record batch; the second value names it in errors."""
-        for kind, index in self._kinds_and_indices():
+        for kind, index in self._enumerate_messages():
             yield self.read(kind, index), f"{KIND_LABELS[kind]} {index}"
 
-    def _kinds_and_indices(self) -> Iterator[tuple[str, int]]:
+    def _enumerate_messages(self) -> Iterator[tuple[str, int]]:
         """The kind and the index of every message."""
         for kind, block_list in self.block_lists.items():
             for index in range(block_list.count):
@@ -165,7 +165,7 @@ class FileReader(Closable):
             table = footer.table["schema"]
             if table is None:
                 raise InvalidDataError(f"{self.name}: the footer has no schema")
-            cached = load_schema(table, limits, footer.bytes_outside_block_lists())
+            cached = get_decoded_schema(table, limits, footer.get_slices_outside_block_lists())
             selection = self._selection = ColumnSelection(cached, self._column_keys)
         return selection
 
@@ -300,7 +300,7 @@ class FileReader(Closable):
         """
         return self._create_batch(index, *self._read_message(index), self._columns_type)
 
-    def get_prefetched_batch(self, index: int) -> RecordBatch:
+    def read_whole_batch(self, index: int) -> RecordBatch:
         """Return record batch `index`, all of whose columns will be read; errors as in `get_batch`."""
         return self.get_batch(index)
 

@@ -63,7 +63,7 @@ class Footer:
         """The positions of messages: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
         return np.frombuffer(self.raw, BLOCK, block_list.count, block_list.offset)
 
-    def bytes_outside_block_lists(self) -> tuple[Bytes, ...]:
+    def get_slices_outside_block_lists(self) -> tuple[Bytes, ...]:
         """Return the bytes outside the lists, usually equal in all files of one schema, without copying."""
         ranges, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
         for block_list in sorted(

@@ -77,15 +77,15 @@ class RemoteFileMessages(FileMessages):
 
     def read_all(self) -> Iterator[tuple[Message[BatchHeader], str]]:
         """As in `FileMessages`; many headers are fetched at once."""
-        entries = list(self._kinds_and_indices())
+        entries = list(self._enumerate_messages())
         start = 0
-        for stop in _fetch_group_stops([max(self.get_block(kind, index)[1], 0) for kind, index in entries]):
-            self.fetch_messages(self.get_block(kind, index) for kind, index in entries[start:stop])
+        for stop in _find_group_stops([max(self.get_block(kind, index)[1], 0) for kind, index in entries]):
+            self.fetch_headers_and_bodies(self.get_block(kind, index) for kind, index in entries[start:stop])
             for kind, index in entries[start:stop]:
                 yield self.read(kind, index), f"{KIND_LABELS[kind]} {index}"
             start = stop
 
-    def fetch_messages(self, blocks: Iterable[Block], max_body_bytes: int = -1) -> FetchedRanges:
+    def fetch_headers_and_bodies(self, blocks: Iterable[Block], max_body_bytes: int = -1) -> FetchedRanges:
         """Fetch the headers of those blocks that are valid, with bodies of up to `max_body_bytes`."""
         valid_blocks = self.select_valid_blocks(blocks)
         fetched = self.source.fetch(
@@ -106,7 +106,7 @@ class RemoteFileMessages(FileMessages):
     def read_dictionaries(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
         blocks = [self.get_block(headers.DICTIONARY_BATCH, index) for index in range(self.footer.dictionaries.count)]
-        fetched = self.fetch_messages(blocks, _SMALL_BODY_BYTES)
+        fetched = self.fetch_headers_and_bodies(blocks, _SMALL_BODY_BYTES)
         for header, body, where in super().read_dictionaries():
             yield header, fetched.find(body.offset, body.size) or body, where
 
@@ -209,13 +209,13 @@ class RemoteFileReader(FileReader):
         """The header and the body of record batch `index`, both fetched completely in one round trip."""
         messages, fetched = self.messages, FetchedRanges()
         if -len(self) <= index < len(self):
-            fetched = messages.fetch_messages([self._get_block(index)], messages.limits.max_body_bytes)
+            fetched = messages.fetch_headers_and_bodies([self._get_block(index)], messages.limits.max_body_bytes)
         header, body = super().read_batch_message(index)
         fetched_body = fetched.find(body.offset, body.size)
         assert fetched_body is not None
         return BatchHeader(header.raw[:], header.template), fetched_body
 
-    def get_prefetched_batch(self, index: int) -> RecordBatch:
+    def read_whole_batch(self, index: int) -> RecordBatch:
         """Record batch `index`, fetched completely; errors as in `get_batch`."""
         return self._create_batch(index, *self.read_batch_message(index), BatchColumns)
 
@@ -271,7 +271,7 @@ class RemoteFileReader(FileReader):
             first = max(last, first + 1)
 
 
-def _fetch_group_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:
+def _find_group_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:
     """The index after each group of headers that are fetched in one round."""
     group_bytes = start = 0
     for index, size_bytes in enumerate(sizes_bytes):

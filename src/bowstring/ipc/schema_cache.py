@@ -92,9 +92,10 @@ _cache: dict[tuple[object, ...], DecodedSchema] = {}
 _lock = Lock()
 
 
-def load_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = ()) -> DecodedSchema:
-    """The schema of a `Schema` table, from the cache or decoded. `key_parts` are the byte ranges that define it, by
-    default its whole message.
+def get_decoded_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = ()) -> DecodedSchema:
+    """Return the schema of a `Schema` table, from the cache or decoded.
+
+    `key_parts` are the byte ranges that define it, by default its whole message.
 
     A schema with extension types is always decoded, as its types depend on the current registry.
     """

@@ -28,7 +28,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
-from bowstring.ipc.schema_cache import ColumnSelection, load_schema
+from bowstring.ipc.schema_cache import ColumnSelection, get_decoded_schema
 from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
@@ -94,7 +94,7 @@ class Encoder:
             else None
         )
 
-    def share_dictionary_ids(self, batch: RecordBatch) -> None:
+    def assign_shared_dictionary_ids(self, batch: RecordBatch) -> None:
         """Give one dictionary id to fields whose dictionaries in the first batch are the same memory.
 
         Call it before `encode_schema_message`. Raises `InvalidArgumentError` for a batch of another schema.
@@ -112,7 +112,7 @@ class Encoder:
         self._set_schema(encoded)
         self.may_share_dictionaries = False
         if self._dictionaries is not None:
-            self._dictionaries.mark_written(dictionaries)
+            self._dictionaries.register_written(dictionaries)
 
     def encode_schema_message(self) -> EncodedMessage:
         """Return the schema message, the first of a stream."""
@@ -133,7 +133,7 @@ class Encoder:
             else self._flat_columns_encoder.encode(batch.source, self.alignment)
         )
         if body is not None and body.header_values.length == batch.num_rows:
-            return [self._message_of_body(body, batch.pairs, None)]
+            return [self._create_message(body, batch.pairs, None)]
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
             if column.layout is not layout and column.type != field.type:
@@ -144,13 +144,13 @@ class Encoder:
                 )
         if self._dictionaries is None:
             return [self._encode_message(batch.num_rows, columns, batch.pairs, None)]
-        plan = self._dictionaries.plan_batch(columns)
+        prepared_batch = self._dictionaries.prepare_batch(columns)
         messages = [
             self._encode_message(values.length, [values], (), dictionary_header)
-            for dictionary_header, values in plan.dictionary_batches
+            for dictionary_header, values in prepared_batch.dictionary_batches
         ]
-        messages.append(self._encode_message(batch.num_rows, plan.columns, batch.pairs, None))
-        self._dictionaries.commit(plan)
+        messages.append(self._encode_message(batch.num_rows, prepared_batch.columns, batch.pairs, None))
+        self._dictionaries.commit(prepared_batch)
         return messages
 
     def _schema_mismatch_error(self, batch: RecordBatch) -> InvalidArgumentError:
@@ -162,10 +162,10 @@ class Encoder:
         try:
             body = encode_body(length, arrays, self.alignment, self.options, self._compress)
         except InvalidDataError as error:
-            raise error if dictionary_header is not None else self._with_column_name(error, arrays) from None
-        return self._message_of_body(body, pairs, dictionary_header)
+            raise error if dictionary_header is not None else self._add_column_name(error, arrays) from None
+        return self._create_message(body, pairs, dictionary_header)
 
-    def _with_column_name(self, error: InvalidDataError, columns: Sequence[ArrayData]) -> InvalidDataError:
+    def _add_column_name(self, error: InvalidDataError, columns: Sequence[ArrayData]) -> InvalidDataError:
         """Add the name of the first malformed column to an error."""
         for field, column in zip(self.schema.fields, columns, strict=True):
             try:
@@ -174,7 +174,7 @@ class Encoder:
                 return type(error)(f"column {field.name!r}: {error}")
         return error
 
-    def _message_of_body(
+    def _create_message(
         self, body: EncodedBody, pairs: Metadata, dictionary_header: DictionaryHeader | None
     ) -> EncodedMessage:
         metadata = self._headers.build(body.header_values, body.size_bytes, pairs, dictionary_header)
@@ -199,7 +199,7 @@ class Decoder:
         self._previous: tuple[bytes, ColumnSelection] | None = None
         self._dictionaries = StreamDictionaries()
 
-    def restart(self) -> None:
+    def reset(self) -> None:
         """Decode another stream next. Headers like those of the previous one, and its schema, are not decoded again."""
         self.message_count = self.batch_count = 0
         self._selection = None
@@ -234,7 +234,7 @@ class Decoder:
             return header
         if self._selection is not None:
             raise InvalidDataError(f"{format_location(where)}: a second schema")
-        selection = ColumnSelection(load_schema(header, self.limits), self._column_keys)
+        selection = ColumnSelection(get_decoded_schema(header, self.limits), self._column_keys)
         tuple(selection.schema)  # raises errors of malformed fields now
         self._selection = selection
         # Extension types depend on the current registry.

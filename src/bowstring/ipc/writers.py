@@ -122,7 +122,7 @@ class _IpcWriter(BatchWriter):
             if self._is_closed:
                 raise ClosedError("the writer is closed")
             if not self._is_schema_written:
-                self._encoder.share_dictionary_ids(batch)
+                self._encoder.assign_shared_dictionary_ids(batch)
             messages = self._encoder.encode_batch(batch)
             self._write_schema()
             for message in messages:

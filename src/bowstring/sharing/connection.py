@@ -200,7 +200,7 @@ class Stream:
         self._connection = connection
         self._ticket = ticket
         self._decoder = connection.decoder
-        self._decoder.restart()
+        self._decoder.reset()
         self._headers: deque[BatchHeader] = deque()
         *_, body_server = connection.servers.values()
         self.protocol = ClientStream(

@@ -57,8 +57,8 @@ def to_bytes(batch: bowstring.RecordBatch, alignment: int = 64) -> bytes:
 
 
 def is_passed_through(batch: bowstring.RecordBatch) -> bool:
-    encoder = Encoder(batch.schema)
-    encoder = FlatColumnsEncoder.for_layouts(encoder._layouts)
+    layouts = Encoder(batch.schema)._layouts
+    encoder = FlatColumnsEncoder.for_layouts(layouts)
     return encoder is not None and encoder.encode(batch.source, 64) is not None
 
 

@@ -52,11 +52,13 @@ class DictionarySnapshot:
             self._array = self._deltas.concat(self._part_count)
         return self._array
 
-    def resolve_inner(self, declaration: DictionaryDeclaration, lookup: DictionaryLookup) -> Array:
+    def resolve_inner_dictionaries(self, declaration: DictionaryDeclaration, lookup: DictionaryLookup) -> Array:
         """Return all values, with the inner dictionaries now in effect. Raises `InvalidDataError` if one in use is
         missing.
         """
-        return self._deltas.concat(self._part_count, lambda values: _resolve_inner(values, declaration, lookup))
+        return self._deltas.concat(
+            self._part_count, lambda values: _replace_inner_dictionaries(values, declaration, lookup)
+        )
 
     def extend(self, delta: Sequence[Array]) -> DictionarySnapshot:
         """Return the dictionary with a delta appended."""
@@ -67,7 +69,7 @@ class DictionarySnapshot:
         return DictionarySnapshot(deltas, self._part_count + 1)
 
 
-def _resolve_inner(values: Array, declaration: DictionaryDeclaration, lookup: DictionaryLookup) -> Array:
+def _replace_inner_dictionaries(values: Array, declaration: DictionaryDeclaration, lookup: DictionaryLookup) -> Array:
     parts = []
     for inside, part in zip(declaration.nested, iter_dictionary_arrays(values), strict=True):
         inner_dictionary, layout = lookup(inside), part.layout.dictionary
@@ -115,7 +117,7 @@ class StreamDictionaries:
             return entry.to_array()
         values = self._resolved_arrays.get(declaration.id)
         if values is None:
-            values = self._resolved_arrays[declaration.id] = entry.resolve_inner(declaration, self)
+            values = self._resolved_arrays[declaration.id] = entry.resolve_inner_dictionaries(declaration, self)
         return values
 
     def freeze(self) -> StreamDictionaries:
@@ -166,7 +168,7 @@ class FileDictionaries:
         values = self._entries.get(declaration.id)
         if values is None:
             if self._batches_by_id is None:
-                self._batches_by_id = self._group_batches()
+                self._batches_by_id = self._group_batches_by_id()
             parts = self._batches_by_id.get(declaration.id)
             if parts is None:
                 return None
@@ -176,7 +178,7 @@ class FileDictionaries:
             values = self._entries[declaration.id] = concat_parts(values_of_parts)
         return values
 
-    def _group_batches(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
+    def _group_batches_by_id(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
         batches_by_id: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
         for header, body, where in self._read_batches():
             declaration = get_declaration(self._ipc_schema, header, where)

@@ -35,8 +35,8 @@ from bowstring.layouts.equality import has_prefix
 
 
 @dataclass(slots=True)
-class BatchWritePlan:
-    """How to write a batch: its columns, the dictionary batches due before it, and the readers' dictionaries
+class PreparedBatch:
+    """A batch to write: its columns, the dictionary batches due before it, and the readers' dictionaries
     afterwards.
     """
 
@@ -58,7 +58,7 @@ class _DictionaryUse:
 
 
 class DictionaryTracker:
-    """Tracks the written dictionaries and plans the dictionary batches due before each batch."""
+    """Tracks the written dictionaries and determines the dictionary batches due before each batch."""
 
     __slots__ = (
         "_declarations",
@@ -90,12 +90,12 @@ class DictionaryTracker:
         self._matching_dictionaries: dict[int, tuple[ArrayData, ...]] = {}
         self._index_map_cache: dict[int, tuple[ArrayData, ArrayData, list[Indices]]] = {}
 
-    def plan_batch(self, columns: Sequence[ArrayData]) -> BatchWritePlan:
-        """Return how to write a batch of these columns; nothing counts as written before `commit`.
+    def prepare_batch(self, columns: Sequence[ArrayData]) -> PreparedBatch:
+        """Return these columns as they are written; nothing counts as written before `commit`.
 
         Raises `InvalidArgumentError` with the column if a dictionary would have to be replaced but may not.
         """
-        plan = BatchWritePlan(list(columns))
+        batch = PreparedBatch(list(columns))
         uses: dict[int, list[_DictionaryUse]] = {}
         for index, name, declarations in self._encoded_columns:
             column, first = columns[index], declarations[0].id
@@ -113,30 +113,30 @@ class DictionaryTracker:
         for id_, uses_of_id in uses.items():
             matching = self._matching_dictionaries.get(id_) or ()
             if not all(any(use.dictionary is dictionary for dictionary in matching) for use in uses_of_id):
-                for use, array in self._plan_dictionary(plan, self._declarations[id_], uses_of_id):
+                for use, array in self._prepare_dictionary(batch, self._declarations[id_], uses_of_id):
                     changed_arrays.setdefault(use.column_index, {})[use.array_index] = array
         for index, arrays in changed_arrays.items():
             column = columns[index]
             new_arrays = (
                 arrays.get(array_index, array) for array_index, array in enumerate(iter_dictionary_arrays(column))
             )
-            plan.columns[index] = replace_dictionary_arrays(column, new_arrays)
-        return plan
+            batch.columns[index] = replace_dictionary_arrays(column, new_arrays)
+        return batch
 
-    def mark_written(self, dictionaries: Mapping[int, ArrayData]) -> None:
+    def register_written(self, dictionaries: Mapping[int, ArrayData]) -> None:
         """Register dictionaries that readers already have, by id."""
         self._written_dictionaries.update(dictionaries)
 
-    def commit(self, plan: BatchWritePlan) -> None:
-        """Register the messages of a plan as written."""
-        self._written_dictionaries.update(plan.written_dictionaries)
-        self._matching_dictionaries.update(plan.matching_dictionaries)
+    def commit(self, batch: PreparedBatch) -> None:
+        """Register the dictionaries of a prepared batch as written."""
+        self._written_dictionaries.update(batch.written_dictionaries)
+        self._matching_dictionaries.update(batch.matching_dictionaries)
 
-    def _plan_dictionary(
-        self, plan: BatchWritePlan, declaration: DictionaryDeclaration, uses: Sequence[_DictionaryUse]
+    def _prepare_dictionary(
+        self, batch: PreparedBatch, declaration: DictionaryDeclaration, uses: Sequence[_DictionaryUse]
     ) -> Iterator[tuple[_DictionaryUse, ArrayData]]:
-        """Plan the batches of a dictionary; yield the parts whose indices have to change."""
-        written = self._dictionary_of_readers(plan, declaration)
+        """Prepare the batches of a dictionary; yield the parts whose indices have to change."""
+        written = self._get_written_dictionary(batch, declaration)
         non_null_uses = [use for use in uses if use.array.null_count < use.array.length]
         if not non_null_uses and written is not None:
             return
@@ -146,9 +146,9 @@ class DictionaryTracker:
         unified = find_dictionary_extending_all(dictionaries)
         is_fixed = self._options.unify_dictionaries and written is not None
         if unified is not None and not (is_fixed and written is not None and not has_prefix(written, unified)):
-            plan.matching_dictionaries[declaration.id] = tuple(dictionaries)
+            batch.matching_dictionaries[declaration.id] = tuple(dictionaries)
         else:
-            plan.matching_dictionaries[declaration.id] = ()
+            batch.matching_dictionaries[declaration.id] = ()
             if written is not None and not is_fixed:
                 dictionaries.sort(key=lambda dictionary: not has_prefix(dictionary, written))
             unified, index_maps = self._unify(declaration.id, written, dictionaries)
@@ -159,7 +159,7 @@ class DictionaryTracker:
                 )
             map_of = {id(dictionary): index_map for dictionary, index_map in zip(dictionaries, index_maps, strict=True)}
             yield from self._remap_indices(where, non_null_uses or uses, unified, map_of)
-        self._plan_dictionary_batches(plan, declaration, unified, where)
+        self._prepare_dictionary_batches(batch, declaration, unified, where)
 
     def _unify(
         self, id_: int, written: ArrayData | None, dictionaries: list[ArrayData]
@@ -190,11 +190,11 @@ class DictionaryTracker:
                     f"{error}: write with share_dictionaries=False"
                 ) from None
 
-    def _plan_dictionary_batches(
-        self, plan: BatchWritePlan, declaration: DictionaryDeclaration, values: ArrayData, where: str
+    def _prepare_dictionary_batches(
+        self, batch: PreparedBatch, declaration: DictionaryDeclaration, values: ArrayData, where: str
     ) -> bool:
-        """Plan the batches that give readers a dictionary; return whether it is new or a replacement."""
-        written = self._dictionary_of_readers(plan, declaration)
+        """Prepare the batches that give readers a dictionary; return whether it is new or a replacement."""
+        written = self._get_written_dictionary(batch, declaration)
         can_extend = False
         if written is not None:
             if has_prefix(written, values):
@@ -203,18 +203,18 @@ class DictionaryTracker:
             if not can_extend and not self._may_replace:
                 raise InvalidArgumentError(f"{where}: {self._describe_conflict(values, written)}")
         is_inner_replaced = [
-            self._plan_dictionary_batches(plan, inner_declaration, array.require_dictionary().storage, where)
+            self._prepare_dictionary_batches(batch, inner_declaration, array.require_dictionary().storage, where)
             for inner_declaration, array in zip(declaration.nested, iter_dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and can_extend and not any(is_inner_replaced)
         new = values.slice(written.length) if is_delta and written is not None else values
-        plan.dictionary_batches.append((DictionaryHeader(declaration.id, is_delta), new))
-        plan.written_dictionaries[declaration.id] = values
+        batch.dictionary_batches.append((DictionaryHeader(declaration.id, is_delta), new))
+        batch.written_dictionaries[declaration.id] = values
         return not is_delta
 
-    def _dictionary_of_readers(self, plan: BatchWritePlan, declaration: DictionaryDeclaration) -> ArrayData | None:
-        """Return the readers' dictionary after the plan; an id may occur several times in a batch."""
-        return plan.written_dictionaries.get(declaration.id, self._written_dictionaries.get(declaration.id))
+    def _get_written_dictionary(self, batch: PreparedBatch, declaration: DictionaryDeclaration) -> ArrayData | None:
+        """Return the readers' dictionary after the batch; an id may occur several times in a batch."""
+        return batch.written_dictionaries.get(declaration.id, self._written_dictionaries.get(declaration.id))
 
     def _is_delta_allowed(self, declaration: DictionaryDeclaration) -> bool:
         deltas = self._options.dictionary_deltas

@@ -39,7 +39,7 @@ def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunctio
     A buffer that does not shrink is not copied and stays as it is, after the prefix -1.
     """
 
-    def pack(job: tuple[Buffer, memoryview | None]) -> list[Any]:
+    def compress_buffer(job: tuple[Buffer, memoryview | None]) -> list[Any]:
         buffer, out = job
         data = buffer.bytes.data
         compressed = compress(data, out)
@@ -51,7 +51,7 @@ def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunctio
 
     nonempty = [buffer for buffer in buffers if buffer is not None and buffer.size]
     sizes = [buffer.size for buffer in nonempty]
-    parts = iter(_map_largest_first(pack, list(zip(nonempty, _allocate_outputs(sizes), strict=True)), sizes))
+    parts = iter(_map_largest_first(compress_buffer, list(zip(nonempty, _allocate_outputs(sizes), strict=True)), sizes))
     return [next(parts) if buffer is not None and buffer.size else [] for buffer in buffers]
 
 
@@ -114,7 +114,7 @@ class BodyDecompressor:
             [(self, buffer, length) for buffer, length in zip(buffers, uncompressed_lengths, strict=True)]
         )
 
-    def decompress(self, buffer: Buffer, target: Buffer | None) -> Buffer:
+    def decompress_buffer(self, buffer: Buffer, target: Buffer | None) -> Buffer:
         """Decompress one buffer into `target`, which has its uncompressed length; None for a buffer that is not
         compressed.
         """
@@ -149,7 +149,7 @@ def decompress_buffers(jobs: Sequence[DecompressionJob]) -> list[Buffer]:
         for (_, _, length), target in zip(jobs, _allocate_targets(sizes), strict=True)
     ]
     return _map_largest_first(
-        lambda job: job[0][0].decompress(job[0][1], job[1]), list(zip(jobs, targets, strict=True)), sizes
+        lambda job: job[0][0].decompress_buffer(job[0][1], job[1]), list(zip(jobs, targets, strict=True)), sizes
     )
 
 

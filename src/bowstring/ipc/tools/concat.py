@@ -42,7 +42,7 @@ from bowstring.ipc.metadata.header import (
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
-from bowstring.ipc.schema_cache import DecodedSchema, load_schema
+from bowstring.ipc.schema_cache import DecodedSchema, get_decoded_schema
 from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_inner_first
 from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
@@ -419,7 +419,7 @@ def _open_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Itera
             yield _OpenedSource(readable.name, scan, scan.reader.decoded_schema, memory, is_pipe)
         else:
             stream = StreamScan(readable, limits, keeps_bodies=True)
-            decoded_schema = load_schema(stream.schema, limits)
+            decoded_schema = get_decoded_schema(stream.schema, limits)
             yield _OpenedSource(readable.name, stream, decoded_schema, memory, is_pipe)
     finally:
         opened_source.close()

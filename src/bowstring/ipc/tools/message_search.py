@@ -42,7 +42,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import read_custom_metadata
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
-from bowstring.ipc.schema_cache import DecodedSchema, load_schema
+from bowstring.ipc.schema_cache import DecodedSchema, get_decoded_schema
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.memory.buffer import Buffer
 
@@ -226,7 +226,7 @@ class MessageSearch:
             return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, stop, dropped_range)
         assert isinstance(message, NonBatchMessage)
         assert message.schema is not None
-        cached = load_schema(message.schema, self.limits)
+        cached = get_decoded_schema(message.schema, self.limits)
         _ = cached.ipc_schema.eager
         version = message.schema.flatbuffer.root("Message")["version"]
         return ExpectedSchema(message.schema, version, cached, stop, dropped_range)
@@ -238,7 +238,7 @@ class MessageSearch:
             try:
                 candidate = candidates.read(at)
                 if isinstance(candidate, NonBatchMessage) and candidate.schema is not None:
-                    load_schema(candidate.schema, self.limits).ipc_schema.eager  # noqa: B018
+                    get_decoded_schema(candidate.schema, self.limits).ipc_schema.eager  # noqa: B018
                     return at, candidate
             except InvalidDataError:
                 pass
