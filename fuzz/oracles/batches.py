@@ -76,7 +76,7 @@ def _check_batches(open_reader: Callable[..., Any], data: bytes) -> bool:
             f"two decoders return {schema!r:.200} and {expected_schema!r:.200}",
         )
     for batch in batches:
-        check_batch(batch, WRITE_OPTIONS[checksum // 4 % len(WRITE_OPTIONS)])
+        check_batch_statistics(batch, WRITE_OPTIONS[checksum // 4 % len(WRITE_OPTIONS)])
     if message is None and sum(batch.num_rows for batch in batches) <= MAX_ROWS:
         table = bs.Table.from_batches(batches, schema)
         try:
@@ -119,7 +119,7 @@ def _inspect(data: bytes, read_error: str | None) -> None:
         pass  # inspect reads more headers than a reader
 
 
-def check_batch(batch: bs.RecordBatch, form: bs.ipc.IpcWriteOptions = WRITE_OPTIONS[0]) -> None:
+def check_batch_statistics(batch: bs.RecordBatch, form: bs.ipc.IpcWriteOptions = WRITE_OPTIONS[0]) -> None:
     """Check a batch that passed full validation; of a long one, the first and last rows."""
     try:
         if batch.num_rows > MAX_ROWS:

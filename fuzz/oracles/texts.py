@@ -27,7 +27,7 @@ from bowstring.sharing.uris import (
     without_ticket,
 )
 from fuzz.expectations import expect
-from fuzz.oracles.batches import check_batch
+from fuzz.oracles.batches import check_batch_statistics
 
 STORAGES = (
     bs.int8(), bs.int64(), bs.bool_(), bs.binary(16), bs.binary(), bs.string(), bs.large_string(), bs.string_view(),
@@ -52,7 +52,7 @@ def check_json(data: bytes) -> bool:
     except InvalidDataError:
         return False
     for batch in document.batches:
-        check_batch(batch)
+        check_batch_statistics(batch)
     return True
 
 
@@ -131,5 +131,5 @@ def check_extension(data: bytes) -> bool:
                 field.type, 2, storage_array.buffers, storage_array.children, storage_array.dictionary
             )
         )
-        check_batch(bs.RecordBatch.from_arrays([column], ["x"]))
+        check_batch_statistics(bs.RecordBatch.from_arrays([column], ["x"]))
     return is_valid

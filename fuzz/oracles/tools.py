@@ -87,7 +87,7 @@ def _append(data: bytes, batches: list[bs.RecordBatch] | None) -> None:
     path = write_file("appended.arrow", data)
     added: list[bs.RecordBatch] = []
     try:
-        with bs.ipc.append_file(path, limits=LIMITS) as writer:
+        with bs.ipc.append_to_file(path, limits=LIMITS) as writer:
             if batches:
                 added = [batches[0]]
                 writer.write(batches[0])
@@ -109,7 +109,7 @@ def file_with_statistics() -> bytes:
     sink = io.BytesIO()
     batches = [bs.record_batch({"n": [i, i + 1, None], "s": ["a" * i, None, "b"], "x": [0.5, None, i]}) for i in (1, 4)]
     with bs.new_file(sink, batches[0].schema) as writer:
-        writer.collect_statistics(distinct=True)
+        writer.enable_statistics(distinct=True)
         for batch in (*batches, batches[0].slice(0, 0)):
             writer.write(batch)
     return sink.getvalue()

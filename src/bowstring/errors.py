@@ -142,7 +142,7 @@ class MissingExtraError(BowstringError, ImportError):
     """An optional package is not installed; the message names the extra that installs it."""
 
     @classmethod
-    def of(cls, package: str, extra: str) -> MissingExtraError:
+    def for_package(cls, package: str, extra: str) -> MissingExtraError:
         """The error for `package`, which comes with the optional dependency group `extra`."""
         return cls(f"{package} is not installed: pip install 'bowstring[{extra}]'")
 

@@ -61,7 +61,7 @@ def test_a_file_keeps_its_footer_metadata_but_not_its_statistics(tmp_path: Path)
     batch = bs.record_batch({"n": [1, 2, 3]}).with_metadata({"of the batch": "1"})
     source, target = tmp_path / "source.arrow", tmp_path / "target.arrow"
     with bs.new_file(source, batch.schema, metadata={"station": "7", "empty": ""}) as writer:
-        writer.collect_statistics(["n"])
+        writer.enable_statistics(["n"])
         writer.write(batch)
     convert(source, target, "--compression", "zstd")
     with bs.open_file(target) as reader:

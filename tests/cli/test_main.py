@@ -230,7 +230,7 @@ def test_control_characters_in_messages_are_escaped() -> None:
 
 
 def test_the_error_for_a_missing_package_has_the_command_to_install_it() -> None:
-    assert format_error(MissingExtraError.of("click", "cli")) == (
+    assert format_error(MissingExtraError.for_package("click", "cli")) == (
         "bowstring: click is not installed: pip install 'bowstring[cli]'"
     )
 

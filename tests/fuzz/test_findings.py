@@ -31,7 +31,7 @@ def encode(*batches: bs.RecordBatch, kind: str = "file", statistics: bool = Fals
     with (bs.new_file if kind == "file" else bs.new_stream)(sink, batches[0].schema) as writer:
         if statistics:
             assert isinstance(writer, bs.ipc.FileWriter)
-            writer.collect_statistics()
+            writer.enable_statistics()
         for batch in batches:
             writer.write(batch)
     return sink.getvalue()
@@ -174,7 +174,7 @@ def test_an_append_rejected_for_its_statistics_closes_the_file_and_leaves_no_tem
     path.write_bytes(edit_encoded(encode(NUMBERS, statistics=True), damage_statistics))
     for _ in range(2):
         with pytest.raises(InvalidDataError, match="bowstring:statistics"):
-            bs.ipc.append_file(path)
+            bs.ipc.append_to_file(path)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -197,7 +197,7 @@ def test_a_file_with_a_valid_footer_is_readable_despite_a_wrong_schema_message_l
     path = tmp_path / "n.arrow"
     path.write_bytes(data)
     assert bs.inspection.inspect(path).rows == 3
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(NUMBERS)
     with bs.open_file(path) as reader:
         assert reader.read_all().to_pydict() == {"n": [1, 2, 3, 1, 2, 3]}

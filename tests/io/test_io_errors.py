@@ -25,12 +25,12 @@ from bowstring.errors import (
     ResourceError,
 )
 from bowstring.ipc.api import open_any
-from bowstring.ipc.tools.append import append_file
+from bowstring.ipc.tools.append import append_to_file
 from bowstring.memory.region import Region
 from tests.ipc.remote_stores import serve_files
 
 _SCHEMA = bs.schema({"a": bs.int64()})
-_READERS: list[Callable[[Any], Any]] = [bs.open_file, bs.open_stream, open_any, bs.inspection.inspect, append_file]
+_READERS: list[Callable[[Any], Any]] = [bs.open_file, bs.open_stream, open_any, bs.inspection.inspect, append_to_file]
 _readers = pytest.mark.parametrize("read", _READERS, ids=lambda function: function.__name__)
 
 

@@ -24,7 +24,7 @@ def file_with_statistics(*batches: bs.RecordBatch, columns: Sequence[str | int] 
     """Return a file with statistics."""
     sink = io.BytesIO()
     with bs.new_file(sink, batches[0].schema) as writer:
-        writer.collect_statistics(columns, **options)
+        writer.enable_statistics(columns, **options)
         for batch in batches:
             writer.write(batch)
     return sink.getvalue()
@@ -206,7 +206,7 @@ def test_pyarrow_reads_the_file_and_its_statistics() -> None:
 def test_an_append_extends_the_statistics_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "n.arrow"
     path.write_bytes(file_with_statistics(*NUMBERS[:3], columns=["n"], distinct=True))
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         for batch in NUMBERS[3:]:
             writer.write(batch)
     reader = bs.open_file(path)
@@ -348,18 +348,18 @@ def test_check_statistics_finds_wrong_bounds() -> None:
 def test_statistics_must_be_requested_before_the_first_batch() -> None:
     with bs.new_file(io.BytesIO(), NUMBERS[0].schema) as writer:
         with pytest.raises(errors.NotFoundError):
-            writer.collect_statistics(["none"])
+            writer.enable_statistics(["none"])
         with pytest.raises(errors.InvalidArgumentError, match="a list of names"):
-            writer.collect_statistics("n")
+            writer.enable_statistics("n")
         writer.write(NUMBERS[0])
         with pytest.raises(errors.InvalidArgumentError, match="before the first batch"):
-            writer.collect_statistics()
+            writer.enable_statistics()
 
 
 def test_a_rejected_batch_is_not_counted() -> None:
     sink = io.BytesIO()
     with bs.new_file(sink, NUMBERS[0].schema) as writer:
-        writer.collect_statistics()
+        writer.enable_statistics()
         with pytest.raises(errors.InvalidArgumentError):
             writer.write(batch("int"))
         writer.write(NUMBERS[0])

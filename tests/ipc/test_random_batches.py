@@ -82,7 +82,7 @@ class WrittenFile:
         writer: Any
         with self.new(sink, self.schema, alignment=random.choice([8, 64]), options=self.write_options) as writer:
             if self.is_file:
-                writer.collect_statistics(distinct=True)
+                writer.enable_statistics(distinct=True)
             self.written_batches = self.write_batches(writer)
         self.data = sink.getvalue()
 
@@ -153,7 +153,7 @@ def test_files_are_recovered_concatenated_and_appended_to(block: int, tmp_path: 
         if one.is_file:
             path = tmp_path / "grown.arrow"
             path.write_bytes(one.data)
-            with bs.ipc.append_file(path) as writer:
+            with bs.ipc.append_to_file(path) as writer:
                 added = one.write_batches(writer)
             with bs.open_file(path) as reader:
                 one.check_read(reader, one.written_batches + added)

@@ -64,7 +64,7 @@ def test_an_unclosed_writer_warns_with_its_path_and_rows(new: Callable[..., Any]
 def test_an_unclosed_writer_with_statistics_warns(tmp_path: Path) -> None:
     def write() -> None:
         writer = bs.new_file(tmp_path / "x.arrow", _BATCH.schema)
-        writer.collect_statistics()
+        writer.enable_statistics()
         _write_batches(writer)
 
     assert [re.sub(".*: unclosed", "unclosed", text) for text in _catch_warnings(write)] == [
@@ -77,7 +77,7 @@ def test_an_unclosed_append_warns_with_its_rows_and_leaves_the_file_unchanged(tm
     with bs.new_file(path, _BATCH.schema) as writer:
         writer.write(_BATCH)
     before = path.read_bytes()
-    assert _catch_warnings(lambda: _write_batches(bs.ipc.append_file(path))) == [
+    assert _catch_warnings(lambda: _write_batches(bs.ipc.append_to_file(path))) == [
         f"{path}: unclosed AppendWriter: 6 rows not written"
     ]
     assert path.read_bytes() == before

@@ -120,7 +120,7 @@ def table(array: bs.Array) -> bs.Table:
 def file_bytes(array: bs.Array, distinct: bool) -> bytes:
     sink = io.BytesIO()
     with bs.new_file(sink, table(array).schema) as writer:
-        writer.collect_statistics(distinct=distinct)
+        writer.enable_statistics(distinct=distinct)
         writer.write(table(array))
     return sink.getvalue()
 

@@ -127,5 +127,5 @@ def _import_and_run(arguments: Sequence[str] | None, options: ErrorOptions) -> i
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package in _CLI_PACKAGES:
-            raise MissingExtraError.of(package, "cli") from error
+            raise MissingExtraError.for_package(package, "cli") from error
         raise

@@ -55,7 +55,7 @@ def import_pyarrow(module: str = "pyarrow") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise MissingExtraError.of("pyarrow", EXTRA) from None
+        raise MissingExtraError.for_package("pyarrow", EXTRA) from None
 
 
 def with_note(error: _Error, note: str) -> _Error:

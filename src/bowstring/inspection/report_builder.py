@@ -31,7 +31,7 @@ from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.header import check_metadata_version
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema, read_ipc_schema
-from bowstring.ipc.tools.scan import FileScan, Overhead, Scan, StreamScan
+from bowstring.ipc.tools.scan import FileScan, MessageScan, SourceSizes, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
@@ -70,7 +70,7 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
         opened.close()
 
 
-def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals | None = None) -> Inspection:
+def inspect_scan(scan: MessageScan, name: str, limits: ReadLimits, totals: BatchTotals | None = None) -> Inspection:
     """Inspect a scan of the source `name`. `totals` are those of its batches, if computed already.
 
     Raises `InvalidDataError` for inconsistent headers.
@@ -81,10 +81,10 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals 
         raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
     if totals is None:
         totals = BatchTotals(read_ipc_schema(scan.schema, limits))
-        for span in scan.batches():
+        for span in scan.batch_messages():
             totals.add(span)
     ipc_schema = totals.ipc_schema
-    overhead = scan.overhead()
+    sizes = scan.get_source_sizes()
     rows = np.array(totals.rows, np.int64)
     has_rows = len(rows) > 0
     return Inspection(
@@ -100,15 +100,15 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals 
         ),
         dictionaries=_dictionary_reports(ipc_schema, totals),
         columns=_column_reports(ipc_schema, totals),
-        bytes=_bytes_report(totals, overhead),
+        bytes=_bytes_report(totals, sizes),
         encoding=EncodingReport(
             metadata_version=VERSIONS[min(totals.versions, default=scan.version)],
             endianness=_ENDIANNESS[endianness],
             alignment_bytes=totals.alignment_bytes,
             codecs=tuple(sorted(totals.codecs)),
             compressed_batches=totals.num_compressed,
-            legacy_framing=totals.has_legacy_framing or overhead.is_legacy_framing,
-            end_marker=overhead.has_end_marker,
+            legacy_framing=totals.has_legacy_framing or sizes.is_legacy_framing,
+            end_marker=sizes.has_end_marker,
             features=tuple(
                 _FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()
             ),
@@ -118,25 +118,21 @@ def inspect_scan(scan: Scan, name: str, limits: ReadLimits, totals: BatchTotals 
     )
 
 
-def _bytes_report(totals: BatchTotals, overhead: Overhead) -> BytesReport:
+def _bytes_report(totals: BatchTotals, sizes: SourceSizes) -> BytesReport:
     buffers = min(totals.buffer_bytes, totals.body_bytes)  # buffers can share bytes
     padding = totals.body_bytes - buffers
     accounted_bytes = (
-        totals.body_bytes
-        + totals.metadata_bytes
-        + overhead.schema_bytes
-        + overhead.footer_bytes
-        + overhead.framing_bytes
+        totals.body_bytes + totals.metadata_bytes + sizes.schema_bytes + sizes.footer_bytes + sizes.framing_bytes
     )
     return BytesReport(
-        overhead.total_bytes,
+        sizes.total_bytes,
         buffers,
         padding,
-        overhead.schema_bytes,
+        sizes.schema_bytes,
         totals.metadata_bytes,
-        overhead.footer_bytes,
-        overhead.framing_bytes,
-        max(0, overhead.total_bytes - accounted_bytes),
+        sizes.footer_bytes,
+        sizes.framing_bytes,
+        max(0, sizes.total_bytes - accounted_bytes),
     )
 
 

@@ -12,7 +12,7 @@ from bowstring.io.sources import open_source
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries.reader import get_declaration
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.file_statistics import FileStatistics, check_batch
+from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
@@ -180,7 +180,7 @@ class Validator:
                 yield from self._validate_batch(index, batch)
                 if self._statistics is not None and self.validation.fault_count == fault_count:
                     try:
-                        check_batch(self._statistics, index, batch.columns)
+                        check_batch_statistics(self._statistics, index, batch.columns)
                     except InvalidDataError as error:
                         yield _make_fault(error, (index, None, None))
             self.validation.record_batches += 1

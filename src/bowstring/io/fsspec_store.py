@@ -43,7 +43,7 @@ def resolve_url(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        raise MissingExtraError.of("fsspec", EXTRA) from None
+        raise MissingExtraError.for_package("fsspec", EXTRA) from None
     try:
         file_system, path = url_to_fs(url)
     except ValueError as error:

@@ -26,7 +26,7 @@ MinMax: TypeAlias = tuple[ArrayData, ArrayData]
 """A minimum and a maximum, arrays of one value."""
 
 
-def decoded_type(type_: DataType) -> DataType:
+def get_decoded_type(type_: DataType) -> DataType:
     """Return the type of the values without dictionary, run-end encoding and extension type."""
     while True:
         if isinstance(type_, ExtensionType):
@@ -41,13 +41,13 @@ def decoded_type(type_: DataType) -> DataType:
 
 def decode_array(array: ArrayData) -> ArrayData:
     """Return the values without encoding and extension type; encoded values are copied."""
-    decoded = decoded_type(array.type)
+    decoded = get_decoded_type(array.type)
     while array.type != decoded:
         array = run_end_decode(decode_dictionary(array.storage))
     return array
 
 
-def has_order(layout: Layout) -> bool:
+def is_orderable(layout: Layout) -> bool:
     """Whether values of a plain layout have an order."""
     return layout.sort_keys(layout.from_pylist([])) is not None
 
@@ -58,16 +58,16 @@ def min_max(array: ArrayData, truncate: bool = True) -> MinMax | None:
     With `truncate`, values of more than 64 bytes are shortened: a minimum to its beginning, a maximum to a greater
     value.
     """
-    if not array.length or not has_order(array.layout):
+    if not array.length or not is_orderable(array.layout):
         return None
-    least, greatest = (_min_or_max(array, side) for side in (np.min, np.max))
+    least, greatest = (_select_extreme(array, side) for side in (np.min, np.max))
     if least is None or greatest is None:
         return None
-    return (_truncate(least, False), _truncate(greatest, True)) if truncate else (least, greatest)
+    return (_truncate_bound(least, False), _truncate_bound(greatest, True)) if truncate else (least, greatest)
 
 
-def _min_or_max(array: ArrayData, reduce: Any) -> ArrayData | None:
-    prefixes = _string_prefixes(array)
+def _select_extreme(array: ArrayData, reduce: Any) -> ArrayData | None:
+    prefixes = _prefixes_as_integers(array)
     if prefixes is not None:
         array = array.layout.take(array, np.flatnonzero(prefixes == reduce(prefixes)))
     keys = array.layout.sort_keys(array)
@@ -83,7 +83,7 @@ def _min_or_max(array: ArrayData, reduce: Any) -> ArrayData | None:
     return decode_array(array.layout.take(array, indices[:1]))
 
 
-def _string_prefixes(array: ArrayData) -> Values | None:
+def _prefixes_as_integers(array: ArrayData) -> Values | None:
     """Return the first eight bytes of strings with offsets as integers, to select the few strings to compare."""
     layout = array.layout
     if not isinstance(layout, BinaryLayout):
@@ -100,7 +100,7 @@ def _string_prefixes(array: ArrayData) -> Values | None:
     return prefixes
 
 
-def _truncate(array: ArrayData, rounds_up: bool) -> ArrayData:
+def _truncate_bound(array: ArrayData, rounds_up: bool) -> ArrayData:
     value = array.to_pylist()[0]
     if isinstance(array.layout, PrimitiveLayout) or not isinstance(value, str | bytes):
         return array
@@ -112,11 +112,11 @@ def _truncate(array: ArrayData, rounds_up: bool) -> ArrayData:
         if isinstance(value, bytes)
         else value.encode()[:MAX_BOUND_BYTES].decode(errors="ignore")
     )
-    truncated = _upper_bound(short) if rounds_up else short
+    truncated = _upper_bound_of_prefix(short) if rounds_up else short
     return array if truncated is None else array.layout.from_pylist([truncated])
 
 
-def _upper_bound(prefix: str | bytes) -> str | bytes | None:
+def _upper_bound_of_prefix(prefix: str | bytes) -> str | bytes | None:
     """Return a value, not longer than a prefix, that is greater than all values with it; None if there is none."""
     if isinstance(prefix, bytes):
         stem = prefix.rstrip(b"\xff")
@@ -137,20 +137,20 @@ def count_distinct(array: ArrayData) -> int | None:
         return None
     if not array.length or not keys:  # all structs without fields are equal
         return min(array.length, 1)
-    return int(_sorted_dense_ranks(keys)[-1]) + 1
+    return int(_dense_ranks_in_order(keys)[-1]) + 1
 
 
-def dense_ranks(array: ArrayData) -> Values:
+def compute_dense_ranks(array: ArrayData) -> Values:
     """Return integers that compare like the values of a plain array without nulls."""
     keys = array.layout.sort_keys(array)
     assert keys is not None
     ranked = np.zeros(array.length, np.int64)
     if array.length:
-        ranked[np.lexsort(keys[::-1])] = _sorted_dense_ranks(keys)
+        ranked[np.lexsort(keys[::-1])] = _dense_ranks_in_order(keys)
     return ranked
 
 
-def _sorted_dense_ranks(keys: tuple[Values, ...]) -> Values:
+def _dense_ranks_in_order(keys: tuple[Values, ...]) -> Values:
     """Return the index of each sorted value among the distinct ones."""
     order = np.lexsort(keys[::-1])
     is_run_start = run_start_mask(*(key[order] for key in keys))

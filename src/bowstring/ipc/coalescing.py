@@ -71,7 +71,7 @@ class CoalescingWriter(BatchWriter):
             if batch.schema is not schema and batch.schema != schema:
                 raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
             if self._rows.num_rows:
-                self._flush_rows()
+                self._add_buffered_rows()
             if batch.pairs or batch.num_rows >= self._min_rows:
                 self.flush()
                 self._writer.write_batch(batch)
@@ -97,9 +97,9 @@ class CoalescingWriter(BatchWriter):
                 return
             num_rows = self._rows.num_rows
             if num_rows >= _MAX_BUFFERED_ROWS or num_rows + self._batches.num_rows >= self._min_rows:
-                self._flush_rows()
+                self._add_buffered_rows()
 
-    def _flush_rows(self) -> None:
+    def _add_buffered_rows(self) -> None:
         """Add the buffered rows as a batch, or one batch per call without the calls that have invalid values."""
         rows, self._rows = self._rows, _RowBuffer(self.schema)
         try:
@@ -120,7 +120,7 @@ class CoalescingWriter(BatchWriter):
         """Write the gathered rows as one batch."""
         with self._lock:
             if self._rows.num_rows:
-                self._flush_rows()
+                self._add_buffered_rows()
             for batch in self._batches.pop_joined():
                 self._writer.write_batch(batch)
 
@@ -145,7 +145,7 @@ class CoalescingWriter(BatchWriter):
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True) and self.num_buffered_rows:
             self._is_closed = True
-            self._writer.abandon_unclosed(self, self.num_buffered_rows)
+            self._writer.abandon_with_warning(self, self.num_buffered_rows)
 
     def __repr__(self) -> str:
         state = (
@@ -210,10 +210,10 @@ class _BatchBuffer:
         self._joined: list[RecordBatch] = []
         self._unjoined: list[RecordBatch] = []
         self._columns: list[Array] = []
-        """The columns of the first `_num_measured` unjoined batches, one batch after the other."""
+        """The columns of the first `_num_checked` unjoined batches, one batch after the other."""
         self._dictionaries: dict[int, Array | None] = {}
-        self._num_measured = 0
-        self._measure_at_batches = 1
+        self._num_checked = 0
+        self._check_at_batches = 1
 
     def __len__(self) -> int:
         return len(self._joined) + len(self._unjoined)
@@ -225,38 +225,38 @@ class _BatchBuffer:
         """
         self._unjoined.append(batch)
         self.num_rows += batch.num_rows
-        if len(self._unjoined) >= self._measure_at_batches:
-            self._check_and_measure()
+        if len(self._unjoined) >= self._check_at_batches:
+            self._check_new_batches()
 
     def pop_joined(self) -> list[RecordBatch]:
         """Remove all batches and return them joined, or as few if their dictionaries have too many values for one."""
-        self._check_and_measure()
-        self._join_measured()
+        self._check_new_batches()
+        self._join_checked()
         batches = self._joined
         self.clear()
         return self._join_batches(batches, list(chain.from_iterable([batch.source for batch in batches])))
 
-    def _check_and_measure(self) -> None:
+    def _check_new_batches(self) -> None:
         """Check the batches that have not been checked, and add their size. If there are many, join all."""
-        batches = self._unjoined[self._num_measured :]
-        columns = self._collect_columns(batches)
-        size_bytes = self._count_new_bytes(columns, sum([batch.num_rows for batch in batches]))
+        batches = self._unjoined[self._num_checked :]
+        columns = self._get_checked_columns(batches)
+        size_bytes = self._compute_added_bytes(columns, sum([batch.num_rows for batch in batches]))
         self._columns += columns
         self.size_bytes += size_bytes
-        self._num_measured = len(self._unjoined)
-        if self._num_measured >= _MAX_UNJOINED_BATCHES:
-            self._join_measured()
+        self._num_checked = len(self._unjoined)
+        if self._num_checked >= _MAX_UNJOINED_BATCHES:
+            self._join_checked()
         # Wait for twice as many batches, but for at most half of the bytes that are left if they are of the same size.
         max_batches = (self._max_bytes - self.size_bytes) * len(batches) // max(size_bytes, 1)
-        self._measure_at_batches = min(
-            self._num_measured + max(1, min(max_batches // 2, 2 * len(batches))), _MAX_UNJOINED_BATCHES
+        self._check_at_batches = min(
+            self._num_checked + max(1, min(max_batches // 2, 2 * len(batches))), _MAX_UNJOINED_BATCHES
         )
 
-    def _join_measured(self) -> None:
+    def _join_checked(self) -> None:
         self._joined += self._join_batches(self._unjoined, self._columns)
-        self._unjoined, self._columns, self._num_measured = [], [], 0
+        self._unjoined, self._columns, self._num_checked = [], [], 0
 
-    def _count_new_bytes(self, columns: Sequence[Array], num_rows: int) -> int:
+    def _compute_added_bytes(self, columns: Sequence[Array], num_rows: int) -> int:
         """Return the size of the rows of batches, and of the other memory that their columns keep alive."""
         size_bytes, width = 0, len(self._layouts)
         for index, layout in enumerate(self._layouts):
@@ -288,7 +288,7 @@ class _BatchBuffer:
             return batches
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), joined)]
 
-    def _collect_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
+    def _get_checked_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
         """Return the columns of the first batch, then those of the next one.
 
         Raises `InvalidArgumentError` if they do not match the schema or the length of their batch.

@@ -45,7 +45,7 @@ def import_lz4_frame() -> Any:
     try:
         import lz4.frame
     except ImportError:
-        raise MissingExtraError.of("lz4", EXTRA) from None
+        raise MissingExtraError.for_package("lz4", EXTRA) from None
     return lz4.frame
 
 
@@ -60,7 +60,7 @@ def import_zstandard() -> Any:
     try:
         import zstandard as module
     except ImportError:
-        raise MissingExtraError.of("zstandard", EXTRA) from None
+        raise MissingExtraError.for_package("zstandard", EXTRA) from None
     return module
 
 

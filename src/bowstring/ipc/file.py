@@ -20,7 +20,7 @@ from bowstring.interop import c_data
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.dictionaries.reader import FileDictionaries
-from bowstring.ipc.file_statistics import FileStatistics, check_batch, read_statistics
+from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics, read_statistics
 from bowstring.ipc.footer import read_footer
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import Block, Message, MessageReader, get_prefix_size
@@ -219,7 +219,7 @@ class FileReader(Closable):
 
     @property
     def statistics(self) -> FileStatistics | None:
-        """The statistics in the file (`FileWriter.collect_statistics`); None if there are none.
+        """The statistics in the file (`FileWriter.enable_statistics`); None if there are none.
 
         Row counts are compared with the header of each batch that is read afterwards, minima and maxima are not
         checked. Raises `InvalidDataError` if the statistics are malformed or contradict each other.
@@ -251,7 +251,7 @@ class FileReader(Closable):
             reader = type(self)(self.messages.source, None, self.messages.limits)
             reader._statistics = self.statistics
             for index in range(self.num_record_batches):
-                check_batch(self.statistics, index, reader.get_batch(index).columns)
+                check_batch_statistics(self.statistics, index, reader.get_batch(index).columns)
 
     def find_batches(self, column: str | int, low: Any = None, high: Any = None) -> list[int]:
         """Return the indices of the record batches that may contain a value of a column from `low` to `high`, both

@@ -31,11 +31,11 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.array_statistics import (
     MinMax,
+    compute_dense_ranks,
     count_distinct,
-    decoded_type,
-    dense_ranks,
+    get_decoded_type,
     has_nan,
-    has_order,
+    is_orderable,
     min_max,
 )
 from bowstring.ipc.limits import ReadLimits
@@ -93,7 +93,7 @@ class FileStatistics:
         values = column.minima.layout.concat(
             [column.minima.take(batch_indices), column.maxima.take(batch_indices), *bounds_arrays]
         )
-        value_ranks = dense_ranks(values)
+        value_ranks = compute_dense_ranks(values)
         lows, highs, bounds = np.split(value_ranks, [len(batch_indices), 2 * len(batch_indices)])
         is_candidate = np.ones(len(batch_indices), np.bool_)
         if low is not None:
@@ -170,7 +170,7 @@ def _read_column_statistics(array: Array, type_: DataType, rows: Int64Array) -> 
     if "min" not in parts:
         return ColumnStatistics(nulls, None, None, distinct)
     minima, maxima = parts["min"], parts["max"]
-    if minima.type != decoded_type(type_) or maxima.type != minima.type or not has_order(minima.layout):
+    if minima.type != get_decoded_type(type_) or maxima.type != minima.type or not is_orderable(minima.layout):
         raise InvalidDataError(f"bounds of type {minima.type} and {maxima.type} for a column of type {type_}")
     is_missing = _is_null(minima)
     if not np.array_equal(is_missing, _is_null(maxima)) or (~is_missing & (nulls == rows)).any():
@@ -179,13 +179,13 @@ def _read_column_statistics(array: Array, type_: DataType, rows: Int64Array) -> 
     bounds = minima.layout.concat([minima.take(batch_indices), maxima.take(batch_indices)])
     if has_nan(bounds):
         raise InvalidDataError("NaN is not a valid bound")
-    value_ranks = dense_ranks(bounds)
+    value_ranks = compute_dense_ranks(bounds)
     if (value_ranks[: len(batch_indices)] > value_ranks[len(batch_indices) :]).any():
         raise InvalidDataError("a minimum is greater than the maximum")
     return ColumnStatistics(nulls, minima, maxima, distinct)
 
 
-def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]) -> None:
+def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequence[Array]) -> None:
     """Compare the statistics of a record batch with all its columns. Raises `InvalidDataError` if they differ."""
     for column_index, column in statistics.columns.items():
         array = columns[column_index]
@@ -206,7 +206,7 @@ def check_batch(statistics: FileStatistics, index: int, columns: Sequence[Array]
         if column.minima is None or column.maxima is None or actual is None:
             continue
         low, high = (bounds.slice(index, 1) for bounds in (column.minima, column.maxima))
-        value_ranks = None if _is_null(low)[0] else dense_ranks(low.layout.concat([low, *actual, high]))
+        value_ranks = None if _is_null(low)[0] else compute_dense_ranks(low.layout.concat([low, *actual, high]))
         if value_ranks is None or (np.diff(value_ranks) < 0).any():
             claimed_values, actual_values = (
                 [bound.to_pylist()[0] for bound in (low, high)],
@@ -254,7 +254,7 @@ class StatisticsCollector:
         self._existing = existing
         self._batches: list[BatchStatistics] = []
 
-    def compute(self, batch: RecordBatch) -> BatchStatistics:
+    def compute_batch(self, batch: RecordBatch) -> BatchStatistics:
         """Compute the statistics of a batch. Raises `InvalidDataError` for invalid values."""
         columns = []
         for column_index in self._column_indices:
@@ -269,8 +269,8 @@ class StatisticsCollector:
         """Add the statistics of a batch after it was written."""
         self._batches.append(batch)
 
-    def statistics(self) -> FileStatistics:
-        """The statistics of all batches."""
+    def to_file_statistics(self) -> FileStatistics:
+        """Return the statistics of all batches."""
         columns = {
             column_index: self._column_statistics(index, column_index)
             for index, column_index in enumerate(self._column_indices)
@@ -283,8 +283,8 @@ class StatisticsCollector:
         null_counts = np.array([nulls for nulls, _, _ in batches], np.int64)
         counts = [count for _, _, count in batches if count is not None]
         distinct_counts = np.array(counts, np.int64) if self._distinct and len(counts) == len(batches) else None
-        layout = layout_of(decoded_type(self._schema.fields[column_index].type))
-        if not has_order(layout):
+        layout = layout_of(get_decoded_type(self._schema.fields[column_index].type))
+        if not is_orderable(layout):
             return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
         null = layout.nulls(1)
         sides = [[null if bounds is None else bounds[side] for _, bounds, _ in batches] for side in (0, 1)]
@@ -303,7 +303,7 @@ def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileSt
         minima = [one.minima for one in column_parts if one.minima is not None]
         maxima = [one.maxima for one in column_parts if one.maxima is not None]
         if len(minima) == len(maxima) == len(column_parts):
-            layout = layout_of(decoded_type(schema.fields[column_index].type))
+            layout = layout_of(get_decoded_type(schema.fields[column_index].type))
             bounds = [Array.from_array_data(layout.concat(arrays)) for arrays in (minima, maxima)]
             statistics = replace(statistics, minima=bounds[0], maxima=bounds[1])
         counts = [one.distinct_counts for one in column_parts if one.distinct_counts is not None]

@@ -137,14 +137,14 @@ class MessageReader(Generic[Header]):
         self._expected_format = expected_format
         self._index: int | None = 0
         self._min_bytes = PREFIX_BYTES if is_seekable else LEGACY_PREFIX_BYTES
-        self._expect_message(offset)
+        self._start_message(offset)
 
     def seek(self, offset: int) -> None:
         """Expect a message at a byte offset. Errors then name messages by their offset only."""
         self._index = None
-        self._expect_message(offset)
+        self._start_message(offset)
 
-    def _expect_message(self, offset: int) -> None:
+    def _start_message(self, offset: int) -> None:
         self._start = self.offset = offset
         self._prefix = b""
         self._is_marker_read = False
@@ -161,15 +161,15 @@ class MessageReader(Generic[Header]):
             return self._receive_prefix(received)
         size_bytes, prefix_bytes, start = self.bytes_needed, len(self._prefix), self._start
         if len(received) < size_bytes:
-            if self._may_be_foreign(prefix_bytes) and not is_stream_start(self._prefix + received):
+            if self._may_be_other_format(prefix_bytes) and not is_stream_start(self._prefix + received):
                 raise self._format_error(f"other bytes ({self._prefix!r})")
             raise self._truncated_error("metadata", self.offset, size_bytes, len(received))
-        header = self._read_header(received, 0, self._where())
+        header = self._read_header(received, 0, self._get_location())
         body_bytes: int = getattr(header, "body_bytes", 0)
         metadata_bytes = prefix_bytes + size_bytes
         if self._index is not None:
             self._index += 1
-        self._expect_message(start + metadata_bytes + body_bytes)
+        self._start_message(start + metadata_bytes + body_bytes)
         return Message(header, start, prefix_bytes, metadata_bytes, body_bytes)
 
     def _receive_prefix(self, prefix: bytes) -> EndOfStream | None:
@@ -188,13 +188,13 @@ class MessageReader(Generic[Header]):
         if len(prefix) < prefix_bytes:
             raise self._truncated_error("a message's length", start, prefix_bytes, len(prefix))
         size_bytes = _LENGTH.unpack_from(prefix, prefix_bytes - 4)[0]
-        if self._may_be_foreign(prefix_bytes):
+        if self._may_be_other_format(prefix_bytes):
             self._check_format(prefix, size_bytes)
         if not 0 < size_bytes <= self._limits.max_metadata_bytes:
             if not size_bytes:
-                self._expect_message(start + prefix_bytes)
+                self._start_message(start + prefix_bytes)
                 return EndOfStream(start, prefix_bytes)
-            check_metadata_size(size_bytes, self._where(), self._limits)
+            check_metadata_size(size_bytes, self._get_location(), self._limits)
         self._prefix = prefix
         self.offset = start + prefix_bytes
         self.bytes_needed = size_bytes
@@ -255,18 +255,18 @@ class MessageReader(Generic[Header]):
 
     # Errors
 
-    def _where(self) -> MessageLocation:
+    def _get_location(self) -> MessageLocation:
         if self._index is None:
             return (self._name, "message", "at byte", self._start)
         return (self._name, "message", self._index, "at byte", self._start)
 
     def _truncated_error(self, part: str, offset: int, expected: int, actual: int) -> TruncatedError:
+        location = format_location(self._get_location())
         return TruncatedError(
-            f"{format_location(self._where())}: expected {expected} bytes of {part} at byte {offset}, found {actual}: "
-            "the stream is cut off"
+            f"{location}: expected {expected} bytes of {part} at byte {offset}, found {actual}: the stream is cut off"
         )
 
-    def _may_be_foreign(self, prefix_bytes: int) -> bool:
+    def _may_be_other_format(self, prefix_bytes: int) -> bool:
         """Whether these may be the first bytes of another format, which would be read as a legacy prefix."""
         return prefix_bytes == LEGACY_PREFIX_BYTES and self._index == 0 and self._expected_format is not None
 

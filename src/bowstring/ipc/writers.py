@@ -149,7 +149,7 @@ class _IpcWriter(BatchWriter):
         return start, len(framed)
 
     @property
-    def _end_of_stream(self) -> bytes:
+    def _end_of_stream_marker(self) -> bytes:
         return LEGACY_END_OF_STREAM if self._encoder.options.is_legacy_framing else END_OF_STREAM
 
     @abstractmethod
@@ -174,7 +174,7 @@ class _IpcWriter(BatchWriter):
                 self._is_closed = True
                 self._sink.abandon()
 
-    def abandon_unclosed(self, owner: object, gathered_rows: int = 0) -> None:
+    def abandon_with_warning(self, owner: object, gathered_rows: int = 0) -> None:
         """Abandon the writer and emit a `ResourceWarning`, because `owner` was not closed.
 
         `gathered_rows` is the number of rows that `owner` has not passed on.
@@ -197,7 +197,7 @@ class _IpcWriter(BatchWriter):
 
     def __del__(self) -> None:
         if not getattr(self, "_is_closed", True):
-            self.abandon_unclosed(self)
+            self.abandon_with_warning(self)
 
 
 class StreamWriter(_IpcWriter):
@@ -210,7 +210,7 @@ class StreamWriter(_IpcWriter):
         self._row_count = 0
 
     def _write_end(self) -> None:
-        end = self._end_of_stream
+        end = self._end_of_stream_marker
         self._sink.write([end], len(end))
 
 
@@ -239,7 +239,7 @@ class FileWriter(_IpcWriter):
         self._pairs, self._blocks = pairs, blocks
         self._row_count = 0
 
-    def collect_statistics(self, columns: Sequence[str | int] | None = None, distinct: bool = False) -> None:
+    def enable_statistics(self, columns: Sequence[str | int] | None = None, distinct: bool = False) -> None:
         """Store statistics in the footer: the rows and position of each batch, and for each column the null count,
         minimum and maximum.
 
@@ -249,7 +249,7 @@ class FileWriter(_IpcWriter):
         unknown column.
         """
         if self._blocks[headers.RECORD_BATCH]:
-            raise InvalidArgumentError("collect_statistics must be called before the first batch is written")
+            raise InvalidArgumentError("enable_statistics must be called before the first batch is written")
         if isinstance(columns, str | int):
             raise InvalidArgumentError(
                 f"columns must be a list of names or indices, not {columns!r}: write [{columns!r}]"
@@ -265,7 +265,7 @@ class FileWriter(_IpcWriter):
             return
         with self._lock:
             if getattr(batch, "schema", None) == self.schema:
-                statistics = collector.compute(batch)
+                statistics = collector.compute_batch(batch)
             super().write_batch(batch)
             if statistics is not None:
                 collector.add(statistics)
@@ -278,10 +278,10 @@ class FileWriter(_IpcWriter):
     def _write_end(self) -> None:
         pairs = self._pairs
         if self._collector is not None:
-            pairs = replace_statistics(pairs, self._collector.statistics(), self._blocks[headers.RECORD_BATCH])
+            pairs = replace_statistics(pairs, self._collector.to_file_statistics(), self._blocks[headers.RECORD_BATCH])
         encoder = self._encoder
         parts = [
-            self._end_of_stream,
+            self._end_of_stream_marker,
             *encode_footer_and_trailer(encoder.schema_table, encoder.options.version, self._blocks, pairs),
         ]
         self._sink.write(parts, sum(map(len, parts)))

@@ -44,7 +44,7 @@ def _driver() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError:
-        raise MissingExtraError.of("cuda-bindings", "cuda") from None
+        raise MissingExtraError.for_package("cuda-bindings", "cuda") from None
     return driver
 
 

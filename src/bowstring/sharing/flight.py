@@ -39,7 +39,7 @@ def import_flight() -> Any:
     try:
         import pyarrow.flight
     except ImportError:
-        raise MissingExtraError.of("pyarrow with Flight", "flight") from None
+        raise MissingExtraError.for_package("pyarrow with Flight", "flight") from None
     return pyarrow.flight
 
 

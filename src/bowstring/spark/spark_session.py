@@ -26,7 +26,7 @@ try:
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.sql import SparkSession
 except ImportError as error:
-    raise MissingExtraError.of("PySpark", "spark") from error
+    raise MissingExtraError.for_package("PySpark", "spark") from error
 
 from bowstring.spark.source import ArrowDataSource
 from bowstring.spark.unsupported_streaming import disable_arrow_streams

@@ -14,7 +14,7 @@ def _import_scipy_sparse() -> Any:
     try:
         from scipy import sparse
     except ImportError:
-        raise MissingExtraError.of("scipy", "sparse") from None
+        raise MissingExtraError.for_package("scipy", "sparse") from None
     return sparse
 
 

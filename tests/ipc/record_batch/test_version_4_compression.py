@@ -115,7 +115,7 @@ def test_commands_report_the_codec_and_files_are_concatenated(codec: str, name: 
 def test_batches_appended_to_such_a_file_are_not_compressed(tmp_path: Path) -> None:
     path = tmp_path / "old.arrow"
     bs.ipc.concat_files([compressed_stream("zstd", None, b"ZSTD")], path)
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(BATCH)
     assert bs.inspection.inspect(path).encoding.compressed_batches == 1
     assert bs.open_file(path).read_all().equals(bs.Table.from_batches([BATCH, BATCH]))

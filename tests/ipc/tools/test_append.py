@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_batches_are_appended_after_the_existing_ones(path: Path) -> None:
     for _ in range(3):
-        with bs.ipc.append_file(path) as writer:
+        with bs.ipc.append_to_file(path) as writer:
             writer.write(batch().slice(1))
             writer.write(bs.Table.from_batches([batch()]))
     expected = bs.Table.from_batches([batch(), *[batch().slice(1), batch()] * 3])
@@ -46,7 +46,7 @@ def test_pyarrow_reads_its_own_file_after_an_append(tmp_path: Path) -> None:
     path = str(tmp_path / "theirs.arrow")
     with pa.ipc.new_file(path, table.schema) as writer:
         writer.write_table(table)
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         for batch in bs.open_file(path):
             writer.write(batch)
     with pa.memory_map(path) as source:
@@ -56,7 +56,7 @@ def test_pyarrow_reads_its_own_file_after_an_append(tmp_path: Path) -> None:
 def test_existing_bytes_do_not_move(path: Path) -> None:
     before = path.read_bytes()
     blocks = bs.open_file(path).blocks[0]
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
     end = int(blocks["offset"] + blocks["metaDataLength"] + blocks["bodyLength"])
     assert path.read_bytes()[:end] == before[:end]
@@ -64,7 +64,7 @@ def test_existing_bytes_do_not_move(path: Path) -> None:
 
 def test_open_readers_keep_the_old_file(path: Path) -> None:
     with bs.open_file(path) as reader:
-        with bs.ipc.append_file(path) as writer:
+        with bs.ipc.append_to_file(path) as writer:
             writer.write(batch())
         assert reader.read_all().num_rows == 3
     assert bs.open_file(path).read_all().num_rows == 6
@@ -72,7 +72,7 @@ def test_open_readers_keep_the_old_file(path: Path) -> None:
 
 def test_an_exception_in_the_with_block_leaves_the_file_unchanged(path: Path) -> None:
     before = path.read_bytes()
-    with pytest.raises(ZeroDivisionError), bs.ipc.append_file(path) as writer:
+    with pytest.raises(ZeroDivisionError), bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
         _ = 1 / 0
     assert path.read_bytes() == before
@@ -84,7 +84,7 @@ def test_a_killed_process_leaves_the_file_unchanged(path: Path) -> None:
     script = (
         "import sys, bowstring as bs\n"
         "held = bs.open_file(sys.argv[1])[0]\n"
-        "with bs.ipc.append_file(sys.argv[1]) as writer:\n"
+        "with bs.ipc.append_to_file(sys.argv[1]) as writer:\n"
         "    for number in range(1000): writer.write(held)\n"
         "    print('ready', flush=True)\n"
         "    sys.stdin.read()\n"
@@ -95,21 +95,21 @@ def test_a_killed_process_leaves_the_file_unchanged(path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         with pytest.raises(errors.ResourceError, match="another process"):
-            bs.ipc.append_file(path)
+            bs.ipc.append_to_file(path)
         process.send_signal(signal.SIGKILL)
         process.wait(30)
     assert path.read_bytes() == before
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
     assert bs.open_file(path).read_all().num_rows == 6
 
 
 def test_concurrent_appends_do_not_lose_batches(path: Path) -> None:
-    with bs.ipc.append_file(path) as first:
+    with bs.ipc.append_to_file(path) as first:
         with pytest.raises(errors.ResourceError, match="another process is appending"):
-            bs.ipc.append_file(path)
+            bs.ipc.append_to_file(path)
         first.write(batch())
-    with bs.ipc.append_file(path) as second:
+    with bs.ipc.append_to_file(path) as second:
         second.write(batch())
     assert bs.open_file(path).num_record_batches == 3
 
@@ -118,19 +118,19 @@ def test_a_failed_append_closes_the_file_even_if_the_error_is_kept(path: Path) -
     failures = []
     for _ in range(2):
         try:
-            with bs.ipc.append_file(path) as writer:
+            with bs.ipc.append_to_file(path) as writer:
                 record_batch = bs.open_file(path)[0]
                 writer.write(batch("int"))
         except errors.InvalidArgumentError as error:
             failures.append((error, record_batch))
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
     assert len(failures) == 2
 
 
 def test_a_file_replaced_during_the_append_is_not_overwritten(path: Path) -> None:
     other = as_file(batch("int"))
-    with pytest.raises(errors.ResourceError, match="replaced"), bs.ipc.append_file(path) as writer:
+    with pytest.raises(errors.ResourceError, match="replaced"), bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
         (path.parent / "new").write_bytes(other)
         os.replace(path.parent / "new", path)
@@ -140,7 +140,7 @@ def test_a_file_replaced_during_the_append_is_not_overwritten(path: Path) -> Non
 
 def test_permissions_are_preserved(path: Path) -> None:
     path.chmod(0o640)
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
     assert path.stat().st_mode & 0o777 == 0o640
 
@@ -148,7 +148,7 @@ def test_permissions_are_preserved(path: Path) -> None:
 def test_a_symbolic_link_stays_a_symbolic_link(path: Path) -> None:
     link = path.parent / "link.arrow"
     link.symlink_to(path)
-    with bs.ipc.append_file(link) as writer:
+    with bs.ipc.append_to_file(link) as writer:
         writer.write(batch())
     assert link.is_symlink()
     assert bs.open_file(path).num_record_batches == 2
@@ -171,7 +171,7 @@ def test_batches_are_appended_in_the_encoding_of_the_file(
     path = tmp_path / "formed.arrow"
     path.write_bytes(as_file(batch(), options=write_options, alignment=alignment))
     before = bs.inspection.inspect(path).encoding
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
     after = bs.inspection.inspect(path).encoding
     assert replace(after, compressed_batches=0) == replace(before, compressed_batches=0)
@@ -197,21 +197,21 @@ def test_the_schema_declares_compression_after_a_compressed_append(
 ) -> None:
     path = tmp_path / "plain.arrow"
     path.write_bytes(as_file(batch("int", "text"), options=write_options))
-    with bs.ipc.append_file(path, compression="lz4"):
+    with bs.ipc.append_to_file(path, compression="lz4"):
         pass
     assert bs.inspection.inspect(path).encoding.features == ()
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch("int", "text"))
     assert bs.inspection.inspect(path).encoding.features == ()
     before = bs.open_file(path).blocks.tolist()
-    with bs.ipc.append_file(path, compression="lz4") as writer:
+    with bs.ipc.append_to_file(path, compression="lz4") as writer:
         writer.write(batch("int", "text"))
     assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
     assert stream_features(path) == ("COMPRESSED_BODY",)
     assert bs.open_file(path).blocks.tolist()[:2] == before
     assert bs.open_file(path).read_all().equals(bs.Table.from_batches([batch("int", "text")] * 3))
     assert bs.open_stream(path.read_bytes()[8:]).read_all().num_rows == 9
-    with bs.ipc.append_file(path, compression=None) as writer:
+    with bs.ipc.append_to_file(path, compression=None) as writer:
         writer.write(batch("int", "text"))
     assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
 
@@ -221,7 +221,7 @@ def test_only_the_footer_declares_features_if_the_schema_message_is_too_small(tm
     with pa.ipc.new_file(path, table.schema) as writer:
         writer.write_table(table)
     start = path.read_bytes()[: int(bs.open_file(path).blocks["offset"][0])]
-    with bs.ipc.append_file(path, compression="zstd") as appending:
+    with bs.ipc.append_to_file(path, compression="zstd") as appending:
         appending.write(bs.open_file(path)[0])
     assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
     assert bs.open_file(path).schema.metadata == {b"k": b"v"}
@@ -234,7 +234,7 @@ def test_a_damaged_schema_message_is_not_changed(tmp_path: Path) -> None:
     raw = bytearray(as_file(batch("int")))
     raw[20:60] = bytes(range(40))
     path.write_bytes(raw)
-    with bs.ipc.append_file(path, compression="lz4") as writer:
+    with bs.ipc.append_to_file(path, compression="lz4") as writer:
         writer.write(batch("int"))
     assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
     assert path.read_bytes()[:60] == raw[:60]
@@ -245,7 +245,7 @@ def test_a_schema_message_that_declares_the_feature_is_not_rewritten(tmp_path: P
     start = int(bs.open_file(bytes(raw)).blocks["offset"][0])
     raw[start - 1] = 7  # in the padding, where Bowstring would write zeros
     path.write_bytes(raw)
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch("int"))
     assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
     assert path.read_bytes()[:start] == raw[:start]
@@ -258,7 +258,7 @@ def test_custom_metadata_of_the_schema_message_is_preserved(tmp_path: Path, monk
         path.write_bytes(as_file(batch("int")))
     raw, start = path.read_bytes(), int(bs.open_file(path).blocks["offset"][0])
     assert b"of the message" in raw[:start]
-    with bs.ipc.append_file(path, compression="lz4") as writer:
+    with bs.ipc.append_to_file(path, compression="lz4") as writer:
         writer.write(batch("int"))
     assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
     assert path.read_bytes()[:start] == raw[:start]
@@ -272,17 +272,17 @@ def schema_message_with_metadata(schema: SerializedTable, version: int = 4) -> b
 
 
 def test_appended_batches_may_use_another_codec(path: Path) -> None:
-    with bs.ipc.append_file(path, compression="zstd") as writer:
+    with bs.ipc.append_to_file(path, compression="zstd") as writer:
         writer.write(batch())
     assert bs.inspection.inspect(path).encoding.compressed_batches == 1
-    with bs.ipc.append_file(path, compression=None) as writer:
+    with bs.ipc.append_to_file(path, compression=None) as writer:
         writer.write(batch())
     assert bs.inspection.inspect(path).encoding.compressed_batches == 1
     assert bs.open_file(path).read_all().num_rows == 9
 
 
 def test_an_append_without_batches_may_replace_the_footer(path: Path) -> None:
-    with bs.ipc.append_file(path, metadata={"by": "me", "and": "you"}):
+    with bs.ipc.append_to_file(path, metadata={"by": "me", "and": "you"}):
         pass
     assert bs.open_file(path).metadata == {b"by": b"me", b"and": b"you"}
     assert bs.open_file(path).read_all().num_rows == 3
@@ -292,7 +292,7 @@ def test_a_batch_is_appended_to_a_file_without_batches(tmp_path: Path) -> None:
     path = tmp_path / "empty.arrow"
     with bs.new_file(path, batch().schema):
         pass
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(batch())
     assert bs.open_file(path).read_all().equals(bs.Table.from_batches([batch()]))
 
@@ -300,14 +300,14 @@ def test_a_batch_is_appended_to_a_file_without_batches(tmp_path: Path) -> None:
 def test_dictionaries_of_the_file_are_not_written_again_but_may_grow(tmp_path: Path) -> None:
     path = tmp_path / "words.arrow"
     path.write_bytes(as_file(dictionary_batch("a", "b", keys=["a", "b"])))
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(dictionary_batch("b", keys=["a", "b"]))
         writer.write(dictionary_batch("c", keys=["a", "b", "c"]))
     reader = bs.open_file(path)
     assert reader.num_dictionary_batches == 2
     assert reader.read_all()["w"].to_pylist() == ["a", "b", "b", "c"]
     before = path.read_bytes()
-    with pytest.raises(errors.InvalidArgumentError, match="'w'"), bs.ipc.append_file(path) as writer:
+    with pytest.raises(errors.InvalidArgumentError, match="'w'"), bs.ipc.append_to_file(path) as writer:
         writer.write(dictionary_batch("z", keys=["z"]))
     assert path.read_bytes() == before
 
@@ -320,24 +320,24 @@ def test_dictionaries_of_the_file_are_not_written_again_but_may_grow(tmp_path: P
     ],
 )
 def test_another_schema_is_rejected_with_the_difference(path: Path, other: bs.RecordBatch, message: str) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=message), bs.ipc.append_file(path) as writer:
+    with pytest.raises(errors.InvalidArgumentError, match=message), bs.ipc.append_to_file(path) as writer:
         writer.write(other)
     assert bs.open_file(path).num_record_batches == 1
 
 
 def test_other_formats_are_rejected(tmp_path: Path, path: Path) -> None:
     with pytest.raises(errors.NotFoundError):
-        bs.ipc.append_file(tmp_path / "none")
+        bs.ipc.append_to_file(tmp_path / "none")
     with pytest.raises(errors.InvalidArgumentError, match="is a directory"):
-        bs.ipc.append_file(tmp_path)
+        bs.ipc.append_to_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(errors.TruncatedError):
-        bs.ipc.append_file(path)
+        bs.ipc.append_to_file(path)
     with pytest.raises(errors.InvalidArgumentError, match="expected a path"):
-        bs.ipc.append_file(io.BytesIO(int_stream()))  # type: ignore[arg-type]
+        bs.ipc.append_to_file(io.BytesIO(int_stream()))  # type: ignore[arg-type]
     (tmp_path / "s").write_bytes(int_stream())
     with pytest.raises(errors.FormatMismatchError, match="stream"):
-        bs.ipc.append_file(tmp_path / "s")
+        bs.ipc.append_to_file(tmp_path / "s")
 
 
 def int_stream() -> bytes:
@@ -355,14 +355,14 @@ def test_a_footer_with_blocks_outside_the_file_is_rejected(path: Path) -> None:
     raw[at : at + 8] = (1 << 40).to_bytes(8, "little")
     path.write_bytes(bytes(raw))
     with pytest.raises(errors.InvalidDataError, match="outside the file"):
-        bs.ipc.append_file(path)
+        bs.ipc.append_to_file(path)
 
 
 def test_batches_are_appended_to_files_of_other_writers(shared_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "flights.arrow"
     path.write_bytes((shared_folder / "data" / "flights-200k.arrow").read_bytes())
     first = bs.open_file(path)[0]
-    with bs.ipc.append_file(path) as writer:
+    with bs.ipc.append_to_file(path) as writer:
         writer.write(first.slice(0, 5))
     assert bs.open_file(path).read_all().num_rows == 200_005
     with pa.memory_map(str(path)) as source:
@@ -374,11 +374,11 @@ def test_a_missing_path_raises_not_found(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"")
     for path in (tmp_path / "loop", tmp_path / "plain" / "within", tmp_path / ("x" * 300)):
         with pytest.raises((errors.ResourceError, errors.NotFoundError)):
-            bs.ipc.append_file(path)
+            bs.ipc.append_to_file(path)
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # opening it would wait for a writer
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(errors.InvalidArgumentError, match="not a regular file"):
-            bs.ipc.append_file(path)
+            bs.ipc.append_to_file(path)

@@ -130,7 +130,7 @@ def test_batch_metadata_and_statistics_are_preserved() -> None:
     for part in parts:
         sink = io.BytesIO()
         with bs.new_file(sink, part.schema) as writer:
-            writer.collect_statistics()
+            writer.enable_statistics()
             writer.write(part)
         sources.append(sink.getvalue())
     reader = bs.open_file(concat(*sources))

@@ -285,7 +285,7 @@ def _overwrite_message(raw: bytes, kind: str, number: int) -> bytes:
     from bowstring.ipc.limits import DEFAULT_LIMITS
     from bowstring.ipc.tools.scan import StreamScan
 
-    for span in StreamScan(open_sequential(raw), DEFAULT_LIMITS).batches():
+    for span in StreamScan(open_sequential(raw), DEFAULT_LIMITS).batch_messages():
         matches += span.header.template.kind == kind
         if matches == number and span.header.template.kind == kind:
             at = span.start

@@ -107,7 +107,7 @@ def _load_template() -> Template:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
-        raise MissingExtraError.of("jinja2", EXTRA) from None
+        raise MissingExtraError.for_package("jinja2", EXTRA) from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "human": format_size,

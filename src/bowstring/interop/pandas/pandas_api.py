@@ -12,7 +12,7 @@ def import_pandas() -> Any:
     try:
         import pandas as pd
     except ImportError:
-        raise MissingExtraError.of("pandas", "pandas") from None
+        raise MissingExtraError.for_package("pandas", "pandas") from None
     return pd
 
 

@@ -85,7 +85,7 @@ class FieldTables:
         self._tables_left = tables_left
 
     @classmethod
-    def of(cls, schema: Table, max_depth: int = 64) -> FieldTables:
+    def from_schema_table(cls, schema: Table, max_depth: int = 64) -> FieldTables:
         """Return the fields of a `Schema` table. Raises `LimitError` if there are too many."""
         flatbuffer = schema.flatbuffer
         start, count = schema.locate_elements("fields")

@@ -36,7 +36,7 @@ class LazyIpcSchema:
         _ = table["features"]  # not needed for reading, but copied with the schema
         self.limits = limits
         self._table = table
-        self._tables = FieldTables.of(table, limits.max_nesting)
+        self._tables = FieldTables.from_schema_table(table, limits.max_nesting)
         self._entries: dict[int, tuple[Field, tuple[DictionaryDeclaration, ...]]] = {}
 
     def __len__(self) -> int:

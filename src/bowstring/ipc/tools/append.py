@@ -44,7 +44,7 @@ KEEP_COMPRESSION = "as before"
 _ALIGNMENTS = (64, 32, 16)
 
 
-def append_file(
+def append_to_file(
     path: str | os.PathLike[str],
     metadata: MetadataLike = None,
     compression: str | None = KEEP_COMPRESSION,
@@ -72,7 +72,7 @@ def append_file(
     source = _open_locked(name)
     try:
         existing = _ExistingFile(source, limits)
-        options = existing.write_options(compression, compression_level)
+        options = existing.create_write_options(compression, compression_level)
         encoder = Encoder(existing.reader.schema, alignment or existing.detect_alignment(), False, options)
         encoded_schema = replace(
             encode_schema(existing.reader.schema, options),
@@ -156,7 +156,7 @@ class _ExistingFile:
             self.blocks[kind] = blocks
         self.end += -self.end % 8
 
-    def write_options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
+    def create_write_options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
         """Return the file's write options with these changes; bodies of metadata version 4 are not compressed."""
         reader = self.reader
         if compression == KEEP_COMPRESSION:
@@ -189,7 +189,7 @@ class _ExistingFile:
         distinct = any(column.distinct_counts is not None for column in statistics.columns.values())
         return StatisticsCollector(schema, list(statistics.columns), distinct, statistics)
 
-    def schema_with_feature(self, feature: int) -> tuple[SerializedTable, tuple[int, bytes] | None]:
+    def create_schema_with_feature(self, feature: int) -> tuple[SerializedTable, tuple[int, bytes] | None]:
         """Return the schema's table with a feature, and offset and bytes of a schema message with it: None if that
         message does not fit in the place of the old one.
         """
@@ -284,7 +284,7 @@ class AppendWriter(FileWriter):
         encoder, sink, features = self._encoder, self._sink, self._existing.reader.footer["schema"]["features"]
         if self._has_appended and encoder.options.compression is not None and COMPRESSED_BODY not in features:
             assert isinstance(sink, AppendSink)
-            encoder.schema_table, message = self._existing.schema_with_feature(COMPRESSED_BODY)
+            encoder.schema_table, message = self._existing.create_schema_with_feature(COMPRESSED_BODY)
             if message is not None:
                 sink.overwrite(*message)
         super()._write_end()

@@ -43,8 +43,8 @@ from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
 from bowstring.ipc.schema_cache import DecodedSchema, get_decoded_schema
-from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_inner_first
-from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, preserved_features
+from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_declarations
+from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, get_preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
@@ -118,7 +118,7 @@ def concat_files(
             with open_one_source(source) as opened_source:
                 concatenator.add(opened_source)
             count += 1
-        counts = concatenator.end(None if metadata is None else as_metadata(metadata))
+        counts = concatenator.finish(None if metadata is None else as_metadata(metadata))
         return ConcatReport(count, *counts, target.position)
 
 
@@ -139,8 +139,8 @@ def _collect_features(
             if opened_source.is_pipe:
                 pipes.enter_context(source_stack.pop_all())
             if opened_source.is_pipe and isinstance(opened_source.scan, StreamScan):
-                concatenator.begin(opened_source)
-                concatenator.collect_features_of(opened_source.scan.peek())
+                concatenator.begin_source(opened_source)
+                concatenator.collect_features(opened_source.scan.peek())
             else:
                 concatenator.add(opened_source)
             sources_again.append(opened_source if opened_source.is_pipe else source)
@@ -163,21 +163,21 @@ class _Concatenator:
         self._batches = 0
         self._rows = 0
 
-    def begin(self, source: _OpenedSource) -> _Output:
+    def begin_source(self, source: _OpenedSource) -> _Output:
         """Begin a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
         output = self._output
         if output is None:
-            first, scan = _FirstSource.of(source), source.scan
+            first, scan = _FirstSource.from_source(source), source.scan
             merger = (
                 DictionaryMerger(first.ipc_schema, self._as_stream) if first.ipc_schema.dictionaries_by_id else None
             )
             output = self._output = _Output(first, self._create_writer(scan.schema, first), merger)
         else:
             output.first.check_compatible(source)
-        output.writer.features |= preserved_features(source.scan.schema)
+        output.writer.features |= get_preserved_features(source.scan.schema)
         return output
 
-    def collect_features_of(self, message: BatchMessage | None) -> None:
+    def collect_features(self, message: BatchMessage | None) -> None:
         """Register a message without writing it."""
         if self._output is not None and message is not None:
             self._output.writer.add_codec(message.header.template.compression)
@@ -193,13 +193,13 @@ class _Concatenator:
 
     def add(self, source: _OpenedSource) -> None:
         """Write the batches of a source."""
-        output = self.begin(source)
+        output = self.begin_source(source)
         copier = _MessageCopier(source, output)
-        for message in source.scan.batches():
+        for message in source.scan.batch_messages():
             if message.header.template.kind == headers.DICTIONARY_BATCH:
-                copier.add_dictionary(message)
+                copier.add_dictionary_batch(message)
             else:
-                copier.add_batch(message)
+                copier.add_record_batch(message)
                 self._batches += 1
                 self._rows += message.header.length
         copier.finish()
@@ -208,7 +208,7 @@ class _Concatenator:
         for key, value in source.scan.footer_metadata:
             self._pairs.setdefault(key, value)
 
-    def end(self, metadata: Metadata | None) -> tuple[int, int]:
+    def finish(self, metadata: Metadata | None) -> tuple[int, int]:
         """Write the end; return the numbers of record batches and rows."""
         if self._output is None:
             raise InvalidArgumentError("nothing to concatenate: give at least one file or stream")
@@ -222,7 +222,7 @@ class _Concatenator:
         writer = output.writer
         assert isinstance(writer, MessageWriter)
         writer.features |= self.features
-        writer.end(replace_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
+        writer.finish(replace_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
         return self._batches, self._rows
 
 
@@ -266,7 +266,7 @@ class _MessageCopier:
                 output.first.ipc_schema, source.decoded_schema.ipc_schema.eager
             )
 
-    def add_dictionary(self, message: BatchMessage) -> None:
+    def add_dictionary_batch(self, message: BatchMessage) -> None:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
         order.
         """
@@ -286,7 +286,7 @@ class _MessageCopier:
         self._messages_by_id[id_] = [*(messages or ()), message] if header.template.is_delta else [message]
         self._changed_ids.add(id_)
 
-    def add_batch(self, message: BatchMessage) -> None:
+    def add_record_batch(self, message: BatchMessage) -> None:
         """Add a record batch. Raises `InvalidDataError` if it does not match the schema."""
         if self._changed_ids:
             self._write_dictionaries()
@@ -296,7 +296,7 @@ class _MessageCopier:
         assert message.body is not None
         columns = create_columns(header_layout, header, message.body, self._lookup, (message.where,))
         if len(self._messages_by_id) < len(self._target_declarations):
-            self._check_missing(columns)
+            self._check_missing_dictionaries(columns)
         if self._merger is not None:
             remapped = [
                 index for index, declarations in enumerate(self._dictionaries) if self._merger.is_remapped(declarations)
@@ -325,13 +325,13 @@ class _MessageCopier:
         self._flush()
         self._writer.write_message(headers.RECORD_BATCH, header, body, template.compression)
 
-    def _check_missing(self, columns: BatchColumns) -> None:
+    def _check_missing_dictionaries(self, columns: BatchColumns) -> None:
         """Create the columns whose dictionaries this source lacks: an error unless all their values are null.
 
         Otherwise the batch would use the dictionary of another source.
         """
         for index, declarations in enumerate(self._source.decoded_schema.ipc_schema.eager.dictionaries):
-            if any(declaration.id not in self._messages_by_id for declaration in flatten_inner_first(declarations)):
+            if any(declaration.id not in self._messages_by_id for declaration in flatten_declarations(declarations)):
                 _ = columns[index]
 
     def _write_dictionaries(self) -> None:
@@ -377,7 +377,7 @@ def _map_dictionaries(ipc_schema: IpcSchema, source_schema: IpcSchema) -> dict[i
     targets: dict[int, list[DictionaryDeclaration]] = {}
     for declarations, source_declarations in zip(ipc_schema.dictionaries, source_schema.dictionaries, strict=True):
         for declaration, source in zip(
-            flatten_inner_first(declarations), flatten_inner_first(source_declarations), strict=True
+            flatten_declarations(declarations), flatten_declarations(source_declarations), strict=True
         ):
             target_declarations = targets.setdefault(source.id, [])
             if declaration not in target_declarations:
@@ -438,7 +438,7 @@ class _FirstSource:
     equal_schemas: list[DecodedSchema]
 
     @classmethod
-    def of(cls, source: _OpenedSource) -> _FirstSource:
+    def from_source(cls, source: _OpenedSource) -> _FirstSource:
         """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
         version = source.scan.version
         check_metadata_version(version, source.name)

@@ -70,19 +70,21 @@ class DictionaryMerger:
         self._stale_ids: set[int] = set()  # ids of dictionaries that contain a replaced one
         self.has_replaced = False
         self._inner_ids = {
-            id_: {inner.id for inner in flatten_inner_first(declaration.nested)}
+            id_: {inner.id for inner in flatten_declarations(declaration.nested)}
             for id_, declaration in ipc_schema.dictionaries_by_id.items()
         }
         self._ordered_ids = {
             declaration.id
             for field, declarations in zip(ipc_schema.schema.fields, ipc_schema.dictionaries, strict=True)
-            for declaration, kind in zip(flatten_inner_first(declarations), _dictionary_types(field.type), strict=True)
+            for declaration, kind in zip(
+                flatten_declarations(declarations), _find_dictionary_types(field.type), strict=True
+            )
             if kind.ordered
         }
         self._column_names = {
             declaration.id: field.name
             for field, declarations in zip(ipc_schema.schema.fields, ipc_schema.dictionaries, strict=True)
-            for declaration in flatten_inner_first(declarations)
+            for declaration in flatten_declarations(declarations)
         }
 
     def merge(
@@ -98,7 +100,7 @@ class DictionaryMerger:
         is_replacement = declaration.id in self._output_dictionaries
         batches = self._merge_messages(declaration, messages, values)
         if self._may_replace and declaration.nested and any(batch.dictionary_header.is_delta for batch in batches):
-            return self._encode_whole(declaration.id, values(), is_replacement)  # pyarrow can't read such a delta
+            return self._encode_all_values(declaration.id, values(), is_replacement)  # pyarrow can't read such a delta
         return batches
 
     def _merge_messages(
@@ -171,7 +173,7 @@ class DictionaryMerger:
             if id_ in inner_ids and outer in self._output_dictionaries
         }
 
-    def _encode_whole(self, id_: int, values: ArrayData, is_replacement: bool) -> list[OutputDictionaryBatch]:
+    def _encode_all_values(self, id_: int, values: ArrayData, is_replacement: bool) -> list[OutputDictionaryBatch]:
         values.validate(full=True)
         if is_replacement:
             self._mark_replaced(id_)
@@ -237,7 +239,7 @@ class DictionaryMerger:
         assert batch.values is not None
         name: MetadataVersion = "V4" if version == V4 else "V5"
         options = IpcWriteOptions("big" if self._ipc_schema.is_big_endian else "little", name)
-        codec = self._codec_of_dictionary(batch.dictionary_header.id)
+        codec = self._get_dictionary_codec(batch.dictionary_header.id)
         flat = encode_body(
             batch.values.length,
             [batch.values],
@@ -248,25 +250,25 @@ class DictionaryMerger:
         builder = BatchHeaderBuilder(version, codec)
         return builder.build(flat.header_values, flat.size_bytes, (), batch.dictionary_header), flat, codec
 
-    def _codec_of_dictionary(self, id_: int) -> str | None:
+    def _get_dictionary_codec(self, id_: int) -> str | None:
         first = self._output_dictionaries[id_].messages[0]
         return None if first is None else first.header.template.compression
 
 
-def _dictionary_types(type_: DataType) -> list[Dictionary]:
-    """The dictionary-encoded types in a type, in the order of `flatten_inner_first`."""
+def _find_dictionary_types(type_: DataType) -> list[Dictionary]:
+    """The dictionary-encoded types in a type, in the order of `flatten_declarations`."""
     storage_type = type_.storage_type if isinstance(type_, ExtensionType) else type_
     if isinstance(storage_type, Dictionary):
-        return [*_dictionary_types(storage_type.value_type), storage_type]
-    return [encoded_type for field in storage_type.fields for encoded_type in _dictionary_types(field.type)]
+        return [*_find_dictionary_types(storage_type.value_type), storage_type]
+    return [encoded_type for field in storage_type.fields for encoded_type in _find_dictionary_types(field.type)]
 
 
-def flatten_inner_first(declarations: Sequence[DictionaryDeclaration]) -> list[DictionaryDeclaration]:
+def flatten_declarations(declarations: Sequence[DictionaryDeclaration]) -> list[DictionaryDeclaration]:
     """Return dictionaries and those inside them, inner ones first."""
     return [
         dictionary
         for declaration in declarations
-        for dictionary in (*flatten_inner_first(declaration.nested), declaration)
+        for dictionary in (*flatten_declarations(declaration.nested), declaration)
     ]
 
 

@@ -67,7 +67,7 @@ class DroppedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadableFooter:
+class DecodedFooter:
     """A readable footer: its offset in the file, the schema, the offsets of batches, the metadata size of each, and the
     custom metadata.
     """
@@ -82,7 +82,7 @@ class ReadableFooter:
     pairs: Metadata
 
     @classmethod
-    def read(cls, source: RandomAccessSource, limits: ReadLimits) -> ReadableFooter:
+    def read(cls, source: RandomAccessSource, limits: ReadLimits) -> DecodedFooter:
         """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
         reader = create_file_reader(source, None, limits)
         decoded_schema, table = reader.decoded_schema, reader.footer
@@ -162,7 +162,7 @@ class CandidateReader:
                 if isinstance(source, RangeSource)
                 else Buffer(source.memory, message.body_offset, message.body_bytes)
             )
-        return BatchMessage.of(message, f"{source.name}: message at byte {at}", body)
+        return BatchMessage.from_message(message, f"{source.name}: message at byte {at}", body)
 
     def _read_header(self, raw: bytes, flatbuffer_offset: int, where: MessageLocation) -> BatchHeader | Table:
         self._remaining_bytes -= len(raw)
@@ -185,10 +185,10 @@ class MessageSearch:
     def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
         self.source = source
         self.limits = limits
-        self.footer: ReadableFooter | None = None
+        self.footer: DecodedFooter | None = None
         self.footer_problem: str | None = None
         try:
-            self.footer = ReadableFooter.read(source, limits)
+            self.footer = DecodedFooter.read(source, limits)
         except InvalidDataError as error:
             self.footer_problem = str(error).removeprefix(f"{source.name}: ")
         self.is_file = self.footer is not None or is_file_start(source.read_at(0, min(len(FILE_START), source.size)))
@@ -303,7 +303,7 @@ class MessageSearch:
         else None.
         """
         size, stop, buffers_end = self.source.size, _next_message_offset(message), _next_offset_by_buffers(message)
-        kind, rows = _kind_and_rows(message)
+        kind, rows = _get_kind_and_rows(message)
         if (
             stop >= size
             or self._candidates.is_legacy_framing
@@ -348,7 +348,7 @@ class MessageSearch:
         try:
             candidate = self._candidates.read(at)
             if isinstance(candidate, BatchMessage):
-                kind, rows = _kind_and_rows(candidate)
+                kind, rows = _get_kind_and_rows(candidate)
                 declared_end = _next_message_offset(candidate)
         except InvalidDataError:
             pass
@@ -436,7 +436,7 @@ class MessageSearch:
         return candidate
 
 
-def _kind_and_rows(message: BatchMessage) -> tuple[MessageKind, int | None]:
+def _get_kind_and_rows(message: BatchMessage) -> tuple[MessageKind, int | None]:
     """Return the kind of a message, and the number of rows of a record batch."""
     if message.header.template.kind == headers.RECORD_BATCH:
         return "record batch", message.header.length

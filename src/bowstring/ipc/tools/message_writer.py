@@ -41,29 +41,29 @@ def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> Se
 
     The schema has been read before, so its depth is bounded. Raises `InvalidDataError` for malformed bytes.
     """
-    record = _create_record(table)
+    record = _table_to_record(table)
     if features is not None:
         listed = sorted(features)
         record["features"] = np.array(listed, np.int64) if listed else None
     return serialize_table(SPECS, table.spec.name, record)
 
 
-def _create_record(table: Table) -> dict[str, Any]:
+def _table_to_record(table: Table) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name in table.spec.slots:
         if not table.locate(name):
             continue
         value = table[name]
         if isinstance(value, Table):
-            record[name] = UnionValue(value.spec.name, _create_record(value))
+            record[name] = UnionValue(value.spec.name, _table_to_record(value))
         elif isinstance(value, list):
-            record[name] = [_create_record(child) for child in value]
+            record[name] = [_table_to_record(child) for child in value]
         else:
             record[name] = value
     return record
 
 
-def preserved_features(schema: Table) -> set[int]:
+def get_preserved_features(schema: Table) -> set[int]:
     """Return the features of a source's `Schema` table, except those that its messages show."""
     return set(schema["features"].tolist()) - _FEATURES_OF_MESSAGES
 
@@ -101,7 +101,7 @@ class FeatureCollectingWriter(FeatureCollector):
 
 
 class MessageWriter(FeatureCollector):
-    """Writes a file, or with `as_stream` a stream, message by message; `end` completes it.
+    """Writes a file, or with `as_stream` a stream, message by message; `finish` completes it.
 
     `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema lists `features` if
     given, else those in use at the end, for which the sink has to be `RewritableSink`.
@@ -191,7 +191,7 @@ class MessageWriter(FeatureCollector):
         self._empty_dictionary_ids.update(missing_dictionaries)
 
     def _copy_runs(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
-        for run in _contiguous_runs(messages, source is not None):
+        for run in _group_contiguous(messages, source is not None):
             self._copy_run(run, source)
 
     def _copy_run(self, run: Sequence[BatchMessage], source: MemorySource | None) -> None:
@@ -200,7 +200,7 @@ class MessageWriter(FeatureCollector):
         start = sink.position
         size_bytes = last.body_offset + last.header.body_bytes - first.body_offset
         padding = bytes(-size_bytes % 8)
-        flatbuffer = _metadata_with_padded_body_length(first) if padding else first.read_flatbuffer()
+        flatbuffer = _pad_body_length(first) if padding else first.read_flatbuffer()
         framed_metadata = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([framed_metadata], len(framed_metadata))
         shift = sink.position - first.body_offset
@@ -217,7 +217,7 @@ class MessageWriter(FeatureCollector):
             body_bytes = message.header.body_bytes + len(padding)
             self.blocks[message.header.template.kind].append((at, message.body_offset + shift - at, body_bytes))
 
-    def end(self, pairs: Metadata = ()) -> None:
+    def finish(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and the footer of a file with this custom metadata; the sink is finished."""
         if any(self.blocks.values()):
             self._write_empty_dictionaries()
@@ -235,7 +235,7 @@ class MessageWriter(FeatureCollector):
             self._rewritable_sink.overwrite(self._schema_offset, self._frame_schema_message())
 
 
-def _metadata_with_padded_body_length(message: BatchMessage) -> bytes:
+def _pad_body_length(message: BatchMessage) -> bytes:
     """Return the message's metadata with the padding counted in the body length, as the next message of a stream begins
     there.
     """
@@ -246,7 +246,7 @@ def _metadata_with_padded_body_length(message: BatchMessage) -> bytes:
     return bytes(out)
 
 
-def _contiguous_runs(messages: Sequence[BatchMessage], is_one_memory: bool) -> Iterator[list[BatchMessage]]:
+def _group_contiguous(messages: Sequence[BatchMessage], is_one_memory: bool) -> Iterator[list[BatchMessage]]:
     """Group adjacent messages if the bytes between their bodies can stay unchanged."""
     run: list[BatchMessage] = []
     for message in messages:

@@ -28,7 +28,7 @@ from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
-from bowstring.ipc.tools.message_writer import MessageWriter, preserved_features
+from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
@@ -101,7 +101,7 @@ def recover(
 
 def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | DroppedRange]) -> set[int]:
     """Return the features that the messages use, and the schema's other features."""
-    features = preserved_features(search.schema.table)
+    features = get_preserved_features(search.schema.table)
     defined_ids: set[int] = set()
     for message in messages:
         if isinstance(message, DroppedRange):
@@ -141,7 +141,7 @@ def _write_selected(
             report_progress(message.body_offset + message.header.body_bytes, search.source.size)
     writer.copy_messages(pending, memory)
     footer = search.footer
-    writer.end(() if footer is None else replace_statistics(footer.pairs, None, ()))
+    writer.finish(() if footer is None else replace_statistics(footer.pairs, None, ()))
     dropped = sorted(selector.dropped, key=lambda dropped_range: (dropped_range.start, dropped_range.stop))
     problem = search.footer_problem if search.is_file else None
     return RecoveryReport(
@@ -202,7 +202,7 @@ class _MessageSelector:
         values.validate(self.full)
         return values
 
-    def select_valid(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
+    def select_valid_batches(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
         """Yield the valid record batches and drop the others."""
         names = self.search.schema.decoded_schema.ipc_schema.eager.schema.names
         for message in batches:
@@ -234,7 +234,7 @@ class _StreamSelector(_MessageSelector):
         """Yield the messages to keep, in order."""
         snapshots: dict[int, DictionarySnapshot] = {}
 
-        def lookup(declaration: DictionaryDeclaration) -> Array | None:
+        def get_dictionary(declaration: DictionaryDeclaration) -> Array | None:
             snapshot = snapshots.get(declaration.id)
             return None if snapshot is None else snapshot.to_array()
 
@@ -245,14 +245,14 @@ class _StreamSelector(_MessageSelector):
                     snapshots = {}
                 continue
             if message.header.template.kind == headers.RECORD_BATCH:
-                yield from self.select_valid([message], lookup)
+                yield from self.select_valid_batches([message], get_dictionary)
                 continue
             id_ = message.header.template.dictionary_id
             snapshot = snapshots.pop(id_, None)
             try:
                 if message.header.template.is_delta and snapshot is None:
                     raise InvalidDataError("a delta for a dictionary that is lost or undefined")
-                values = self.read_valid_dictionary(message, lookup)
+                values = self.read_valid_dictionary(message, get_dictionary)
             except InvalidDataError as error:
                 self.drop(message, str(error))
                 continue
@@ -287,26 +287,26 @@ class _FileSelector(_MessageSelector):
         arrays: dict[int, Array] = {}
         unavailable_ids: set[int] = set()
 
-        def lookup(declaration: DictionaryDeclaration) -> Array | None:
+        def get_dictionary(declaration: DictionaryDeclaration) -> Array | None:
             if (
                 declaration.id not in arrays
                 and declaration.id in messages_by_id
                 and declaration.id not in unavailable_ids
             ):
                 unavailable_ids.add(declaration.id)  # while it is read, so that a dictionary inside itself is undefined
-                array = self._read_dictionary(messages_by_id[declaration.id], lookup)
+                array = self._read_dictionary(messages_by_id[declaration.id], get_dictionary)
                 if array is not None:
                     arrays[declaration.id] = array
                     unavailable_ids.discard(declaration.id)
             return arrays.get(declaration.id)
 
         for declaration in self.search.schema.decoded_schema.ipc_schema.eager.dictionaries_by_id.values():
-            lookup(declaration)
+            get_dictionary(declaration)
         readable_ids = {
             id(message) for id_, messages in messages_by_id.items() if id_ in arrays for message in messages
         }
         yield from _prefetch_bodies([message for message in dictionaries if id(message) in readable_ids])
-        yield from self.select_valid(_prefetch_bodies(batches), lookup)
+        yield from self.select_valid_batches(_prefetch_bodies(batches), get_dictionary)
 
     def _sort_by_footer(self, batch_messages: list[BatchMessage], kind: str) -> list[BatchMessage]:
         """Return the messages of a kind, in the footer's order if all that it lists are present, else by offset."""
@@ -397,14 +397,14 @@ def _prefetch_bodies(messages: Iterable[_Message]) -> Iterator[_Message]:
         body = message.body if isinstance(message, BatchMessage) else None
         size_bytes = body.size if isinstance(body, RemoteBody) else 0
         if group_bytes + size_bytes > MAX_ROUND_BYTES or len(group) == _MAX_GROUP_LENGTH:
-            yield from _fetch_group(group)
+            yield from _fetch_bodies(group)
             group, group_bytes = [], 0
         group.append(message)
         group_bytes += size_bytes
-    yield from _fetch_group(group)
+    yield from _fetch_bodies(group)
 
 
-def _fetch_group(group: list[_Message]) -> Iterator[_Message]:
+def _fetch_bodies(group: list[_Message]) -> Iterator[_Message]:
     remote_bodies = [
         message.body for message in group if isinstance(message, BatchMessage) and isinstance(message.body, RemoteBody)
     ]

@@ -53,7 +53,7 @@ class BatchMessage:
     body: Body | None = None
 
     @classmethod
-    def of(cls, message: Message[Any], where: str, body: Body | None = None) -> BatchMessage:
+    def from_message(cls, message: Message[Any], where: str, body: Body | None = None) -> BatchMessage:
         """Return the span of a message whose header is a `BatchHeader`."""
         is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
         return cls(
@@ -93,8 +93,8 @@ class BatchMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Overhead:
-    """The sizes of everything but batch messages, known when the scan is complete."""
+class SourceSizes:
+    """The size of a source and of what is not in batch messages, known when the scan is complete."""
 
     total_bytes: int
     schema_bytes: int
@@ -104,18 +104,18 @@ class Overhead:
     is_legacy_framing: bool
 
 
-class Scan(Protocol):
+class MessageScan(Protocol):
     """A source whose schema has been read."""
 
     schema: Table
     version: int
     footer_metadata: Metadata
 
-    def batches(self) -> Iterator[BatchMessage]:
+    def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch and record batch; in a file the dictionaries come first."""
 
-    def overhead(self) -> Overhead:
-        """Return the sizes of the rest, after all batches have been read."""
+    def get_source_sizes(self) -> SourceSizes:
+        """Return the sizes, after all batches have been read."""
 
 
 class FileScan:
@@ -135,16 +135,16 @@ class FileScan:
         self.footer_metadata = read_custom_metadata(footer)
         self._end = len(FILE_START)
 
-    def batches(self) -> Iterator[BatchMessage]:
+    def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch, then every record batch, each header read once."""
         messages = self.reader.messages
         has_bodies = self._keeps_bodies or isinstance(self._source, MemorySource)
         for message, label in messages.read_all():
             self._end = max(self._end, message.stop)
             body = messages.locate_body(message.block) if has_bodies else None
-            yield BatchMessage.of(message, f"{self._source.name}: {label}", body)
+            yield BatchMessage.from_message(message, f"{self._source.name}: {label}", body)
 
-    def overhead(self) -> Overhead:
+    def get_source_sizes(self) -> SourceSizes:
         """Return the sizes of the first schema message, the footer, magic, trailer and the end marker, if any."""
         source, start, footer_offset = self._source, len(FILE_START), self.reader.footer_offset
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
@@ -153,7 +153,7 @@ class FileScan:
         marker = footer_offset - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(footer_offset - 4, 4) == bytes(4)):
             marker = 0
-        return Overhead(
+        return SourceSizes(
             source.size, schema_bytes, self._footer_bytes, start + TRAILER.size + marker, None, is_legacy_framing
         )
 
@@ -183,7 +183,7 @@ class StreamScan:
         self.schema = message.header
         self.version: int = message.header.flatbuffer.root("Message")["version"]
 
-    def batches(self) -> Iterator[BatchMessage]:
+    def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
         while (message := self.peek()) is not None:
             self._peeked_batch = None
@@ -211,7 +211,7 @@ class StreamScan:
         kind = header.template.kind
         where = f"{source.name}: {KIND_LABELS[kind]} {self._counts[kind]}"
         self._counts[kind] += 1
-        return BatchMessage.of(message, where, body)
+        return BatchMessage.from_message(message, where, body)
 
     def _read_body(self, size_bytes: int) -> Body:
         source = self._source
@@ -219,13 +219,13 @@ class StreamScan:
             return RemoteBody(source, source.position, size_bytes)
         return source.read_buffer(size_bytes)
 
-    def overhead(self) -> Overhead:
+    def get_source_sizes(self) -> SourceSizes:
         """Return the sizes of the schema message, the end marker, and what follows it, if known."""
         source = self._source
         total = source.size if isinstance(source, MemorySource | RangeSource) else source.position
         marker_bytes = 0 if self._end is None else self._end.size_bytes
         is_legacy_framing = self._first.prefix_bytes == LEGACY_PREFIX_BYTES
-        return Overhead(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy_framing)
+        return SourceSizes(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy_framing)
 
 
 def _skip(source: AnySource, size_bytes: int) -> int:

@@ -397,7 +397,7 @@ def _find_wheel_libraries() -> Path:
         folder = Path(location) / "lib"
         if (folder / _WHEEL_LIBRARIES[-1]).is_file():
             return folder
-    raise MissingExtraError.of("libucx-cu12", "ucx")
+    raise MissingExtraError.for_package("libucx-cu12", "ucx")
 
 
 @contextmanager
