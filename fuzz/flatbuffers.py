@@ -64,7 +64,7 @@ def _parse_table(table: Table) -> TableNode:
     node = TableNode(table.spec.name)
     for name, slot in table.spec.slots.items():
         type_ = slot.type
-        if not table.locate(name):
+        if not table.locate_slot(name):
             continue
         if isinstance(type_, SubTable | Union):
             child = table[name]

@@ -298,7 +298,7 @@ def test_every_module_has_a_docstring() -> None:
         ("from ..ipc import api", "dissociated/messages.py"),
         ("from bowstring import spark", "sharing/server.py"),
         ("from bowstring import table", "ipc/stream.py"),
-        ("from bowstring._lazy_exports import lazy_exports", "ipc/stream.py"),
+        ("from bowstring._lazy_exports import attach_lazy_exports", "ipc/stream.py"),
         ("def function():\n    import bowstring.cli.main", "spark/publication.py"),
         ("from bowstring.arrays.array import Array", "interop/c_data.py"),
         ("from bowstring.testing import strategies", "cli/info.py"),
@@ -317,7 +317,7 @@ def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) ->
         ("from .base import Layout", "layouts/list_.py"),
         ("from bowstring.interop import c_data", "arrays/record_batch.py"),
         ("import bowstring", "cli/demo.py"),
-        ("from bowstring._lazy_exports import lazy_exports", "ipc/__init__.py"),
+        ("from bowstring._lazy_exports import attach_lazy_exports", "ipc/__init__.py"),
         ("from bowstring.testing import strategies", "testing/conformance.py"),
     ],
 )

@@ -15,8 +15,8 @@ Everything else is in sub-packages, which are imported on first use: `datatypes`
 `import bowstring` loads nothing, not even NumPy.
 """
 
-from bowstring._lazy_exports import lazy_exports
+from bowstring._lazy_exports import attach_lazy_exports
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__ = lazy_exports(__name__)
+__getattr__, __dir__ = attach_lazy_exports(__name__)

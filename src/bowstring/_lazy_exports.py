@@ -1,7 +1,7 @@
 """Public names that are imported on first use (PEP 562).
 
 `import bowstring` loads nothing, not even NumPy. The stub `__init__.pyi` of a package imports its public names, for
-type checkers and editors. `lazy_exports` reads the same imports, and runs each when its name is used.
+type checkers and editors. `attach_lazy_exports` reads the same imports, and runs each when its name is used.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import cache
 
 
-def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package. Its subpackages are attributes, too, but not in `__all__`."""
+def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a package. Its subpackages are attributes, too, but not in `__all__`."""
 
     @cache
-    def modules() -> dict[str, str]:
+    def read_imports() -> dict[str, str]:
         """Return the module from which the stub imports each name; a subpackage is imported from the package."""
         import ast
         import pkgutil
@@ -29,16 +29,16 @@ def lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], li
         from importlib import import_module
 
         if name == "__all__":
-            return sorted(name for name, module in modules().items() if module != package)
-        if name not in modules():
+            return sorted(name for name, module in read_imports().items() if module != package)
+        if name not in read_imports():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if modules()[name] == package:
+        if read_imports()[name] == package:
             return import_module(f"{package}.{name}")
-        value = getattr(import_module(modules()[name]), name)
+        value = getattr(import_module(read_imports()[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules()})
+        return sorted({*vars(sys.modules[package]), *read_imports()})
 
     return get_attribute, list_names

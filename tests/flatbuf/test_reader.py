@@ -127,7 +127,7 @@ def test_shared_children_are_limited_by_the_size_of_the_message() -> None:
     table = root(bytes(data))
     assert count_tables(table) == 61
     for _ in range(30):
-        slot = table.locate("children")
+        slot = table.locate_slot("children")
         first = slot + int.from_bytes(data[slot : slot + 4], "little") + 4
         # The second child refers to the first one again: 2**30 paths to walk.
         struct.pack_into("<I", data, first + 4, int.from_bytes(data[first : first + 4], "little") - 4)
@@ -146,7 +146,7 @@ def test_an_option_limits_the_tables() -> None:
 def test_shared_text_is_limited_by_the_size_of_the_message() -> None:
     children = [*({"text": "y"} for _ in range(40)), {"text": "x" * 5000}]
     data = bytearray(build_flatbuffer(TREE, "Tree", {"children": children}))
-    slots = [child.locate("text") for child in root(bytes(data))["children"]]
+    slots = [child.locate_slot("text") for child in root(bytes(data))["children"]]
     target = slots[-1] + int.from_bytes(data[slots[-1] : slots[-1] + 4], "little")
     for slot in slots:
         struct.pack_into("<I", data, slot, target - slot)

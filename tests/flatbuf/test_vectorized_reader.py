@@ -66,7 +66,7 @@ def read_slot(table: Table, name: str) -> Any:
         type_ = table.spec.slots[name].type
         if isinstance(type_, String | Vector):
             start, length = table.locate_elements(name)
-            return (start, length) if table.locate(name) else (4, 0)
+            return (start, length) if table.locate_slot(name) else (4, 0)
         if isinstance(type_, SubTable | Union):
             return None if value is None else value.position
         return int(value)

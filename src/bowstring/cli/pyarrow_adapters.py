@@ -19,7 +19,7 @@ from bowstring.inspection.formatting import check_row_count
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import Sink
-from bowstring.io.sources import open_from_position, open_random_access, read_into_memory
+from bowstring.io.sources import open_at_position, open_random_access, read_into_memory
 from bowstring.io.stream_source import StreamSource
 
 EXTRA = "convert"
@@ -151,7 +151,7 @@ def open_sequential_file(
     Yield its decompressed bytes as a file object, and a function that reports the position to `report_progress`,
     whatever the number of rows. gzip, bzip2, Zstandard and LZ4 are detected by their first bytes.
     """
-    source = open_from_position(source)
+    source = open_at_position(source)
 
     def report_position(_rows: int) -> None:
         if report_progress is not None:

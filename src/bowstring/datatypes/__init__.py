@@ -4,6 +4,6 @@ The functions that create the types of the columnar format are in `bowstring` it
 exports the classes of those types, the canonical extension types, and the registry of extension types.
 """
 
-from bowstring._lazy_exports import lazy_exports
+from bowstring._lazy_exports import attach_lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+__getattr__, __dir__ = attach_lazy_exports(__name__)

@@ -9,27 +9,27 @@ from __future__ import annotations
 from typing import Any
 
 
-def is_offset_valid(distance: Any, target: Any, size: int) -> Any:
+def is_valid_offset(distance: Any, target: Any, size: int) -> Any:
     """Whether an offset points forward to a target of at least 4 bytes: a vtable distance or a length."""
     return (distance > 0) & (target + 4 <= size)
 
 
-def is_vector_valid(start: Any, length: Any, item_bytes: int, size: int) -> Any:
+def is_valid_vector(start: Any, length: Any, item_bytes: int, size: int) -> Any:
     """Whether the elements of a string or vector, from `start` on, are in the flatbuffer."""
     return start + length * item_bytes <= size
 
 
-def is_vtable_valid(vtable: Any, size: int) -> Any:
+def is_valid_vtable(vtable: Any, size: int) -> Any:
     """Whether a vtable begins in the flatbuffer, so that its size and that of the table can be read."""
     return (vtable >= 0) & (vtable + 4 <= size)
 
 
-def is_table_valid(position: Any, table_size: Any, vtable: Any, vtable_size: Any, size: int) -> Any:
+def is_valid_table(position: Any, table_size: Any, vtable: Any, vtable_size: Any, size: int) -> Any:
     """Whether a table and its vtable end in the flatbuffer, and the vtable has whole entries."""
     is_vtable_whole = (vtable_size >= 4) & (vtable_size & 1 == 0) & (vtable + vtable_size <= size)
     return is_vtable_whole & (table_size >= 4) & (position + table_size <= size)
 
 
-def is_slot_valid(offset: Any, inline_bytes: int, table_size: Any) -> Any:
+def is_valid_slot(offset: Any, inline_bytes: int, table_size: Any) -> Any:
     """Whether a slot of `inline_bytes` bytes at `offset` from the start of its table is in the table."""
     return (offset >= 4) & (offset + inline_bytes <= table_size)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
-from bowstring.flatbuf.bounds import is_offset_valid, is_slot_valid, is_table_valid, is_vector_valid, is_vtable_valid
+from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
 from bowstring.flatbuf.specs import Scalar, Slot, String, Struct, TableSpec, TableVector, Union, Vector
 
 _U16 = struct.Struct("<H")
@@ -52,8 +52,8 @@ class Flatbuffer:
             raise TruncatedError(f"{self.where}: {self.size} bytes are too few for a flatbuffer")
         return Table(self, self.specs[name], self.follow_offset(0, name))
 
-    def error(self, problem: str, position: int) -> InvalidDataError:
-        """Return an error with the name of the flatbuffer and the byte."""
+    def create_error(self, problem: str, position: int) -> InvalidDataError:
+        """Return an error that names the flatbuffer and the byte."""
         return InvalidDataError(f"{self.where}: byte {position} of {self.size}: {problem}")
 
     def check_table_limit(self, count: int) -> None:
@@ -68,19 +68,19 @@ class Flatbuffer:
     def follow_offset(self, position: int, path: str) -> int:
         """Return the target of the offset at `position`, at least 4 bytes before the end."""
         if position + 4 > self.size:
-            raise self.error(f"the offset of {path} is beyond the end", position)
+            raise self.create_error(f"the offset of {path} is beyond the end", position)
         distance = _U32.unpack_from(self.raw, position)[0]
         target: int = position + distance
-        if not is_offset_valid(distance, target, self.size):
-            raise self.error(f"the offset of {path} is {distance}, which is out of bounds", position)
+        if not is_valid_offset(distance, target, self.size):
+            raise self.create_error(f"the offset of {path} is {distance}, which is out of bounds", position)
         return target
 
     def locate_vector(self, position: int, item_bytes: int, path: str) -> tuple[int, int]:
         """Return the start of the elements and the length of the vector that the offset at `position` points to."""
         start = self.follow_offset(position, path)
         length: int = _U32.unpack_from(self.raw, start)[0]
-        if not is_vector_valid(start + 4, length, item_bytes, self.size):
-            raise self.error(f"{path} has {length} elements of {item_bytes} bytes, beyond the end", start)
+        if not is_valid_vector(start + 4, length, item_bytes, self.size):
+            raise self.create_error(f"{path} has {length} elements of {item_bytes} bytes, beyond the end", start)
         return start + 4, length
 
 
@@ -97,17 +97,17 @@ class Table:
             flatbuffer.check_table_limit(1)
         flatbuffer.tables_left -= 1
         self.vtable = vtable = position - _I32.unpack_from(flatbuffer.raw, position)[0]
-        if not is_vtable_valid(vtable, flatbuffer.size):
-            raise flatbuffer.error(f"the vtable of {spec.name} is at {vtable}", position)
+        if not is_valid_vtable(vtable, flatbuffer.size):
+            raise flatbuffer.create_error(f"the vtable of {spec.name} is at {vtable}", position)
         self.vtable_size, self.size = _VTABLE.unpack_from(flatbuffer.raw, vtable)
-        if not is_table_valid(position, self.size, vtable, self.vtable_size, flatbuffer.size):
-            raise flatbuffer.error(
+        if not is_valid_table(position, self.size, vtable, self.vtable_size, flatbuffer.size):
+            raise flatbuffer.create_error(
                 f"{spec.name} has {self.size} bytes, its vtable at {vtable} has {self.vtable_size}", position
             )
 
     def __getitem__(self, name: str) -> Any:
         slot = self.spec.slots[name]
-        type_, position, flatbuffer = slot.type, self._locate_slot(slot), self.flatbuffer
+        type_, position, flatbuffer = slot.type, self._locate(slot), self.flatbuffer
         if not position:
             return type_.default
         if isinstance(type_, Scalar):
@@ -121,15 +121,15 @@ class Table:
         if isinstance(type_, Vector):
             start, length = flatbuffer.locate_vector(position, type_.item_bytes, slot.path)
             return np.frombuffer(flatbuffer.raw, type_.dtype, length, start) if length else type_.default
-        spec = self.union_member(name) if isinstance(type_, Union) else type_.spec
+        spec = self.get_union_spec_name(name) if isinstance(type_, Union) else type_.spec
         return self._read_table(slot, position, spec) if spec else None
 
-    def locate(self, name: str) -> int:
+    def locate_slot(self, name: str) -> int:
         """Return the position of a slot in the flatbuffer, 0 if absent.
 
         Raises `InvalidDataError` if the slot is outside the table, or required but absent.
         """
-        return self._locate_slot(self.spec.slots[name])
+        return self._locate(self.spec.slots[name])
 
     def locate_elements(self, name: str) -> tuple[int, int]:
         """Return the position of the elements of a string or vector and its length; (0, 0) if absent.
@@ -137,7 +137,7 @@ class Table:
         A number or a struct counts as one element.
         """
         slot = self.spec.slots[name]
-        position = self._locate_slot(slot)
+        position = self._locate(slot)
         if position and isinstance(slot.type, String | Vector | TableVector):
             return self.flatbuffer.locate_vector(position, slot.type.item_bytes, slot.path)
         return position, int(position > 0)
@@ -148,7 +148,7 @@ class Table:
         assert isinstance(slot.type, TableVector)
         return self._read_table(slot, self.locate_elements(name)[0] + 4 * index, slot.type.spec)
 
-    def union_member(self, name: str) -> str:
+    def get_union_spec_name(self, name: str) -> str:
         """Return the name of the specification of a union's table, empty for none.
 
         Raises `InvalidDataError` if the union has no such member.
@@ -157,21 +157,23 @@ class Table:
         assert isinstance(slot.type, Union)
         index: int = self[f"{name}_type"]
         if index >= len(slot.type.members):
-            raise self.flatbuffer.error(
+            raise self.flatbuffer.create_error(
                 f"expected a {slot.path}_type below {len(slot.type.members)}, found {index}", self.position
             )
         return slot.type.members[index] if index else ""
 
-    def _locate_slot(self, slot: Slot) -> int:
+    def _locate(self, slot: Slot) -> int:
         offset: int = 0
         if slot.vtable_offset < self.vtable_size:
             offset = _U16.unpack_from(self.flatbuffer.raw, self.vtable + slot.vtable_offset)[0]
         if offset == 0:
             if slot.is_required:
-                raise self.flatbuffer.error(f"{slot.path} is required but absent", self.position)
+                raise self.flatbuffer.create_error(f"{slot.path} is required but absent", self.position)
             return 0
-        if not is_slot_valid(offset, slot.type.inline_bytes, self.size):
-            raise self.flatbuffer.error(f"{slot.path} is at byte {offset} of a table of {self.size}", self.position)
+        if not is_valid_slot(offset, slot.type.inline_bytes, self.size):
+            raise self.flatbuffer.create_error(
+                f"{slot.path} is at byte {offset} of a table of {self.size}", self.position
+            )
         return self.position + offset
 
     def _read_table(self, slot: Slot, position: int, spec: str) -> Table:
@@ -192,7 +194,9 @@ class Table:
         try:
             return text.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise flatbuffer.error(f"{slot.path} is not valid UTF-8: {error.reason}", start + error.start) from None
+            raise flatbuffer.create_error(
+                f"{slot.path} is not valid UTF-8: {error.reason}", start + error.start
+            ) from None
 
     def _read_tables(self, slot: Slot, position: int, spec: str) -> list[Table]:
         start, length = self.flatbuffer.locate_vector(position, 4, slot.path)

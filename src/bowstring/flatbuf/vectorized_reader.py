@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.flatbuf.bounds import is_offset_valid, is_slot_valid, is_table_valid, is_vector_valid, is_vtable_valid
+from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
 from bowstring.flatbuf.reader import Flatbuffer
 from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, Union, Vector
 
@@ -67,7 +67,7 @@ class VectorizedReader:
         """Return the targets of offsets, 0 if absent or not valid, and whether each is absent or valid."""
         distances = self.read_integers(positions, _U32)
         targets = positions + distances
-        is_valid: BoolArray = is_offset_valid(distances, targets, self.size)
+        is_valid: BoolArray = is_valid_offset(distances, targets, self.size)
         if positions.all() and is_valid.all():
             return targets, is_valid
         return np.where((positions > 0) & is_valid, targets, 0), is_valid | (positions == 0)
@@ -78,7 +78,7 @@ class VectorizedReader:
         if not targets.all():
             lengths = np.where(targets > 0, lengths, 0)
         starts = targets + 4
-        is_valid = is_valid & is_vector_valid(starts, lengths, item_bytes, self.size)
+        is_valid = is_valid & is_valid_vector(starts, lengths, item_bytes, self.size)
         return VectorSpans(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
 
     def equals(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
@@ -125,21 +125,21 @@ class TableArray:
         self.positions = positions if is_every_valid else np.where(is_valid, positions, 0)
         self.is_valid = is_valid
         vtables = self.positions - reader.read_integers(self.positions, _I32)
-        self._shared = _shared_vtable(reader, vtables, self.positions) if is_every_valid else None
+        self._shared = _find_shared_vtable(reader, vtables, self.positions) if is_every_valid else None
         if self._shared is not None:
             return
-        is_valid = is_valid & is_vtable_valid(vtables, reader.size)
+        is_valid = is_valid & is_valid_vtable(vtables, reader.size)
         self._vtables = np.where(is_valid, vtables, 0)
         self._vtable_sizes = reader.read_integers(self._vtables, _U16)
         self._sizes = reader.read_integers(self._vtables + 2, _U16)
-        self.is_valid = is_valid & is_table_valid(
+        self.is_valid = is_valid & is_valid_table(
             self.positions, self._sizes, self._vtables, self._vtable_sizes, reader.size
         )
 
     def __len__(self) -> int:
         return len(self.positions)
 
-    def locate(self, name: str) -> tuple[IntArray, BoolArray]:
+    def locate_slot(self, name: str) -> tuple[IntArray, BoolArray]:
         """Return the position of a slot in each table, 0 if absent or not valid, and whether it is absent or valid."""
         slot = self._spec.slots[name]
         vtable_offset, inline_bytes = slot.vtable_offset, slot.type.inline_bytes
@@ -150,18 +150,18 @@ class TableArray:
                 if vtable_offset < vtable_size
                 else 0
             )
-            is_inside = is_slot_valid(offset, inline_bytes, table_size)
+            is_inside = is_valid_slot(offset, inline_bytes, table_size)
             positions = self.positions + offset if is_inside else np.zeros_like(self.positions)
             return positions, self.is_valid & (is_inside or offset == 0)
         has_entry = self.is_valid & (vtable_offset < self._vtable_sizes)
         offsets = self._reader.read_integers(np.where(has_entry, self._vtables + vtable_offset, 0), _U16)
-        is_inside = has_entry & is_slot_valid(offsets, inline_bytes, self._sizes)
+        is_inside = has_entry & is_valid_slot(offsets, inline_bytes, self._sizes)
         is_absent = ~has_entry | (offsets == 0)
         return np.where(is_inside, self.positions + offsets, 0), self.is_valid & (is_inside | is_absent)
 
     def is_absent(self, name: str) -> BoolArray:
         """Whether each table is valid and has no such slot."""
-        positions, is_valid = self.locate(name)
+        positions, is_valid = self.locate_slot(name)
         is_absent: BoolArray = is_valid & (positions == 0)
         return is_absent
 
@@ -169,7 +169,7 @@ class TableArray:
         """Return the numbers of a slot, 0 or 1 for booleans, and whether each is absent or valid."""
         type_ = self._spec.slots[name].type
         assert isinstance(type_, Scalar)
-        positions, is_valid = self.locate(name)
+        positions, is_valid = self.locate_slot(name)
         is_bool = type_.dtype.kind == "b"
         numbers = self._reader.read_integers(positions, _U8 if is_bool else type_.dtype)
         if is_bool:
@@ -184,7 +184,7 @@ class TableArray:
 
     def follow_offsets(self, name: str) -> tuple[IntArray, BoolArray]:
         """Return the targets of a slot's offsets, 0 if absent or not valid, and whether each is absent or valid."""
-        positions, is_valid = self.locate(name)
+        positions, is_valid = self.locate_slot(name)
         targets, is_in_bounds = self._reader.follow_offsets(positions)
         return targets, is_valid & is_in_bounds
 
@@ -212,13 +212,13 @@ class TableArray:
         return selected
 
 
-def _shared_vtable(reader: VectorizedReader, vtables: IntArray, positions: IntArray) -> _SharedVtable | None:
+def _find_shared_vtable(reader: VectorizedReader, vtables: IntArray, positions: IntArray) -> _SharedVtable | None:
     """Return the vtable if all tables share a valid one, else None."""
     if not len(positions) or (vtables != vtables[0]).any():
         return None
     vtable = int(vtables[0])
-    if not is_vtable_valid(vtable, reader.size):
+    if not is_valid_vtable(vtable, reader.size):
         return None
     vtable_size, table_size = _VTABLE.unpack_from(reader.raw, vtable)
-    is_valid = is_table_valid(int(positions.max()), table_size, vtable, vtable_size, reader.size)
+    is_valid = is_valid_table(int(positions.max()), table_size, vtable, vtable_size, reader.size)
     return _SharedVtable(vtable_size, table_size, vtable) if is_valid else None

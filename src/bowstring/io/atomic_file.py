@@ -29,7 +29,7 @@ class AtomicFile:
             folder, f".{name[:_MAX_NAME_CHARACTERS]}.{os.getpid()}.{os.urandom(6).hex()}.part"
         )
         try:
-            mode = _file_mode(self.path)
+            mode = _get_file_mode(self.path)
             self.descriptor = _open_unnamed(folder, 0o666 if mode is None else mode)
             self._has_temporary_path = self.descriptor < 0
             if self._has_temporary_path:
@@ -52,10 +52,10 @@ class AtomicFile:
                 os.ftruncate(descriptor, size_bytes)
             if not self._has_temporary_path:
                 try:
-                    _link(descriptor, self.path)
+                    _link_unnamed(descriptor, self.path)
                     return
                 except FileExistsError:  # only a rename replaces another file
-                    _link(descriptor, self._temporary_path)
+                    _link_unnamed(descriptor, self._temporary_path)
                     self._has_temporary_path = True
         finally:
             os.close(descriptor)
@@ -71,7 +71,7 @@ class AtomicFile:
                 os.unlink(self._temporary_path)
 
 
-def _file_mode(path: str) -> int | None:
+def _get_file_mode(path: str) -> int | None:
     """The permissions of a regular file; None if there is none."""
     try:
         mode = os.stat(path).st_mode
@@ -89,18 +89,18 @@ def _open_unnamed(folder: str, mode: int) -> int:
         descriptor = os.open(folder, os.O_WRONLY | flag | os.O_CLOEXEC, mode)
     except OSError:  # creating a named file raises the better error
         return -1
-    if os.path.exists(_descriptor_path(descriptor)):
+    if os.path.exists(_get_descriptor_path(descriptor)):
         return descriptor
     os.close(descriptor)  # without /proc it can't be linked
     return -1
 
 
-def _descriptor_path(descriptor: int) -> str:
+def _get_descriptor_path(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-def _link(descriptor: int, path: str) -> None:
+def _link_unnamed(descriptor: int, path: str) -> None:
     """Link a file without a name. `src_dir_fd` has no effect with an absolute path, but makes Python call the function
     that follows symbolic links.
     """
-    os.link(_descriptor_path(descriptor), path, src_dir_fd=descriptor, follow_symlinks=True)
+    os.link(_get_descriptor_path(descriptor), path, src_dir_fd=descriptor, follow_symlinks=True)

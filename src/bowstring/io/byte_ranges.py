@@ -60,7 +60,7 @@ class FetchedRanges:
         assert buffer is not None
         return buffer.to_bytes()
 
-    def find_at_least(self, offset: int, size_bytes: int) -> Buffer | None:
+    def find_contiguous(self, offset: int, size_bytes: int) -> Buffer | None:
         """All contiguous bytes from `offset` on, not copied; None if they are fewer than `size_bytes`."""
         index = bisect_right(self._starts, offset) - 1
         if index < 0:
@@ -75,7 +75,7 @@ class FetchedRanges:
         return len(self._starts)
 
 
-def merge_ranges(ranges: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
+def merge_fetched_ranges(ranges: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
     """Concatenate ranges that touch or overlap, with a copy; leave others as they are."""
     joined: list[tuple[int, Buffer]] = []
     for start, buffer in sorted(ranges, key=lambda byte_range: byte_range[0]):

@@ -12,7 +12,7 @@ from typing import Any
 from bowstring.errors import InvalidArgumentError, IsDirectoryError, MissingExtraError, ResourceError, TruncatedError
 from bowstring.io.byte_ranges import Span
 from bowstring.io.io_errors import missing_file_error, translate_io_error
-from bowstring.io.range_source import edge_spans
+from bowstring.io.range_source import compute_edge_spans
 
 EXTRA = "fsspec"
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
@@ -70,7 +70,7 @@ def find_store_location(source: object) -> tuple[Any, str] | None:
     return (file.fs, file.path) if is_fsspec_open_file(source) and not file.compression else None
 
 
-def find_open_file_location(source: object) -> tuple[Any, str] | None:
+def find_file_object_location(source: object) -> tuple[Any, str] | None:
     """File system and path of an fsspec file object that is open for reading; None for other objects."""
     spec = sys.modules.get("fsspec.spec")
     if spec is not None and isinstance(source, spec.AbstractBufferedFile) and source.readable():
@@ -78,7 +78,7 @@ def find_open_file_location(source: object) -> tuple[Any, str] | None:
     return None
 
 
-def local_path(file_system: Any, path: str) -> str | None:
+def get_local_path(file_system: Any, path: str) -> str | None:
     """The path of a local file; None for other file systems."""
     protocols = (file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol
     return path if type(file_system).__name__ == "LocalFileSystem" and "file" in protocols else None
@@ -199,7 +199,7 @@ class FsspecRangeReader:
         if is_http and isinstance(etag, str) and etag.startswith('"'):
             self._options["headers"]["If-Match"] = etag  # the server rejects the request if the file was replaced
         if edges is None or len(edges[1]) not in (size, min(size, _TAIL_BYTES)):
-            spans = edge_spans(size, _EDGE_DIVISOR)
+            spans = compute_edge_spans(size, _EDGE_DIVISOR)
             return size, [(start, edge) for (start, _), edge in zip(spans, self.read_ranges(spans), strict=True)]
         head, tail = edges
         edge = [(size - len(tail), tail)]

@@ -27,7 +27,7 @@ _STANDARD_STREAMS = {0: "standard input", 1: "standard output", 2: "standard err
 _CONNECTION_ERRORS = ("Connection", "Disconnect", "Payload", "Transport")
 
 
-def name_of(source: Any) -> str:
+def get_source_name(source: Any) -> str:
     """The name of a descriptor or file object for error messages: its own name if it has one, else its type."""
     if isinstance(source, int):
         return _STANDARD_STREAMS.get(source, f"descriptor {source}")
@@ -47,11 +47,15 @@ def translate_io_error(error: Exception, name: str, operation: str = "read", pat
     """
     if isinstance(error, BowstringError):
         raise error  # returned, it would become its own cause
-    error = _root_error(error)
+    error = _find_root_error(error)
     kinds = [kind.__name__ for kind in type(error).__mro__]
     cause = error if isinstance(error, OSError) else None
     is_plain = cause is not None and type(cause).__str__ is OSError.__str__  # its text begins with "[Errno 32]"
-    text = (cause.strerror if cause is not None and is_plain else _connection_failure(error)) or str(error) or kinds[0]
+    text = (
+        (cause.strerror if cause is not None and is_plain else _describe_connection_failure(error))
+        or str(error)
+        or kinds[0]
+    )
     status = getattr(error, "status", None)
     if isinstance(status, int) and status >= 400:
         return _translate_http_status(status, str(getattr(error, "message", "")), name, path)
@@ -83,7 +87,7 @@ def translate_io_error(error: Exception, name: str, operation: str = "read", pat
     return ResourceError(f"{name}: cannot be {operation}: {kinds[0]}: {error}")
 
 
-def _connection_failure(error: Exception) -> str | None:
+def _describe_connection_failure(error: Exception) -> str | None:
     """Why no connection was made, where aiohttp's text has the address and the settings of TLS around it."""
     reason = getattr(error, "os_error", None)
     if isinstance(reason, ConnectionError) and reason.errno:
@@ -107,7 +111,7 @@ def _translate_http_status(status: int, reason: str, name: str, path: object) ->
     return (AccessDeniedError if status in (401, 403, 407) else ResourceError)(message, filename=path)
 
 
-def _root_error(error: Exception) -> Exception:
+def _find_root_error(error: Exception) -> Exception:
     """The error behind a `FileNotFoundError` without a number: fsspec raises one whatever a server answers."""
     while isinstance(error, FileNotFoundError) and error.errno is None and isinstance(error.__cause__, Exception):
         error = error.__cause__

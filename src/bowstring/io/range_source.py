@@ -13,9 +13,16 @@ from threading import Lock
 from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, ResourceError, TruncatedError
-from bowstring.io.byte_ranges import MAX_GAP_BYTES, FetchedRanges, Span, allocate_for_range, merge_ranges, merge_spans
+from bowstring.io.byte_ranges import (
+    MAX_GAP_BYTES,
+    FetchedRanges,
+    Span,
+    allocate_for_range,
+    merge_fetched_ranges,
+    merge_spans,
+)
 from bowstring.io.io_errors import translate_io_error
-from bowstring.io.readahead import MAX_WINDOW_BYTES, ReadAhead
+from bowstring.io.readahead import MAX_WINDOW_BYTES, ReadAheadCache
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
 MAX_ROUND_BYTES = 64 << 20
@@ -74,7 +81,7 @@ class RangeSource:
         self.position = 0
         self._cached_ranges = FetchedRanges((start, Buffer.of(chunk)) for start, chunk in edges)
         self._prefetched_ranges = FetchedRanges()
-        self._readahead = ReadAhead()
+        self._readahead = ReadAheadCache()
         self._headers: dict[int, LazyRangeBytes] = {}
         self.is_closed = False
         """Whether the source was closed; it can't fetch then."""
@@ -87,7 +94,7 @@ class RangeSource:
         """Fetch ranges and keep them for the lifetime of the source."""
         fetched = self.fetch(spans)
         parts = [(start, buffer) for start, buffer in (*self._cached_ranges, *fetched) if buffer.size]
-        self._cached_ranges = FetchedRanges(merge_ranges(parts))
+        self._cached_ranges = FetchedRanges(merge_fetched_ranges(parts))
 
     def prefetch(self, spans: Sequence[Span]) -> None:
         """Fetch the ranges that will be read next; ranges of the previous call are dropped."""
@@ -103,7 +110,7 @@ class RangeSource:
         if not size_bytes:
             return EMPTY
         for ranges in (self._cached_ranges, self._prefetched_ranges, self._readahead):
-            buffer = ranges.find_at_least(offset, size_bytes)
+            buffer = ranges.find_contiguous(offset, size_bytes)
             if buffer is not None:
                 return buffer
         fetch_bytes = min(max(size_bytes, self._readahead.next_window_bytes(offset)), self.size - offset)
@@ -136,11 +143,11 @@ class RangeSource:
         buffer = header.find(0, size_bytes)
         return header if buffer is None else buffer.to_bytes()
 
-    def add_header(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
+    def cache_header_ranges(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
         """Store fetched ranges of a header for a later `read_lazily`."""
         self._headers[offset] = LazyRangeBytes(self, offset, size_bytes, ranges)
 
-    def has_header(self, offset: int) -> bool:
+    def has_cached_header(self, offset: int) -> bool:
         """Whether ranges of the header at `offset` have been fetched."""
         return offset in self._headers
 
@@ -229,12 +236,12 @@ class LazyRangeBytes:
         start, stop, _ = key.indices(self._size)
         buffer = self.find(start, max(stop - start, 0))
         if buffer is None:
-            self.fetch(self._spans_to_fetch(start, stop))
+            self.fetch(self._select_spans_to_fetch(start, stop))
             buffer = self.find(start, stop - start)
             assert buffer is not None
         return buffer.to_bytes()
 
-    def _spans_to_fetch(self, start: int, stop: int) -> list[Span]:
+    def _select_spans_to_fetch(self, start: int, stop: int) -> list[Span]:
         if self._size <= _MAX_WHOLE_HEADER_BYTES:
             return [(self.offset, self._size)]
         return [(self.offset + start, stop - start)]
@@ -248,7 +255,7 @@ class LazyRangeBytes:
                 return buffer
         return self._source.find(file_offset, size_bytes)
 
-    def missing_spans(self, spans: Iterable[Span]) -> list[Span]:
+    def find_missing_spans(self, spans: Iterable[Span]) -> list[Span]:
         """Those of the spans, relative to the header, that are not in memory, relative to the file."""
         return [
             (self.offset + offset, size_bytes) for offset, size_bytes in spans if self.find(offset, size_bytes) is None
@@ -281,7 +288,7 @@ class FileObjectRangeReader:
             size = int(self._file.tell() if end is None else end)
         except Exception as error:
             raise translate_io_error(error, self.name) from error
-        edges = edge_spans(size)
+        edges = compute_edge_spans(size)
         return size, [(start, bytes(chunk)) for (start, _), chunk in zip(edges, self.read_ranges(edges), strict=True)]
 
     def read_ranges(self, spans: Sequence[Span]) -> Iterator[bytes]:
@@ -317,7 +324,7 @@ class FileObjectRangeReader:
         """Do nothing: the caller owns the file object."""
 
 
-def edge_spans(size_bytes: int, divisor: int = 64) -> list[Span]:
+def compute_edge_spans(size_bytes: int, divisor: int = 64) -> list[Span]:
     """The spans at the beginning and end of a file to read first: each 1/`divisor` of its size, within bounds."""
     edge = min(max(size_bytes // divisor, _MIN_EDGE_BYTES), _MAX_EDGE_BYTES)
     if size_bytes <= 2 * edge:

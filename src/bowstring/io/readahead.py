@@ -12,7 +12,7 @@ MAX_WINDOW_BYTES = 8 << 20
 _MAX_WINDOWS = 4
 
 
-class ReadAhead:
+class ReadAheadCache:
     """The last windows that were read ahead, and the size of the next one. Does not fetch."""
 
     __slots__ = ("_windows",)
@@ -36,10 +36,10 @@ class ReadAhead:
         """Add a window that was fetched; the oldest one is dropped."""
         self._windows.append((start, buffer))
 
-    def find_at_least(self, offset: int, size_bytes: int) -> Buffer | None:
+    def find_contiguous(self, offset: int, size_bytes: int) -> Buffer | None:
         """All contiguous bytes from `offset` on; None if they are fewer than `size_bytes`."""
         for window in reversed(tuple(self._windows)):  # another thread may add one
-            buffer = FetchedRanges([window]).find_at_least(offset, size_bytes)
+            buffer = FetchedRanges([window]).find_contiguous(offset, size_bytes)
             if buffer is not None:
                 return buffer
         return None

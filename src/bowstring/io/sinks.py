@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from bowstring.errors import ClosedError, InvalidArgumentError, IsDirectoryError, ResourceError
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
-from bowstring.io.io_errors import name_of, translate_io_error
+from bowstring.io.io_errors import get_source_name, translate_io_error
 from bowstring.memory.descriptors import preallocate, pwrite_all
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all, write_iovecs
 
@@ -149,8 +149,8 @@ class PathSink(VectoredSink):
         with self._translate_errors():
             pwrite_all(self._atomic_file.descriptor, data, offset)
 
-    def skip(self, size_bytes: int) -> tuple[int, int]:
-        """Skip bytes that the caller writes itself; return the file's descriptor and their offset."""
+    def begin_direct_write(self, size_bytes: int) -> tuple[int, int]:
+        """Leave room for bytes that the caller writes to the descriptor; return it and their offset."""
         self._flush()
         offset = self.position
         self.position += size_bytes
@@ -190,7 +190,7 @@ class FileObjectSink:
 
     def __init__(self, file: Any, name: str | None = None) -> None:
         self._file = file
-        self.name = name_of(file) if name is None else name
+        self.name = get_source_name(file) if name is None else name
         self._pending = bytearray()
         self.position = 0
 
@@ -285,7 +285,7 @@ def open_sink(sink: Any) -> Sink:
     """
     location = fsspec_store.find_store_location(sink)
     if location is not None:
-        local = fsspec_store.local_path(*location)
+        local = fsspec_store.get_local_path(*location)
         if local is None:
             return StoreSink(fsspec_store.Upload(*location))
         sink = local
@@ -306,7 +306,9 @@ def open_sink(sink: Any) -> Sink:
         except OSError as error:
             raise translate_io_error(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
-        return VectoredSink(_blocking_writev(sink), name_of(sink), sink if _is_regular_file(sink) else None)
+        return VectoredSink(
+            _create_blocking_writev(sink), get_source_name(sink), sink if _is_regular_file(sink) else None
+        )
     if isinstance(sink, socket.socket):
         return VectoredSink(sink.sendmsg, "socket")
     sink = getattr(sink, "buffer", sink)  # the binary buffer of a text file object such as standard output
@@ -328,7 +330,7 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
     target = _file_identity(sink)
     for source in sources if target is not None else ():
         if _file_identity(source) == target:
-            name = sink if isinstance(sink, str | os.PathLike) else name_of(sink)
+            name = sink if isinstance(sink, str | os.PathLike) else get_source_name(sink)
             raise InvalidArgumentError(
                 f"{name}: is the file to read as well as the file to write: write to another name"
             )
@@ -337,9 +339,9 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
 def _file_identity(file: Any) -> tuple[Any, ...] | None:
     """The identity of the file of a source or sink, such as device and inode; None if it is not a regular file."""
     file = getattr(file, "buffer", file)
-    location = fsspec_store.find_store_location(file) or fsspec_store.find_open_file_location(file)
+    location = fsspec_store.find_store_location(file) or fsspec_store.find_file_object_location(file)
     if location is not None:
-        file = fsspec_store.local_path(*location)
+        file = fsspec_store.get_local_path(*location)
         if file is None:
             return location
     if isinstance(file, io.BytesIO):
@@ -361,7 +363,7 @@ class _SpecialFileSink(VectoredSink):
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
-        super().__init__(_blocking_writev(descriptor), path)
+        super().__init__(_create_blocking_writev(descriptor), path)
 
     def finish(self) -> None:
         super().finish()
@@ -377,10 +379,10 @@ def _is_regular_file(descriptor: int) -> bool:
     try:
         return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError as error:
-        raise translate_io_error(error, name_of(descriptor), "written") from None
+        raise translate_io_error(error, get_source_name(descriptor), "written") from None
 
 
-def _blocking_writev(descriptor: int) -> Callable[[Sequence[Any]], int]:
+def _create_blocking_writev(descriptor: int) -> Callable[[Sequence[Any]], int]:
     def write(buffers: Sequence[Any]) -> int:
         while True:
             try:

@@ -18,7 +18,7 @@ from bowstring.errors import (
     LimitError,
 )
 from bowstring.io import fsspec_store
-from bowstring.io.io_errors import name_of, translate_io_error
+from bowstring.io.io_errors import get_source_name, translate_io_error
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import FileObjectRangeReader, RangeSource
 from bowstring.io.stream_source import StreamSource
@@ -60,10 +60,10 @@ def open_sequential(source: Any) -> MemorySource | StreamSource:
 def _open_fsspec_ranges(source: Any) -> AnySource | None:
     """A file of an fsspec file system; None if the source is neither a URL nor an object of fsspec."""
     location = fsspec_store.find_store_location(source)
-    local = fsspec_store.local_path(*location) if location else None
+    local = fsspec_store.get_local_path(*location) if location else None
     if local:
         return open_path(local)
-    location = location or fsspec_store.find_open_file_location(source)
+    location = location or fsspec_store.find_file_object_location(source)
     if location is None:
         return None
     try:
@@ -81,28 +81,28 @@ def _open_fsspec_stream(source: Any) -> MemorySource | StreamSource | None:
     location = fsspec_store.find_store_location(source)
     if location is None and not fsspec_store.is_fsspec_open_file(source):
         return None
-    local = fsspec_store.local_path(*location) if location else None
+    local = fsspec_store.get_local_path(*location) if location else None
     if local:
         return open_path(local)
     name = source if isinstance(source, str) else source.path
     files = (fsspec_store.open_store_file(*location),) if location else fsspec_store.open_decompressed(source)
     return StreamSource(
-        _with_translated_errors(lambda view: _call_read(files[0], view), name, name), name, lambda: _close_all(files)
+        _translate_read_errors(lambda view: _call_read(files[0], view), name, name), name, lambda: _close_all(files)
     )
 
 
 def _open_file_object(source: Any) -> AnySource:
     """A file object or a descriptor, from its beginning if it can seek."""
-    descriptor, file = _descriptor_of(source), _binary_file(source)
+    descriptor, file = _get_descriptor(source), _unwrap_text_file(source)
     if descriptor is None and _is_seekable(file):
-        return RangeSource(FileObjectRangeReader(file, name_of(file)))
+        return RangeSource(FileObjectRangeReader(file, get_source_name(file)))
     try:
         is_regular = descriptor is not None and stat.S_ISREG(os.fstat(descriptor).st_mode)
         descriptor_copy = os.dup(descriptor) if descriptor is not None and is_regular else None
     except OSError as error:
-        raise translate_io_error(error, name_of(source)) from None
+        raise translate_io_error(error, get_source_name(source)) from None
     if descriptor_copy is not None:
-        return map_descriptor(descriptor_copy, name_of(source))
+        return map_descriptor(descriptor_copy, get_source_name(source))
     if callable(getattr(source, "seekable", None)) and source.seekable():
         source.seek(0)
     return open_sequential(source)
@@ -118,22 +118,22 @@ def _is_seekable(source: Any) -> bool:
     try:
         return bool(source.seekable())
     except Exception as error:
-        raise translate_io_error(error, name_of(source)) from error
+        raise translate_io_error(error, get_source_name(source)) from error
 
 
 def _open_file_object_stream(source: Any) -> StreamSource:
     """A file object, a descriptor or a socket, to be read from its position."""
     if isinstance(source, socket.socket):
-        return StreamSource(_with_translated_errors(source.recv_into, "socket"), "socket")
+        return StreamSource(_translate_read_errors(source.recv_into, "socket"), "socket")
     if _is_descriptor(source):
         name = f"descriptor {source}"
-        return StreamSource(_with_translated_errors(lambda view: os.readv(source, [view]), name), name)
-    file = _binary_file(source)
-    name = name_of(file)
+        return StreamSource(_translate_read_errors(lambda view: os.readv(source, [view]), name), name)
+    file = _unwrap_text_file(source)
+    name = get_source_name(file)
     if callable(getattr(file, "readinto", None)):
-        return StreamSource(_with_translated_errors(lambda view: _call_readinto(file, view), name), name)
+        return StreamSource(_translate_read_errors(lambda view: _call_readinto(file, view), name), name)
     if callable(getattr(source, "read", None)):
-        return StreamSource(_with_translated_errors(lambda view: _call_read(source, view), name), name)
+        return StreamSource(_translate_read_errors(lambda view: _call_read(source, view), name), name)
     raise InvalidArgumentError(
         f"expected a path, bytes, a binary file object, a descriptor or a socket to read, not {type(source).__name__}"
     )
@@ -155,7 +155,7 @@ def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
         os.close(descriptor)
         raise IsDirectoryError(f"{name}: is a directory", filename=name)
     return StreamSource(
-        _with_translated_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
+        _translate_read_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
     )
 
 
@@ -175,7 +175,7 @@ def map_descriptor(descriptor: int, name: str) -> MemorySource:
 
 def _open_memory(source: Any) -> MemorySource | None:
     if getattr(source, "closed", False) is True:
-        raise ClosedError(f"{name_of(source)}: the file object is closed")
+        raise ClosedError(f"{get_source_name(source)}: the file object is closed")
     if isinstance(source, Memory):
         return MemorySource(source, "memory")
     if isinstance(source, Buffer):
@@ -200,11 +200,11 @@ def _open_memory(source: Any) -> MemorySource | None:
     return MemorySource(Memory(view), type(source).__name__)
 
 
-def _descriptor_of(source: Any) -> int | None:
+def _get_descriptor(source: Any) -> int | None:
     """The descriptor of a file object that returns the file's own bytes; None if it decompresses."""
     if _is_descriptor(source):
         return int(source)
-    raw = getattr(_binary_file(source), "raw", _binary_file(source))
+    raw = getattr(_unwrap_text_file(source), "raw", _unwrap_text_file(source))
     return raw.fileno() if isinstance(raw, io.FileIO) else None
 
 
@@ -212,7 +212,7 @@ def _is_descriptor(source: Any) -> bool:
     return isinstance(source, int) and not isinstance(source, bool)
 
 
-def _binary_file(source: Any) -> Any:
+def _unwrap_text_file(source: Any) -> Any:
     """The binary buffer of a text file object such as standard input; any other object unchanged."""
     return getattr(source, "buffer", source)
 
@@ -236,12 +236,12 @@ def _call_read(source: Any, view: memoryview) -> int:
     if not isinstance(chunk, bytes | bytearray | memoryview):
         raise InvalidArgumentError(f"expected a binary file object, but read() returned {type(chunk).__name__}")
     if len(chunk) > size_bytes:
-        raise InvalidArgumentError(f"{name_of(source)}: read({size_bytes}) returned {len(chunk)} bytes")
+        raise InvalidArgumentError(f"{get_source_name(source)}: read({size_bytes}) returned {len(chunk)} bytes")
     view[: len(chunk)] = chunk
     return len(chunk)
 
 
-def _with_translated_errors(
+def _translate_read_errors(
     read: Callable[[memoryview], int], name: str, path: str | None = None
 ) -> Callable[[memoryview], int]:
     def read_translated(view: memoryview) -> int:
@@ -253,7 +253,7 @@ def _with_translated_errors(
     return read_translated
 
 
-def open_from_position(source: Any) -> MemorySource | StreamSource:
+def open_at_position(source: Any) -> MemorySource | StreamSource:
     """Open a source for reading from its current position; a regular file is mapped."""
     source = getattr(source, "buffer", source) if hasattr(source, "encoding") else source
     if isinstance(source, int) or (hasattr(source, "fileno") and hasattr(source, "read")):
@@ -272,11 +272,11 @@ def open_from_position(source: Any) -> MemorySource | StreamSource:
 
 
 def open_source(source: Any) -> AnySource:
-    """Open a source as `open_from_position` does, but URLs and results of `fsspec.open` by ranges."""
-    return open_random_access(source) if fsspec_store.find_store_location(source) else open_from_position(source)
+    """Open a source as `open_at_position` does, but URLs and results of `fsspec.open` by ranges."""
+    return open_random_access(source) if fsspec_store.find_store_location(source) else open_at_position(source)
 
 
-def as_random_access(source: AnySource, max_piped_bytes: int) -> RandomAccessSource:
+def ensure_random_access(source: AnySource, max_piped_bytes: int) -> RandomAccessSource:
     """Return the rest of a source for random access: a pipe is read into memory, as `read_into_memory` does."""
     if isinstance(source, StreamSource):
         return read_into_memory(source, max_piped_bytes)

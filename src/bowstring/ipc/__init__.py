@@ -4,6 +4,6 @@
 readers and writers, options, limits, and tools for whole files.
 """
 
-from bowstring._lazy_exports import lazy_exports
+from bowstring._lazy_exports import attach_lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+__getattr__, __dir__ = attach_lazy_exports(__name__)

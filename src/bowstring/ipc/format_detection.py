@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bowstring.errors import FormatMismatchError, NoDataError, TruncatedError
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.sources import AnySource, as_random_access, read_into_memory
+from bowstring.io.sources import AnySource, ensure_random_access, read_into_memory
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.message import CONTINUATION, MAGIC, detect_foreign_format, is_file_start, is_stream_start
 from bowstring.memory.buffer import Memory
@@ -24,7 +24,7 @@ def detect_format(source: AnySource, max_piped_bytes: int = MAX_PIPED_BYTES) -> 
     else:
         first_bytes = source.read_at(source.position, max(0, min(_FIRST_BYTES, source.size - source.position)))
     if is_file_start(first_bytes):
-        return True, as_random_access(source, max_piped_bytes)
+        return True, ensure_random_access(source, max_piped_bytes)
     check_format(source.name, first_bytes)
     return False, source
 

@@ -95,7 +95,7 @@ class RemoteFileMessages(FileMessages):
             ]
         )
         for offset, metadata_bytes, _ in valid_blocks:
-            self.source.add_header(offset, metadata_bytes, fetched)
+            self.source.cache_header_ranges(offset, metadata_bytes, fetched)
         return fetched
 
     def select_valid_blocks(self, blocks: Iterable[Block]) -> list[Block]:
@@ -134,7 +134,7 @@ class RemoteFileMessages(FileMessages):
             ]
         )
         for offset, size_bytes, _ in blocks:
-            self.source.add_header(offset, size_bytes, fetched)
+            self.source.cache_header_ranges(offset, size_bytes, fetched)
 
     def _header_spans(
         self, size_bytes: int, decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
@@ -185,7 +185,7 @@ class RemoteFileMessages(FileMessages):
                 ("buffers", header_layout.buffer_count),
                 ("variadicBufferCounts", header_layout.variadic_count),
             ):
-                at = inner.locate(name)
+                at = inner.locate_slot(name)
                 vector = flatbuffer_offset + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
                 if vector + _VECTOR_LENGTH.size > preview_bytes and at:
                     _VECTOR_LENGTH.pack_into(draft, vector, count)
@@ -226,7 +226,7 @@ class RemoteFileReader(FileReader):
 
     def get_batch(self, index: int) -> RecordBatch:
         """Record batch `index`; its columns are fetched on access. Errors as in `FileReader`."""
-        if -len(self) <= index < len(self) and not self.messages.source.has_header(self._get_block(index)[0]):
+        if -len(self) <= index < len(self) and not self.messages.source.has_cached_header(self._get_block(index)[0]):
             self._fetch_batch_headers([index % len(self)], self._select_columns().indices)
         return super().get_batch(index)
 

@@ -4,6 +4,6 @@
 the options of a server, recordings, and `new_shared_table`, which writes directly into shared memory.
 """
 
-from bowstring._lazy_exports import lazy_exports
+from bowstring._lazy_exports import attach_lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+__getattr__, __dir__ = attach_lazy_exports(__name__)

@@ -5,6 +5,6 @@ They need Hypothesis and pytest, which the extra `test` installs. To test an imp
 server of the Dissociated IPC protocol in any language, subclass `ClientConformance` or `ServerConformance`.
 """
 
-from bowstring._lazy_exports import lazy_exports
+from bowstring._lazy_exports import attach_lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+__getattr__, __dir__ = attach_lazy_exports(__name__)

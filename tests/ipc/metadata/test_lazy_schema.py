@@ -74,7 +74,7 @@ def file_with_invalid_field(schema: bs.Schema, index: int) -> bytes:
     table = read_root("Footer", bytes(raw[footer_offset(raw) : -10]), "footer")["schema"].get_element_table(
         "fields", index
     )
-    raw[footer_offset(raw) + table["type"].locate("unit")] = 77
+    raw[footer_offset(raw) + table["type"].locate_slot("unit")] = 77
     return bytes(raw)
 
 
@@ -326,7 +326,7 @@ def test_a_malformed_field_affects_only_its_own_column_and_the_schema() -> None:
     raw = bytearray(sink.getvalue())
     start = footer_offset(raw)
     table = read_root("Footer", bytes(raw[start:-10]), "footer")["schema"].get_element_table("fields", 1)
-    unit = table["type"].locate("unit")
+    unit = table["type"].locate_slot("unit")
     raw[start + unit] = 77
     with bs.open_file(bytes(raw)) as reader:
         batch = reader.get_batch(0)

@@ -18,7 +18,7 @@ from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.report import Inspection
 from bowstring.inspection.report_builder import inspect_scan
 from bowstring.inspection.sizes import BatchTotals
-from bowstring.io.sources import RandomAccessSource, as_random_access, open_source
+from bowstring.io.sources import RandomAccessSource, ensure_random_access, open_source
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -57,7 +57,7 @@ def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[
     opened = open_source(source)
     with close_on_error(opened):
         is_file, source_from_start = detect_format(opened, max_piped_bytes)
-        seekable = as_random_access(source_from_start, max_piped_bytes)
+        seekable = ensure_random_access(source_from_start, max_piped_bytes)
     if seekable is not opened:
         opened.close()
     return seekable, is_file

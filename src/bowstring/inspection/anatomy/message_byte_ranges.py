@@ -77,7 +77,7 @@ def _iter_value_ends(root: Table) -> Iterator[int]:
         yield table.vtable + table.vtable_size
         yield table.position + table.size
         for name, slot in table.spec.slots.items():
-            if isinstance(slot.type, Scalar | Struct) or not table.locate(name):
+            if isinstance(slot.type, Scalar | Struct) or not table.locate_slot(name):
                 continue
             if isinstance(slot.type, SubTable | Union):
                 child = table[name]

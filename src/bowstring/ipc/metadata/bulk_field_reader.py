@@ -140,7 +140,7 @@ class FieldTables:
     @cached_property
     def header_entry_counts(self) -> HeaderEntryCounts:
         """Nodes, buffers and variadic counts of each field; -1 if unknown until the field is read."""
-        dictionaries, is_valid = self.tables.locate("dictionary")
+        dictionaries, is_valid = self.tables.locate_slot("dictionary")
         child_counts, below = self.child_counts, self.children
         flat, nested, expected_children = _header_entry_counts_by_type()
         numbers = np.where(is_valid, self.type_numbers, 0)
@@ -295,15 +295,15 @@ class _FieldReader:
             tables, is_valid = tables.take(rows, spec), np.ones(len(rows), bool)
             for name, slot in spec.slots.items():
                 if isinstance(slot.type, Scalar):
-                    numbers, is_slot_valid = tables.read_numbers(name)
+                    numbers, is_valid_slot = tables.read_numbers(name)
                     columns.append(numbers)
                 else:
                     texts = tables.locate_elements(name)
-                    is_slot_valid = texts.is_valid
+                    is_valid_slot = texts.is_valid
                     columns.append(texts)
                     if int(texts.lengths.sum()) > self._reader.size:
                         return  # shared text, whose size is checked when the fields are read individually
-                is_valid &= is_slot_valid
+                is_valid &= is_valid_slot
             indices = np.flatnonzero(is_valid)
         else:
             indices = np.arange(len(rows))
@@ -352,7 +352,7 @@ class _FieldReader:
         """Replace value types by dictionary types; return the number of dictionary-encoded fields. Fields to be read
         individually become unresolved.
         """
-        positions, is_valid = self._fields.tables.locate("dictionary")
+        positions, is_valid = self._fields.tables.locate_slot("dictionary")
         rows = np.flatnonzero(self._is_resolved & ((positions > 0) | ~is_valid))
         if not len(rows):
             return 0

@@ -45,7 +45,7 @@ def _read_parameter(table: Table, parameter: TypeParameter) -> Any:
             raise InvalidDataError(f"{kind.label} {value} is out of range: there are {len(choices)}")
         return choices[value]
     if kind is list:
-        return value.tolist() if table.locate(parameter.name) else None
+        return value.tolist() if table.locate_slot(parameter.name) else None
     return value
 
 

@@ -231,7 +231,7 @@ def fetch_column_headers(
     for columns in batches:
         header_bytes = columns.header.raw
         if isinstance(header_bytes, LazyRangeBytes):
-            ranges = header_bytes.missing_spans(
+            ranges = header_bytes.find_missing_spans(
                 span for column in header_layouts for span in columns.get_header_spans(column)
             )
             if ranges:

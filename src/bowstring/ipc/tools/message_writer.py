@@ -51,7 +51,7 @@ def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> Se
 def _table_to_record(table: Table) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name in table.spec.slots:
-        if not table.locate(name):
+        if not table.locate_slot(name):
             continue
         value = table[name]
         if isinstance(value, Table):
@@ -240,7 +240,7 @@ def _pad_body_length(message: BatchMessage) -> bytes:
     there.
     """
     root = read_root("Message", message.read_flatbuffer(), message.where)
-    at = root.locate("bodyLength")
+    at = root.locate_slot("bodyLength")
     out = bytearray(root.flatbuffer.raw)
     out[at : at + 8] = (message.header.body_bytes + -message.header.body_bytes % 8).to_bytes(8, "little")
     return bytes(out)

@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
-from bowstring.io.sources import as_random_access, open_source
+from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_dictionary_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
@@ -81,7 +81,7 @@ def recover(
     reject_same_file([source], sink)
     opened_source = open_source(source)
     try:
-        seekable = as_random_access(opened_source, max_piped_bytes)
+        seekable = ensure_random_access(opened_source, max_piped_bytes)
         if report_progress is not None:
             report_progress(0, seekable.size)
         search = MessageSearch(seekable, limits)
