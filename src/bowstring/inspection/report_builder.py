@@ -24,9 +24,7 @@ from bowstring.inspection.report import (
 )
 from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
 from bowstring.inspection.text import fraction
-from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import open_source
+from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.header import check_metadata_version
@@ -61,11 +59,10 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
     """
     opened = open_source(source)
     try:
-        is_file, source_from_start = detect_format(opened, max_piped_bytes)
-        if not is_file:
-            return inspect_scan(StreamScan(source_from_start, limits), opened.name, limits)
-        assert isinstance(source_from_start, MemorySource | RangeSource)
-        return inspect_scan(FileScan(source_from_start, limits), opened.name, limits)
+        if detect_format(opened) == "stream":
+            return inspect_scan(StreamScan(opened, limits), opened.name, limits)
+        seekable = ensure_random_access(opened, max_piped_bytes)
+        return inspect_scan(FileScan(seekable, limits), opened.name, limits)
     finally:
         opened.close()
 

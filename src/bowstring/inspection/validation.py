@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
-from bowstring.io.sources import open_source
+from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries.reader import get_declaration
 from bowstring.ipc.file import FileReader
@@ -152,10 +152,9 @@ class Validator:
     def _open_reader(self) -> FileReader | _ResilientReader:
         opened = open_source(self._source)
         with close_on_error(opened):
-            is_file, source_from_start = detect_format(opened, self._max_piped_bytes)
-            if is_file:
-                return create_file_reader(source_from_start, None, self._limits)
-            return _ResilientReader(source_from_start, None, self._limits)
+            if detect_format(opened) == "stream":
+                return _ResilientReader(opened, None, self._limits)
+            return create_file_reader(ensure_random_access(opened, self._max_piped_bytes), None, self._limits)
 
     def _validate_file(self, reader: FileReader) -> Iterator[Fault]:
         self._call_report_progress(reader.num_record_batches)

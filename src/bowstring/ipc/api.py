@@ -12,7 +12,7 @@ from bowstring.datatypes.schema import SchemaLike
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
-from bowstring.io.sources import open_random_access, open_sequential, open_source
+from bowstring.io.sources import ensure_random_access, open_random_access, open_sequential, open_source
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, read_piped_file
@@ -75,12 +75,12 @@ def open_any(
     """
     opened = open_source(source)
     with close_on_error(opened):
-        is_file, readable = detect_format(opened, max_piped_bytes)
-        if not is_file:
-            return StreamReader(readable, columns, limits)
+        if detect_format(opened) == "stream":
+            return StreamReader(opened, columns, limits)
+        seekable = ensure_random_access(opened, max_piped_bytes)
         if isinstance(opened, StreamSource):
             opened.close()  # it was read into memory
-        return create_file_reader(readable, columns, limits)
+        return create_file_reader(seekable, columns, limits)
 
 
 def create_file_reader(

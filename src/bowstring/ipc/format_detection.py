@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from bowstring.errors import FormatMismatchError, NoDataError, TruncatedError
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.sources import AnySource, ensure_random_access, read_into_memory
+from bowstring.io.sources import AnySource, read_into_memory
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.message import CONTINUATION, MAGIC, detect_foreign_format, is_file_start, is_stream_start
 from bowstring.memory.buffer import Memory
@@ -13,20 +15,19 @@ MAX_PIPED_BYTES = 1 << 30
 _FIRST_BYTES = 16
 
 
-def detect_format(source: AnySource, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[bool, AnySource]:
-    """Return whether a source is a file, by its first bytes, and the source to read it from.
+def detect_format(source: AnySource) -> Literal["file", "stream"]:
+    """Return the format of a source by its first bytes, which are read again later.
 
-    A file from a pipe is read into memory. Raises `FormatMismatchError` for other formats, `LimitError` for a piped
-    file larger than `max_piped_bytes`.
+    Raises `FormatMismatchError` for other formats, `TruncatedError` for too few bytes to decide.
     """
     if isinstance(source, StreamSource):
         first_bytes = source.peek(_FIRST_BYTES)
     else:
         first_bytes = source.read_at(source.position, max(0, min(_FIRST_BYTES, source.size - source.position)))
     if is_file_start(first_bytes):
-        return True, ensure_random_access(source, max_piped_bytes)
+        return "file"
     check_format(source.name, first_bytes)
-    return False, source
+    return "stream"
 
 
 def check_format(name: str, first_bytes: bytes) -> None:

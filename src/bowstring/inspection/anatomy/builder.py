@@ -56,8 +56,8 @@ def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[
     """Open a source with random access from its position on; return it and whether it is a file."""
     opened = open_source(source)
     with close_on_error(opened):
-        is_file, source_from_start = detect_format(opened, max_piped_bytes)
-        seekable = ensure_random_access(source_from_start, max_piped_bytes)
+        is_file = detect_format(opened) == "file"
+        seekable = ensure_random_access(opened, max_piped_bytes)
     if seekable is not opened:
         opened.close()
     return seekable, is_file

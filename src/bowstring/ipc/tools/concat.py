@@ -18,9 +18,8 @@ from bowstring.errors import InvalidArgumentError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import RewritableSink, open_sink, reject_same_file
-from bowstring.io.sources import open_source
+from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
@@ -410,17 +409,17 @@ def _open_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Itera
         return
     opened_source = open_source(source)
     try:
-        is_file, readable = detect_format(opened_source, max_piped_bytes)
-        memory = readable if isinstance(readable, MemorySource) else None
         is_pipe = isinstance(opened_source, StreamSource)
-        if is_file:
-            assert isinstance(readable, MemorySource | RangeSource)
-            scan = FileScan(readable, limits, keeps_bodies=True)
-            yield _OpenedSource(readable.name, scan, scan.reader.decoded_schema, memory, is_pipe)
+        if detect_format(opened_source) == "file":
+            seekable = ensure_random_access(opened_source, max_piped_bytes)
+            memory = seekable if isinstance(seekable, MemorySource) else None
+            scan = FileScan(seekable, limits, keeps_bodies=True)
+            yield _OpenedSource(seekable.name, scan, scan.reader.decoded_schema, memory, is_pipe)
         else:
-            stream = StreamScan(readable, limits, keeps_bodies=True)
+            memory = opened_source if isinstance(opened_source, MemorySource) else None
+            stream = StreamScan(opened_source, limits, keeps_bodies=True)
             decoded_schema = get_decoded_schema(stream.schema, limits)
-            yield _OpenedSource(readable.name, stream, decoded_schema, memory, is_pipe)
+            yield _OpenedSource(opened_source.name, stream, decoded_schema, memory, is_pipe)
     finally:
         opened_source.close()
 
