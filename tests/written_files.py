@@ -63,7 +63,7 @@ class Recorder:
             sinks.PathSink,
             sinks._SpecialFileSink,
             sinks.FileObjectSink,
-            sinks.StoreSink,
+            sinks.ObjectStoreSink,
         ):
             setattr(sink_type, "finish", self._record_finish(sink_type.finish))  # noqa: B010
             setattr(sink_type, "abandon", self._record_abandon(sink_type.abandon))  # noqa: B010

@@ -35,7 +35,7 @@ TREE = {
 
 
 def root(data: bytes, **options: Any) -> Table:
-    return Flatbuffer(data, TREE, "tree", **options).root("Tree")
+    return Flatbuffer(data, TREE, "tree", **options).get_root_table("Tree")
 
 
 TREES = st.recursive(

@@ -55,7 +55,7 @@ def flatbuffer(raw: bytes) -> Flatbuffer:
 
 def row_offsets(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The positions of the offsets of all rows."""
-    start, count = flatbuffer(raw).root("Root").locate_elements("rows")
+    start, count = flatbuffer(raw).get_root_table("Root").locate_elements("rows")
     return start + 4 * np.arange(count, dtype=np.int64)
 
 
@@ -136,13 +136,13 @@ def test_taken_tables_of_a_union_are_read_as_their_member() -> None:
 
 def test_a_union_of_an_unknown_member_names_table_slot_and_byte() -> None:
     raw = build_flatbuffer(SPECS, "Root", {"rows": [{"value_type": 9, "value": UnionValue("Leaf", {})}]})
-    row = flatbuffer(raw).root("Root")["rows"][0]
+    row = flatbuffer(raw).get_root_table("Root")["rows"][0]
     with pytest.raises(InvalidDataError, match=rf"test: byte {row.position} of .*Row.value_type below 3, found 9"):
         _ = row["value"]
 
 
 def test_a_required_slot_that_is_absent_names_table_slot_and_byte() -> None:
     specs = {"Root": TableSpec("Root", required=("text",), text=String(), number=Scalar("i"))}
-    root = Flatbuffer(build_flatbuffer(specs, "Root", {"number": 1}), specs, "test").root("Root")
+    root = Flatbuffer(build_flatbuffer(specs, "Root", {"number": 1}), specs, "test").get_root_table("Root")
     with pytest.raises(InvalidDataError, match=rf"test: byte {root.position} of .*Root.text is required but absent"):
         _ = root["text"]

@@ -36,7 +36,7 @@ def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def has_unnamed_files(folder: Path) -> bool:
-    descriptor = atomic_file._open_unnamed(str(folder), 0o600)
+    descriptor = atomic_file._open_unnamed_file(str(folder), 0o600)
     if descriptor >= 0:
         os.close(descriptor)
     return descriptor >= 0

@@ -46,7 +46,7 @@ class Flatbuffer:
         self.tables_left = min(max_tables, self.size // 4)
         self.text_left = 4 * self.size
 
-    def root(self, name: str) -> Table:
+    def get_root_table(self, name: str) -> Table:
         """Return the root table, as specification `name`."""
         if self.size < 8:
             raise TruncatedError(f"{self.where}: {self.size} bytes are too few for a flatbuffer")

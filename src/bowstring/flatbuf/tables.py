@@ -200,4 +200,4 @@ def read_root(name: str, flatbuffer: bytes, where: str, max_tables: int = 1_000_
     `where` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises
     `TruncatedError` or another `InvalidDataError` if the root is not a table.
     """
-    return Flatbuffer(flatbuffer, SPECS, where, max_tables).root(name)
+    return Flatbuffer(flatbuffer, SPECS, where, max_tables).get_root_table(name)

@@ -10,7 +10,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
 from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.api import create_file_reader
-from bowstring.ipc.dictionaries.reader import get_declaration
+from bowstring.ipc.dictionaries.reader import get_dictionary_declaration
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
@@ -163,7 +163,7 @@ class Validator:
             dictionaries = list(reader.decoded_schema.ipc_schema.dictionaries_by_id.values())
             for header, _body, location in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    get_declaration(reader.decoded_schema.ipc_schema, header, location)
+                    get_dictionary_declaration(reader.decoded_schema.ipc_schema, header, location)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []

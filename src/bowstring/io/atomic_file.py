@@ -30,7 +30,7 @@ class AtomicFile:
         )
         try:
             mode = _get_file_mode(self.path)
-            self.descriptor = _open_unnamed(folder, 0o666 if mode is None else mode)
+            self.descriptor = _open_unnamed_file(folder, 0o666 if mode is None else mode)
             self._has_temporary_path = self.descriptor < 0
             if self._has_temporary_path:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -52,10 +52,10 @@ class AtomicFile:
                 os.ftruncate(descriptor, size_bytes)
             if not self._has_temporary_path:
                 try:
-                    _link_unnamed(descriptor, self.path)
+                    _link_unnamed_file(descriptor, self.path)
                     return
                 except FileExistsError:  # only a rename replaces another file
-                    _link_unnamed(descriptor, self._temporary_path)
+                    _link_unnamed_file(descriptor, self._temporary_path)
                     self._has_temporary_path = True
         finally:
             os.close(descriptor)
@@ -80,7 +80,7 @@ def _get_file_mode(path: str) -> int | None:
     return mode & 0o777 if stat.S_ISREG(mode) else None
 
 
-def _open_unnamed(folder: str, mode: int) -> int:
+def _open_unnamed_file(folder: str, mode: int) -> int:
     """The descriptor of a new file without a name that can be linked later; -1 if unsupported."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None:
@@ -99,7 +99,7 @@ def _get_descriptor_path(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-def _link_unnamed(descriptor: int, path: str) -> None:
+def _link_unnamed_file(descriptor: int, path: str) -> None:
     """Link a file without a name. `src_dir_fd` has no effect with an absolute path, but makes Python call the function
     that follows symbolic links.
     """

@@ -258,7 +258,7 @@ class MemorySink(FileObjectSink):
         self._file.seek(end)
 
 
-class StoreSink(FileObjectSink):
+class ObjectStoreSink(FileObjectSink):
     """A file of an object store, which appears only when it is complete if the store supports that."""
 
     __slots__ = ("_upload",)
@@ -287,7 +287,7 @@ def open_sink(sink: Any) -> Sink:
     if location is not None:
         local = fsspec_store.get_local_path(*location)
         if local is None:
-            return StoreSink(fsspec_store.Upload(*location))
+            return ObjectStoreSink(fsspec_store.Upload(*location))
         sink = local
     if isinstance(sink, str | os.PathLike):
         path = os.fspath(sink)

@@ -137,7 +137,7 @@ def count_distinct(array: ArrayData) -> int | None:
         return None
     if not array.length or not keys:  # all structs without fields are equal
         return min(array.length, 1)
-    return int(_dense_ranks_in_order(keys)[-1]) + 1
+    return int(_compute_sorted_dense_ranks(keys)[-1]) + 1
 
 
 def compute_dense_ranks(array: ArrayData) -> Values:
@@ -146,11 +146,11 @@ def compute_dense_ranks(array: ArrayData) -> Values:
     assert keys is not None
     ranked = np.zeros(array.length, np.int64)
     if array.length:
-        ranked[np.lexsort(keys[::-1])] = _dense_ranks_in_order(keys)
+        ranked[np.lexsort(keys[::-1])] = _compute_sorted_dense_ranks(keys)
     return ranked
 
 
-def _dense_ranks_in_order(keys: tuple[Values, ...]) -> Values:
+def _compute_sorted_dense_ranks(keys: tuple[Values, ...]) -> Values:
     """Return the index of each sorted value among the distinct ones."""
     order = np.lexsort(keys[::-1])
     is_run_start = run_start_mask(*(key[order] for key in keys))

@@ -272,13 +272,13 @@ class StatisticsCollector:
     def to_file_statistics(self) -> FileStatistics:
         """Return the statistics of all batches."""
         columns = {
-            column_index: self._column_statistics(index, column_index)
+            column_index: self._concat_batch_statistics(index, column_index)
             for index, column_index in enumerate(self._column_indices)
         }
         collected = FileStatistics(np.array([batch.rows for batch in self._batches], np.int64), columns)
         return collected if self._existing is None else concat_statistics(self._schema, [self._existing, collected])
 
-    def _column_statistics(self, index: int, column_index: int) -> ColumnStatistics:
+    def _concat_batch_statistics(self, index: int, column_index: int) -> ColumnStatistics:
         batches = [batch.columns[index] for batch in self._batches]
         null_counts = np.array([nulls for nulls, _, _ in batches], np.int64)
         counts = [count for _, _, count in batches if count is not None]

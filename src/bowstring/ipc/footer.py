@@ -19,8 +19,8 @@ from bowstring.ipc.message import (
     MAGIC,
     Block,
     check_metadata_size,
+    create_format_mismatch_error,
     detect_foreign_format,
-    format_mismatch_error,
     is_file_start,
     is_stream_start,
 )
@@ -116,10 +116,10 @@ def _read_footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[
     start = source.read_at(0, min(size, 16))
     if not is_file_start(start):
         if is_stream_start(start):
-            raise format_mismatch_error(name, "an Arrow file", "an Arrow stream: use open_stream")
+            raise create_format_mismatch_error(name, "an Arrow file", "an Arrow stream: use open_stream")
         if MAGIC.startswith(start):
             raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
-        raise format_mismatch_error(
+        raise create_format_mismatch_error(
             name, "an Arrow file", detect_foreign_format(start) or f"other bytes ({start[:8]!r})"
         )
     min_bytes = len(FILE_START) + TRAILER.size

@@ -162,7 +162,7 @@ class MessageReader(Generic[Header]):
         size_bytes, prefix_bytes, start = self.bytes_needed, len(self._prefix), self._start
         if len(received) < size_bytes:
             if self._may_be_other_format(prefix_bytes) and not is_stream_start(self._prefix + received):
-                raise self._format_error(f"other bytes ({self._prefix!r})")
+                raise self._mismatch_error(f"other bytes ({self._prefix!r})")
             raise self._truncated_error("metadata", self.offset, size_bytes, len(received))
         header = self._read_header(received, 0, self._get_location())
         body_bytes: int = getattr(header, "body_bytes", 0)
@@ -272,15 +272,15 @@ class MessageReader(Generic[Header]):
 
     def _check_format(self, prefix: bytes, size_bytes: int) -> None:
         if MAGIC.startswith(prefix):
-            raise self._format_error("an Arrow file: use open_file")
+            raise self._mismatch_error("an Arrow file: use open_file")
         foreign_format = detect_foreign_format(prefix)
         if foreign_format:
-            raise self._format_error(foreign_format)
+            raise self._mismatch_error(foreign_format)
         if not 0 <= size_bytes <= self._limits.max_metadata_bytes:
-            raise self._format_error(f"other bytes ({prefix!r})")
+            raise self._mismatch_error(f"other bytes ({prefix!r})")
 
-    def _format_error(self, actual: str) -> FormatMismatchError:
-        return format_mismatch_error(self._name[:-1], str(self._expected_format), actual)
+    def _mismatch_error(self, actual: str) -> FormatMismatchError:
+        return create_format_mismatch_error(self._name[:-1], str(self._expected_format), actual)
 
 
 def read_message(reader: MessageReader[Header], read: Callable[[int], bytes]) -> Message[Header] | EndOfStream:
@@ -367,6 +367,6 @@ def is_stream_start(first_bytes: bytes) -> bool:
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
-def format_mismatch_error(where: str, expected: str, actual: str) -> FormatMismatchError:
+def create_format_mismatch_error(where: str, expected: str, actual: str) -> FormatMismatchError:
     """Return the error for bytes of another format."""
     return FormatMismatchError(f"{where}: expected {expected}, found {actual}")

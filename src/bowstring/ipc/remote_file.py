@@ -39,7 +39,7 @@ from bowstring.ipc.record_batch.remote import (
     RemoteBatchHeader,
     RemoteBody,
     RemoteColumns,
-    column_header_spans,
+    compute_column_header_spans,
     link_for_fetching,
 )
 from bowstring.ipc.schema_cache import DecodedSchema
@@ -130,13 +130,13 @@ class RemoteFileMessages(FileMessages):
             [
                 (block_offset + offset, span_bytes)
                 for block_offset, size_bytes, _ in blocks
-                for offset, span_bytes in self._header_spans(size_bytes, decoded_schema, column_indices)
+                for offset, span_bytes in self._compute_header_spans(size_bytes, decoded_schema, column_indices)
             ]
         )
         for offset, size_bytes, _ in blocks:
             self.source.cache_header_ranges(offset, size_bytes, fetched)
 
-    def _header_spans(
+    def _compute_header_spans(
         self, size_bytes: int, decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
     ) -> list[Span]:
         """The spans to fetch of a header of this size."""
@@ -152,7 +152,7 @@ class RemoteFileMessages(FileMessages):
             if header_layout.node_count == template.node_count and header_layout.buffer_count == template.buffer_count:
                 for index in column_indices:
                     column = header_layout[index]
-                    spans += column_header_spans(template, column, column.first_buffer, column.buffer_count)
+                    spans += compute_column_header_spans(template, column, column.first_buffer, column.buffer_count)
         return spans
 
     def _derive_header_template(

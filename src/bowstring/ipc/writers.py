@@ -17,7 +17,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, format_count
 from bowstring.flatbuf.tables import BLOCK, SPECS
 from bowstring.flatbuf.writer import SerializedTable, build_flatbuffer
-from bowstring.io.sinks import PathSink, Sink, StoreSink
+from bowstring.io.sinks import ObjectStoreSink, PathSink, Sink
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
@@ -183,7 +183,7 @@ class _IpcWriter(BatchWriter):
         self.abandon()
         if row_count is None:
             return
-        if isinstance(self._sink, PathSink | StoreSink):
+        if isinstance(self._sink, PathSink | ObjectStoreSink):
             state = f"{format_count(row_count + gathered_rows, 'row')} not written"
         elif gathered_rows:
             state = f"{format_count(gathered_rows, 'row')} not written"

@@ -29,7 +29,7 @@ def read_dictionary_values(
     """Return the values of one dictionary batch as the only element, created on access; `lookup` returns the
     dictionaries inside them.
     """
-    declaration = get_declaration(ipc_schema, header, where)
+    declaration = get_dictionary_declaration(ipc_schema, header, where)
     schema = Schema((Field("values", declaration.value_type),))
     values_schema = IpcSchema(schema, (declaration.nested,), ipc_schema.is_big_endian, ipc_schema.limits)
     header_layout = BatchHeaderLayout(values_schema, header.template.version == V4)
@@ -129,7 +129,7 @@ class StreamDictionaries:
         self, ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, where: tuple[object, ...]
     ) -> StreamDictionaries:
         """Return the dictionaries after a dictionary batch: with a new, a replaced or an extended dictionary."""
-        declaration = get_declaration(ipc_schema, header, where)
+        declaration = get_dictionary_declaration(ipc_schema, header, where)
         values = read_dictionary_values(ipc_schema, header, body, _create_empty_dictionary, where)
         entries = dict(self._entries) if self._is_frozen else self._entries
         entry = entries.get(declaration.id)
@@ -181,14 +181,16 @@ class FileDictionaries:
     def _group_batches_by_id(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
         batches_by_id: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
         for header, body, where in self._read_batches():
-            declaration = get_declaration(self._ipc_schema, header, where)
+            declaration = get_dictionary_declaration(self._ipc_schema, header, where)
             parts = batches_by_id.setdefault(declaration.id, [])
             check_file_dictionary_order(header, bool(parts), where)
             parts.append((header, body, where))
         return batches_by_id
 
 
-def get_declaration(ipc_schema: AnyIpcSchema, header: BatchHeader, where: tuple[object, ...]) -> DictionaryDeclaration:
+def get_dictionary_declaration(
+    ipc_schema: AnyIpcSchema, header: BatchHeader, where: tuple[object, ...]
+) -> DictionaryDeclaration:
     """Return the dictionary of a batch; raises `InvalidDataError` if its id is not in the schema."""
     declaration = ipc_schema.dictionaries_by_id.get(header.template.dictionary_id)
     if declaration is None:

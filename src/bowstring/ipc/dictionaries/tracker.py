@@ -246,7 +246,7 @@ def assign_shared_ids(ipc_schema: IpcSchema, columns: Sequence[ArrayData]) -> li
                 memory = (
                     object()
                     if dictionary is None or dictionary.length == 0
-                    else (declaration.value_type, _memory_key(dictionary))
+                    else (declaration.value_type, _get_memory_key(dictionary))
                 )
                 ids = ids_by_memory.get(memory)
                 if ids is None:
@@ -265,9 +265,15 @@ def _count_declarations(declaration: DictionaryDeclaration) -> int:
     return 1 + sum(map(_count_declarations, declaration.nested))
 
 
-def _memory_key(array: ArrayData | None) -> object:
+def _get_memory_key(array: ArrayData | None) -> object:
     """Return a key of an array's memory."""
     if array is None:
         return None
     buffers = tuple([(0, 0) if buffer is None else (buffer.address, buffer.size) for buffer in array.buffers])
-    return array.offset, array.length, buffers, tuple(map(_memory_key, array.children)), _memory_key(array.dictionary)
+    return (
+        array.offset,
+        array.length,
+        buffers,
+        tuple(map(_get_memory_key, array.children)),
+        _get_memory_key(array.dictionary),
+    )

@@ -90,7 +90,7 @@ class BodyDecompressor:
         The buffers are those of the column with this `first_node`, which counts once, even if several threads
         request it. Raises `InvalidDataError` for an invalid length, `LimitError` if the body exceeds the limits.
         """
-        lengths = [_uncompressed_length(buffer) for buffer in buffers]
+        lengths = [_read_uncompressed_length(buffer) for buffer in buffers]
         with self._lock:
             if first_node in self._counted_columns:
                 return lengths
@@ -126,7 +126,7 @@ class BodyDecompressor:
         return target
 
 
-def _uncompressed_length(buffer: Buffer) -> int:
+def _read_uncompressed_length(buffer: Buffer) -> int:
     if not buffer.size:
         return 0
     if buffer.size < LENGTH_PREFIX.size:

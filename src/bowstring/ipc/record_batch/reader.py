@@ -191,9 +191,9 @@ class BatchColumns(Sequence[Array]):
 
     def _locate_buffers(self, column: ColumnHeaderLayout, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
-        return [self._get_buffer(column, offset, size) for offset, size in self._buffer_spans(column, spans)]
+        return [self._get_buffer(column, offset, size) for offset, size in self._get_buffer_spans(column, spans)]
 
-    def _buffer_spans(self, column: ColumnHeaderLayout, spans: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _get_buffer_spans(self, column: ColumnHeaderLayout, spans: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return offset and size of each buffer. Raises `InvalidDataError` if one is outside the body."""
         limit, pairs = self.header.body_bytes, list(zip(spans[::2], spans[1::2], strict=True))
         for offset, size in pairs:

@@ -133,7 +133,7 @@ class RemoteColumns(BatchColumns):
         header_layouts = [
             column for number, column in enumerate(header_layouts) if not (number and self._is_fetched(column))
         ]
-        group = self._following_batches()
+        group = self._get_following_batches()
         fetch_column_headers(self.source, group, header_layouts)
         spans: list[Span] = []
         fetch: list[tuple[RemoteColumns, ColumnHeaderLayout]] = []
@@ -142,7 +142,7 @@ class RemoteColumns(BatchColumns):
             for columns in group:
                 if columns is not self and columns._is_fetched(column):
                     continue
-                ranges = columns._ranges_to_fetch(column)
+                ranges = columns._get_ranges_to_fetch(column)
                 left_bytes -= sum(size_bytes for _, size_bytes in ranges)
                 if left_bytes < 0 and (number or columns is not self):
                     break
@@ -158,7 +158,7 @@ class RemoteColumns(BatchColumns):
         """Whether a column was fetched."""
         return column.first_node in self._fetched or column.first_node in self._created
 
-    def _following_batches(self) -> list[RemoteColumns]:
+    def _get_following_batches(self) -> list[RemoteColumns]:
         if not self._group:
             return [self]
         following_batches = [
@@ -172,14 +172,14 @@ class RemoteColumns(BatchColumns):
         if self.variadic:
             first += sum(self.variadic[: column.first_variadic])
             count += sum(self._get_variadic_counts(column))
-        return column_header_spans(template, column, first, count)
+        return compute_column_header_spans(template, column, first, count)
 
-    def _ranges_to_fetch(self, column: ColumnHeaderLayout) -> list[Span]:
+    def _get_ranges_to_fetch(self, column: ColumnHeaderLayout) -> list[Span]:
         """Return the ranges of a column's buffers in the file; none if they are malformed, which creating the column
         reports.
         """
         try:
-            ranges = self._buffer_spans(column, super()._read_nodes_and_buffers(column)[1])
+            ranges = self._get_buffer_spans(column, super()._read_nodes_and_buffers(column)[1])
         except InvalidDataError:
             return []
         return [(self.body.offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
@@ -212,7 +212,7 @@ def create_columns(
     return RemoteColumns(header_layout, header, body, dictionaries, where)
 
 
-def column_header_spans(
+def compute_column_header_spans(
     template: HeaderTemplate, column: ColumnHeaderLayout, first_buffer: int, buffer_count: int
 ) -> list[Span]:
     """Return the ranges of a column's nodes and of `buffer_count` buffers in headers of this template."""

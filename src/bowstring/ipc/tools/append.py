@@ -200,11 +200,11 @@ class _ExistingFile:
             message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
         except InvalidDataError:
             return schema_table, None
-        if not isinstance(message, Table) or read_custom_metadata(message.flatbuffer.root("Message")):
+        if not isinstance(message, Table) or read_custom_metadata(message.flatbuffer.get_root_table("Message")):
             return schema_table, None
         features = {*message["features"].tolist(), feature}
         schema_message = headers.build_schema_message(
-            copy_schema_table(message, features), message.flatbuffer.root("Message")["version"]
+            copy_schema_table(message, features), message.flatbuffer.get_root_table("Message")["version"]
         )
         if len(schema_message) > len(raw):
             return schema_table, None

@@ -25,7 +25,7 @@ from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
     StreamDictionaries,
     check_file_dictionary_order,
-    get_declaration,
+    get_dictionary_declaration,
 )
 from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
 from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, replace_statistics
@@ -270,7 +270,7 @@ class _MessageCopier:
         order.
         """
         ipc_schema, header, where = self._source.decoded_schema.ipc_schema, message.header, (message.where,)
-        id_ = get_declaration(ipc_schema, header, where).id
+        id_ = get_dictionary_declaration(ipc_schema, header, where).id
         messages = self._messages_by_id.get(id_)
         assert message.body is not None
         if isinstance(message.body, RemoteBody):

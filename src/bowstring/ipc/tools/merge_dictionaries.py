@@ -109,7 +109,7 @@ class DictionaryMerger:
         output = self._output_dictionaries.get(declaration.id)
         if output is None:
             return self._reuse_messages(declaration.id, messages, values)
-        common_count = _common_prefix_length(output.messages, messages)
+        common_count = _count_common_messages(output.messages, messages)
         if declaration.id in self._stale_ids:
             return self._replace_or_unify(declaration.id, messages, values, "a dictionary inside it differs")
         if common_count == len(messages):
@@ -160,9 +160,11 @@ class DictionaryMerger:
             self._mark_replaced(id_)
             return self._reuse_messages(id_, messages, values)
         if id_ in self._ordered_ids:
-            raise self._file_error(id_, f"its ordered dictionary differs from that of earlier sources: {reason}")
+            raise self._unreplaceable_error(
+                id_, f"its ordered dictionary differs from that of earlier sources: {reason}"
+            )
         if self._inner_ids[id_] or any(id_ in inner_ids for inner_ids in self._inner_ids.values()):
-            raise self._file_error(id_, f"its dictionary is nested and differs: {reason}")
+            raise self._unreplaceable_error(id_, f"its dictionary is nested and differs: {reason}")
         return self._extend_by_missing_values(id_, self._output_dictionaries[id_], values)
 
     def _mark_replaced(self, id_: int) -> None:
@@ -191,7 +193,7 @@ class DictionaryMerger:
         self._output_dictionaries[id_] = _OutputDictionary([*output.messages, None], lambda: unified)
         return [OutputDictionaryBatch(DictionaryHeader(id_, True), None, unified.slice(output_values.length))]
 
-    def _file_error(self, id_: int, reason: str) -> InvalidArgumentError:
+    def _unreplaceable_error(self, id_: int, reason: str) -> InvalidArgumentError:
         return InvalidArgumentError(
             f"column {self._column_names[id_]!r}: {reason}. A file has one dictionary for all batches; a stream can "
             f"replace it: write a stream (as_stream=True, --to stream)"
@@ -220,7 +222,9 @@ class DictionaryMerger:
                     else replace_dictionary(part, self._output_dictionaries[declaration.id].values(), new_indices)
                 )
             except TypeMismatchError as error:
-                raise self._file_error(declaration.id, f"dictionaries differ and can't be unified: {error}") from None
+                raise self._unreplaceable_error(
+                    declaration.id, f"dictionaries differ and can't be unified: {error}"
+                ) from None
         return replace_dictionary_arrays(column, iter(parts))
 
     def encode_batch(self, batch: OutputDictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
@@ -272,7 +276,7 @@ def flatten_declarations(declarations: Sequence[DictionaryDeclaration]) -> list[
     ]
 
 
-def _common_prefix_length(output_messages: Sequence[BatchMessage | None], messages: Sequence[BatchMessage]) -> int:
+def _count_common_messages(output_messages: Sequence[BatchMessage | None], messages: Sequence[BatchMessage]) -> int:
     """Return the number of equal messages at the beginning."""
     count = 0
     for output_message, message in zip(output_messages, messages, strict=False):

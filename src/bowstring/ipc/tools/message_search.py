@@ -24,7 +24,7 @@ from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.api import create_file_reader
-from bowstring.ipc.dictionaries.reader import get_declaration, read_dictionary_values
+from bowstring.ipc.dictionaries.reader import get_dictionary_declaration, read_dictionary_values
 from bowstring.ipc.format_detection import check_format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
@@ -141,18 +141,20 @@ class CandidateReader:
         self.is_legacy_framing = False
         """Whether messages have the legacy framing; then there are no markers to search for."""
 
-    def read(self, at: int) -> BatchMessage | NonBatchMessage:
+    def read(self, offset: int) -> BatchMessage | NonBatchMessage:
         """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
         source, size = self._source, self._source.size
-        if not self.is_legacy_framing and at != self._first_offset:
-            prefix = source.read_at(at, min(PREFIX_BYTES, size - at))
+        if not self.is_legacy_framing and offset != self._first_offset:
+            prefix = source.read_at(offset, min(PREFIX_BYTES, size - offset))
             if prefix[:4] != CONTINUATION:
                 description = "a truncated marker" if CONTINUATION.startswith(prefix) else f"{prefix[:4]!r}"
-                raise InvalidDataError(f"{source.name}: message at byte {at}: expected a message, found {description}")
-        self._messages.seek(at)
+                raise InvalidDataError(
+                    f"{source.name}: message at byte {offset}: expected a message, found {description}"
+                )
+        self._messages.seek(offset)
         message = read_message_at(self._messages, source.read_at, size)
         if isinstance(message, EndOfStream):
-            return NonBatchMessage(at + message.size_bytes, None)
+            return NonBatchMessage(offset + message.size_bytes, None)
         if not isinstance(message.header, BatchHeader):
             return NonBatchMessage(message.stop, message.header)
         body: Body | None = None
@@ -162,7 +164,7 @@ class CandidateReader:
                 if isinstance(source, RangeSource)
                 else Buffer(source.memory, message.body_offset, message.body_bytes)
             )
-        return BatchMessage.from_message(message, f"{source.name}: message at byte {at}", body)
+        return BatchMessage.from_message(message, f"{source.name}: message at byte {offset}", body)
 
     def _read_header(self, raw: bytes, flatbuffer_offset: int, where: MessageLocation) -> BatchHeader | Table:
         self._remaining_bytes -= len(raw)
@@ -170,11 +172,11 @@ class CandidateReader:
             raise LimitError(f"{format_location(where)}: too many invalid messages: search abandoned")
         return self._headers.read(raw, flatbuffer_offset, where)
 
-    def find_marker(self, at: int) -> int:
-        """Return the offset of the next marker from `at` on, the size of the source if there is none."""
+    def find_marker(self, offset: int) -> int:
+        """Return the offset of the next marker from `offset` on, the size of the source if there is none."""
         if self.is_legacy_framing or self._remaining_bytes < 0:
             return self._source.size
-        return self._source.search(_MARKER_AND_LENGTH, at)
+        return self._source.search(_MARKER_AND_LENGTH, offset)
 
 
 class MessageSearch:
@@ -204,23 +206,23 @@ class MessageSearch:
 
     def _read_schema(self, first_offset: int) -> ExpectedSchema:
         """Return the footer's schema if any, else that of the first schema message."""
-        at, problem, footer = first_offset, "found another message", self.footer
+        offset, problem, footer = first_offset, "found another message", self.footer
         message: BatchMessage | NonBatchMessage | None = None
         try:
-            message = self._candidates.read(at)
+            message = self._candidates.read(offset)
         except InvalidDataError as error:
             problem = str(error)
         dropped_range = None
         if not (isinstance(message, NonBatchMessage) and message.schema is not None):
             if footer is None:
-                at, message = self._find_schema(at, problem)
-                dropped_range = DroppedRange(0, at, f"no schema message at the beginning: {problem}")
+                offset, message = self._find_schema(offset, problem)
+                dropped_range = DroppedRange(0, offset, f"no schema message at the beginning: {problem}")
             else:
                 message = None
-                dropped_range = DroppedRange(0, at, f"the schema message is damaged: {problem}")
-        stop = at
+                dropped_range = DroppedRange(0, offset, f"the schema message is damaged: {problem}")
+        stop = offset
         if isinstance(message, NonBatchMessage):
-            self._candidates.is_legacy_framing = self.source.read_at(at, 4) != CONTINUATION
+            self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
             stop = message.stop
         if footer is not None:
             return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, stop, dropped_range)
@@ -228,21 +230,21 @@ class MessageSearch:
         assert message.schema is not None
         cached = get_decoded_schema(message.schema, self.limits)
         _ = cached.ipc_schema.eager
-        version = message.schema.flatbuffer.root("Message")["version"]
+        version = message.schema.flatbuffer.get_root_table("Message")["version"]
         return ExpectedSchema(message.schema, version, cached, stop, dropped_range)
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, NonBatchMessage]:
         candidates = self._candidates
-        at = candidates.find_marker(start + 1)
-        while at < self.source.size:
+        offset = candidates.find_marker(start + 1)
+        while offset < self.source.size:
             try:
-                candidate = candidates.read(at)
+                candidate = candidates.read(offset)
                 if isinstance(candidate, NonBatchMessage) and candidate.schema is not None:
                     get_decoded_schema(candidate.schema, self.limits).ipc_schema.eager  # noqa: B018
-                    return at, candidate
+                    return offset, candidate
             except InvalidDataError:
                 pass
-            at = candidates.find_marker(at + 1)
+            offset = candidates.find_marker(offset + 1)
         name = self.source.name
         check_format(name, self.source.read_at(0, min(16, self.source.size)))
         raise InvalidDataError(
@@ -254,17 +256,17 @@ class MessageSearch:
 
     def messages(self) -> Iterator[BatchMessage | DroppedRange]:
         """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
-        at, search_start, size = self.schema.stop, self.schema.stop, self.source.size
-        while at < size:
-            if at >= self._prefetch_stop:
-                self._prefetch_headers(at)
+        offset, search_start, size = self.schema.stop, self.schema.stop, self.source.size
+        while offset < size:
+            if offset >= self._prefetch_stop:
+                self._prefetch_headers(offset)
             try:
-                candidate = self._read_valid_message(at)
+                candidate = self._read_valid_message(offset)
             except InvalidDataError as error:
-                dropped, following = self._skip_damage(at, search_start, str(error))
+                dropped, following = self._skip_damage(offset, search_start, str(error))
                 if dropped is not None:
                     yield dropped
-                at = search_start = following
+                offset = search_start = following
                 continue
             if isinstance(candidate, NonBatchMessage):
                 resumed = self._find_batch_after_end(candidate.stop)
@@ -272,23 +274,23 @@ class MessageSearch:
                     if candidate.stop < size and not self.is_file:
                         yield DroppedRange(candidate.stop, size, "bytes after the end of the stream")
                     return
-                yield DroppedRange(at, resumed, "an end marker before further messages")
-                at = search_start = resumed
+                yield DroppedRange(offset, resumed, "an end marker before further messages")
+                offset = search_start = resumed
                 continue
             damage = self._find_body_damage(candidate)
             if damage is None:
                 yield candidate
-                at, search_start = _next_message_offset(candidate), _next_offset_by_buffers(candidate)
+                offset, search_start = _compute_next_offset(candidate), _compute_next_offset_by_buffers(candidate)
             else:
                 yield damage
-                at = search_start = damage.stop
+                offset = search_start = damage.stop
 
-    def _prefetch_headers(self, at: int) -> None:
+    def _prefetch_headers(self, offset: int) -> None:
         """For a remote file, request the headers listed in the footer from an offset on, many at once."""
         spans: list[Span] = []
         total_bytes, self._prefetch_stop = 0, self.source.size
         sizes_bytes = {} if self.footer is None else self.footer.metadata_bytes
-        for start in self._footer_offsets[bisect_left(self._footer_offsets, at) :]:
+        for start in self._footer_offsets[bisect_left(self._footer_offsets, offset) :]:
             size_bytes = sizes_bytes[start]
             if total_bytes + max(size_bytes, 0) > MAX_ROUND_BYTES or len(spans) == _MAX_PREFETCHED_HEADERS:
                 self._prefetch_stop = start
@@ -302,7 +304,11 @@ class MessageSearch:
         """Return the range to drop if bytes of a message's body were lost or added and no message follows it directly,
         else None.
         """
-        size, stop, buffers_end = self.source.size, _next_message_offset(message), _next_offset_by_buffers(message)
+        size, stop, buffers_end = (
+            self.source.size,
+            _compute_next_offset(message),
+            _compute_next_offset_by_buffers(message),
+        )
         kind, rows = _get_kind_and_rows(message)
         if (
             stop >= size
@@ -325,50 +331,50 @@ class MessageSearch:
             return DroppedRange(message.start, stop, "bytes are missing or added: its padding is not zero", kind, rows)
         return None
 
-    def _find_batch_after_end(self, at: int) -> int | None:
+    def _find_batch_after_end(self, offset: int) -> int | None:
         """Return the offset of a batch after an end marker, where none should be, or None."""
         size = self.source.size
-        if at >= size or (self.footer is not None and at > max(self._footer_offsets, default=0)):
+        if offset >= size or (self.footer is not None and offset > max(self._footer_offsets, default=0)):
             return None
-        next_offset = self._find_valid_batch(at)
+        next_offset = self._find_valid_batch(offset)
         return next_offset if next_offset < size else None
 
-    def _skip_damage(self, at: int, search_start: int, problem: str) -> tuple[DroppedRange | None, int]:
+    def _skip_damage(self, offset: int, search_start: int, problem: str) -> tuple[DroppedRange | None, int]:
         """Return the range dropped at an invalid message, if any, and the offset of the next valid message."""
         size, source = self.source.size, self.source
         if (
             self.footer is not None
-            and at >= self.footer.offset
-            and not any(offset >= at for offset in self._footer_offsets)
+            and offset >= self.footer.offset
+            and not any(footer_offset >= offset for footer_offset in self._footer_offsets)
         ):
             return None, size
         kind: MessageKind | None = None
         rows: int | None = None
         declared_end = 0
         try:
-            candidate = self._candidates.read(at)
+            candidate = self._candidates.read(offset)
             if isinstance(candidate, BatchMessage):
                 kind, rows = _get_kind_and_rows(candidate)
-                declared_end = _next_message_offset(candidate)
+                declared_end = _compute_next_offset(candidate)
         except InvalidDataError:
             pass
         if declared_end and declared_end < size and self._is_valid_message(declared_end):
             next_offset = declared_end
             if kind == "record batch":
-                self.single_batch_losses.add(at)
+                self.single_batch_losses.add(offset)
         else:
-            next_offset = self._find_valid_batch(min(search_start, at) if search_start != at else at + 1)
-            if next_offset < at:  # the message before had a length that swallowed this one
+            next_offset = self._find_valid_batch(min(search_start, offset) if search_start != offset else offset + 1)
+            if next_offset < offset:  # the message before had a length that swallowed this one
                 kind = rows = None
-        problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"message at byte {at}: ")
-        return DroppedRange(at, max(next_offset, at), problem, kind, rows), next_offset
+        problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"message at byte {offset}: ")
+        return DroppedRange(offset, max(next_offset, offset), problem, kind, rows), next_offset
 
     def _find_valid_batch(self, start: int) -> int:
         """Return the offset of the first valid batch at or after `start`, or the size of the source."""
-        size, at = self.source.size, start
-        while at < size:
-            candidate_offset = self._candidates.find_marker(at)
-            index = bisect_left(self._footer_offsets, at)
+        size, offset = self.source.size, start
+        while offset < size:
+            candidate_offset = self._candidates.find_marker(offset)
+            index = bisect_left(self._footer_offsets, offset)
             if index < len(self._footer_offsets):
                 candidate_offset = min(candidate_offset, self._footer_offsets[index])
             if candidate_offset >= size:
@@ -377,34 +383,34 @@ class MessageSearch:
                 candidate = self._read_valid_message(candidate_offset)
                 if isinstance(candidate, BatchMessage):
                     return candidate_offset
-                at = self._skip_embedded_stream(candidate) if candidate.schema is not None else candidate_offset + 1
+                offset = self._skip_embedded_stream(candidate) if candidate.schema is not None else candidate_offset + 1
             except InvalidDataError:
-                at = candidate_offset + 1
+                offset = candidate_offset + 1
         return size
 
     def _skip_embedded_stream(self, schema: NonBatchMessage) -> int:
         """Return the end of the embedded stream that begins with `schema`."""
-        at = schema.stop
-        while at < self.source.size:
+        offset = schema.stop
+        while offset < self.source.size:
             try:
-                candidate = self._candidates.read(at)
+                candidate = self._candidates.read(offset)
             except InvalidDataError:
-                return at
+                return offset
             if isinstance(candidate, NonBatchMessage):
                 return candidate.stop
-            at = _next_message_offset(candidate)
-        return at
+            offset = _compute_next_offset(candidate)
+        return offset
 
-    def _is_valid_message(self, at: int) -> bool:
+    def _is_valid_message(self, offset: int) -> bool:
         try:
-            self._read_valid_message(at)
+            self._read_valid_message(offset)
         except InvalidDataError:
             return False
         return True
 
-    def _read_valid_message(self, at: int) -> BatchMessage | NonBatchMessage:
+    def _read_valid_message(self, offset: int) -> BatchMessage | NonBatchMessage:
         """Read the message at an offset and check all but its values."""
-        candidate = self._candidates.read(at)
+        candidate = self._candidates.read(offset)
         if isinstance(candidate, NonBatchMessage):
             return candidate
         header, body, where = candidate.header, candidate.body, (candidate.where,)
@@ -418,7 +424,7 @@ class MessageSearch:
                 f"{candidate.where}: expected metadata version {self.schema.version}, found {header.template.version}"
             )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            get_declaration(self.schema.decoded_schema.ipc_schema, header, where)
+            get_dictionary_declaration(self.schema.decoded_schema.ipc_schema, header, where)
             read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, where)
         else:
             create_columns(
@@ -446,13 +452,13 @@ def _get_kind_and_rows(message: BatchMessage) -> tuple[MessageKind, int | None]:
 # Ends of messages («Encapsulated message format», «Buffer Alignment and Padding»)
 
 
-def _next_message_offset(message: BatchMessage) -> int:
+def _compute_next_offset(message: BatchMessage) -> int:
     """Return the offset of the next message: messages are padded to multiples of 8 bytes, wherever they begin."""
     size_bytes = message.metadata_bytes + message.header.body_bytes
     return message.start + size_bytes + -size_bytes % 8
 
 
-def _next_offset_by_buffers(message: BatchMessage) -> int:
+def _compute_next_offset_by_buffers(message: BatchMessage) -> int:
     """Return the offset of the next message by the buffers, in case the body length is too large because of damage."""
     buffers = message.header.buffers()
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0

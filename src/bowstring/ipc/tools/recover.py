@@ -280,7 +280,7 @@ class _FileSelector(_MessageSelector):
             self.dropped.append(message)
             if self.may_contain_dictionary(message):
                 gap_offsets.append(message.start)
-        gap_offsets += self._missing_dictionary_offsets(batch_messages)
+        gap_offsets += self._find_missing_dictionary_offsets(batch_messages)
         dictionaries = self._sort_by_footer(batch_messages, headers.DICTIONARY_BATCH)
         batches = self._sort_by_footer(batch_messages, headers.RECORD_BATCH)
         messages_by_id = self._group_by_dictionary(dictionaries, gap_offsets)
@@ -323,7 +323,7 @@ class _FileSelector(_MessageSelector):
             return [by_offset[start] for start in offsets]
         return of_kind
 
-    def _missing_dictionary_offsets(self, batch_messages: list[BatchMessage]) -> list[int]:
+    def _find_missing_dictionary_offsets(self, batch_messages: list[BatchMessage]) -> list[int]:
         """Return the footer's offsets of missing dictionary batches, if there are fewer than it lists; if they are not
         at the listed offsets, an offset before each one.
         """

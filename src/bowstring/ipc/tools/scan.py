@@ -181,7 +181,7 @@ class StreamScan:
             )
         self._first = message
         self.schema = message.header
-        self.version: int = message.header.flatbuffer.root("Message")["version"]
+        self.version: int = message.header.flatbuffer.get_root_table("Message")["version"]
 
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
