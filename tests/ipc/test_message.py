@@ -33,7 +33,7 @@ class Header:
     body_bytes: int
 
 
-def read_header(raw: bytes, flatbuffer_offset: int, _where: MessageLocation) -> Header:
+def read_header(raw: bytes, flatbuffer_offset: int, _location: MessageLocation) -> Header:
     return Header(raw[flatbuffer_offset:], len(BODY))
 
 

@@ -30,18 +30,18 @@ _VTABLE = struct.Struct("<HH")
 class Flatbuffer:
     """The bytes of one flatbuffer, with budgets for reading them.
 
-    `where` names the bytes in errors. Reading visits at most `max_tables` tables, and never more than the bytes can
+    `location` names the bytes in errors. Reading visits at most `max_tables` tables, and never more than the bytes can
     contain; text is limited to a few times the flatbuffer's size. Shared or circular offsets therefore cost no more
     than valid data.
     """
 
-    __slots__ = ("max_tables", "raw", "size", "specs", "tables_left", "text_left", "where")
+    __slots__ = ("location", "max_tables", "raw", "size", "specs", "tables_left", "text_left")
 
-    def __init__(self, raw: bytes, specs: Mapping[str, TableSpec], where: str, max_tables: int = 1_000_000) -> None:
+    def __init__(self, raw: bytes, specs: Mapping[str, TableSpec], location: str, max_tables: int = 1_000_000) -> None:
         self.raw = raw
         self.size = len(raw)
         self.specs = specs
-        self.where = where
+        self.location = location
         self.max_tables = max_tables
         self.tables_left = min(max_tables, self.size // 4)
         self.text_left = 4 * self.size
@@ -49,20 +49,20 @@ class Flatbuffer:
     def get_root_table(self, name: str) -> Table:
         """Return the root table, as specification `name`."""
         if self.size < 8:
-            raise TruncatedError(f"{self.where}: {self.size} bytes are too few for a flatbuffer")
+            raise TruncatedError(f"{self.location}: {self.size} bytes are too few for a flatbuffer")
         return Table(self, self.specs[name], self.follow_offset(0, name))
 
     def create_error(self, problem: str, position: int) -> InvalidDataError:
         """Return an error that names the flatbuffer and the byte."""
-        return InvalidDataError(f"{self.where}: byte {position} of {self.size}: {problem}")
+        return InvalidDataError(f"{self.location}: byte {position} of {self.size}: {problem}")
 
     def check_table_limit(self, count: int) -> None:
         """Raise `LimitError` if `count` more tables exceed the limit, before any of them is visited."""
         if count > self.tables_left:
             limit = min(self.max_tables, self.size // 4)
             raise LimitError(
-                f"{self.where}: {limit - self.tables_left + count} tables or more, beyond the limit of {limit} for its "
-                f"{self.size} bytes (max_tables is {self.max_tables})"
+                f"{self.location}: {limit - self.tables_left + count} tables or more, beyond the limit of {limit} for "
+                f"its {self.size} bytes (max_tables is {self.max_tables})"
             )
 
     def follow_offset(self, position: int, path: str) -> int:
@@ -187,7 +187,7 @@ class Table:
         flatbuffer.text_left -= length
         if flatbuffer.text_left < 0:
             size = flatbuffer.size
-            raise LimitError(f"{flatbuffer.where}: text of more than {4 * size} bytes in a flatbuffer of {size}")
+            raise LimitError(f"{flatbuffer.location}: text of more than {4 * size} bytes in a flatbuffer of {size}")
         text = bytes(flatbuffer.raw[start : start + length])
         if not is_utf8:
             return text

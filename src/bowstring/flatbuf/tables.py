@@ -194,10 +194,10 @@ SPECS = {spec.name: spec for spec in (*_SCHEMA_FBS, *_MESSAGE_FBS, *_TENSOR_FBS,
 """The specification of every table, by name."""
 
 
-def read_root(name: str, flatbuffer: bytes, where: str, max_tables: int = 1_000_000) -> Table:
+def read_root(name: str, flatbuffer: bytes, location: str, max_tables: int = 1_000_000) -> Table:
     """Return the root table of a flatbuffer of Arrow metadata, as specification `name`.
 
-    `where` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises
+    `location` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises
     `TruncatedError` or another `InvalidDataError` if the root is not a table.
     """
-    return Flatbuffer(flatbuffer, SPECS, where, max_tables).get_root_table(name)
+    return Flatbuffer(flatbuffer, SPECS, location, max_tables).get_root_table(name)

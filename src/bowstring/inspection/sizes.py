@@ -107,7 +107,7 @@ class BatchTotals:
         rows = span.header.length
         self.total_rows += rows
         if self.total_rows > _MAX_TOTAL:
-            raise InvalidDataError(f"{span.where}: more than {_MAX_TOTAL} rows")
+            raise InvalidDataError(f"{span.location}: more than {_MAX_TOTAL} rows")
         nodes = span.header.nodes()[starts.nodes]
         nulls, lengths = nodes["null_count"], nodes["length"]
         is_invalid = (lengths != rows) | (nulls < 0) | (nulls > rows)
@@ -115,7 +115,7 @@ class BatchTotals:
             index = int(np.argmax(is_invalid))
             name = self.ipc_schema.schema.fields[index].name
             raise InvalidDataError(
-                f"{span.where}, column {name!r}: {lengths[index]} slots, {nulls[index]} of them null, in {rows} rows"
+                f"{span.location}, column {name!r}: {lengths[index]} slots, {nulls[index]} of them null, in {rows} rows"
             )
         self.column_bytes += sizes
         self.null_counts += nulls
@@ -127,7 +127,7 @@ class BatchTotals:
         node = self.ipc_schema.dictionaries_by_id.get(template.dictionary_id)
         if node is None:
             raise InvalidDataError(
-                f"{span.where}: dictionary {template.dictionary_id} is not in the schema, which has "
+                f"{span.location}: dictionary {template.dictionary_id} is not in the schema, which has "
                 f"{sorted(self.ipc_schema.dictionaries_by_id)[:8]}"
             )
         sizes = self._column_sizes(self._cached_column_starts(node.id, _values_schema(node), span.header), span)
@@ -154,13 +154,13 @@ class BatchTotals:
             counts = np.array(header.variadic_counts(), np.int64)
             if len(counts) != header_layout.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
                 raise InvalidDataError(
-                    f"{span.where}: expected {header_layout.variadic_count} variadic counts, none above "
+                    f"{span.location}: expected {header_layout.variadic_count} variadic counts, none above "
                     f"{template.buffer_count}, found {counts.tolist()[:8]}"
                 )
             bounds = bounds + _cumulative_sums(counts)[column_starts.variadic]
         if template.node_count != header_layout.node_count or template.buffer_count != bounds[-1]:
             raise InvalidDataError(
-                f"{span.where}: expected {header_layout.node_count} nodes and {bounds[-1]} buffers for its schema, "
+                f"{span.location}: expected {header_layout.node_count} nodes and {bounds[-1]} buffers for its schema, "
                 f"found {template.node_count} and {template.buffer_count}"
             )
         buffers = header.buffers()
@@ -175,15 +175,15 @@ class BatchTotals:
     def _check_buffers(self, span: BatchMessage, offsets: _Counts, sizes: _Counts) -> None:
         limit = span.body_bytes
         if span.header.body_bytes > limit:
-            raise InvalidDataError(f"{span.where}: expected a body of {span.header.body_bytes} bytes, found {limit}")
+            raise InvalidDataError(f"{span.location}: expected a body of {span.header.body_bytes} bytes, found {limit}")
         is_invalid = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
         if is_invalid.any():
             index = int(np.argmax(is_invalid))
             raise InvalidDataError(
-                f"{span.where}: buffer {index} of {sizes[index]} bytes at byte {offsets[index]} of a body of {limit}"
+                f"{span.location}: buffer {index} of {sizes[index]} bytes at byte {offsets[index]} of a body of {limit}"
             )
         if self.buffer_bytes + sizes.sum(dtype=np.float64) > _MAX_TOTAL:
-            raise InvalidDataError(f"{span.where}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
+            raise InvalidDataError(f"{span.location}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
 
 
 def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:

@@ -80,15 +80,15 @@ class FileMessages:
 
         Raises `InvalidDataError` if its block or header is malformed.
         """
-        reader, where, stop = self.reader, (KIND_LABELS[kind], index), self.footer.offset
+        reader, location, stop = self.reader, (KIND_LABELS[kind], index), self.footer.offset
         block = self.footer.get_block(self.block_lists[kind], index)
         if not reader.is_valid_block(block, stop):
-            raise reader.block_error(block, stop, where)
-        header = reader.read_block_header(self.source.read_lazily(block[0], block[1]), block, where)
+            raise reader.block_error(block, stop, location)
+        header = reader.read_block_header(self.source.read_lazily(block[0], block[1]), block, location)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
-                f"{self.source.name}: {where[0]} {where[1]} at byte {block[0]}: "
+                f"{self.source.name}: {location[0]} {location[1]} at byte {block[0]}: "
                 f"expected a {kind} message, found a {actual_kind}"
             )
         return header, block

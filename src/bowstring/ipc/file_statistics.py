@@ -105,7 +105,7 @@ class FileStatistics:
 
 
 def read_statistics(
-    pairs: Metadata, schema: AnyIpcSchema, blocks: npt.NDArray[Any], limits: ReadLimits, where: str
+    pairs: Metadata, schema: AnyIpcSchema, blocks: npt.NDArray[Any], limits: ReadLimits, location: str
 ) -> FileStatistics | None:
     """Read the statistics in a footer's custom metadata; None if there are none, or if they belong to other blocks.
 
@@ -114,7 +114,7 @@ def read_statistics(
     raw = next((value for key, value in pairs if key == METADATA_KEY), None)
     if raw is None:
         return None
-    with prefix_errors(f"{where}: footer: {METADATA_KEY.decode()}"):
+    with prefix_errors(f"{location}: footer: {METADATA_KEY.decode()}"):
         try:
             stream = base64.b64decode(raw, validate=True)
         except ValueError as error:
@@ -191,16 +191,16 @@ def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequ
         array = columns[column_index]
         array.validate(full=True)
         valid_values = _drop_nulls(array)
-        where = f"record batch {index}, column {column_index}: by the statistics, expected"
+        location = f"record batch {index}, column {column_index}: by the statistics, expected"
         claimed_nulls = int(column.null_counts[index])
         if claimed_nulls != array.length - valid_values.length:
-            raise InvalidDataError(f"{where} {claimed_nulls} nulls, found {array.length - valid_values.length}")
+            raise InvalidDataError(f"{location} {claimed_nulls} nulls, found {array.length - valid_values.length}")
         if column.distinct_counts is not None and count_distinct(valid_values) not in (
             None,
             column.distinct_counts[index],
         ):
             raise InvalidDataError(
-                f"{where} {column.distinct_counts[index]} distinct values, found {count_distinct(valid_values)}"
+                f"{location} {column.distinct_counts[index]} distinct values, found {count_distinct(valid_values)}"
             )
         actual = min_max(valid_values, truncate=False)
         if column.minima is None or column.maxima is None or actual is None:
@@ -213,7 +213,7 @@ def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequ
                 [bound.to_pylist()[0] for bound in actual],
             )
             raise InvalidDataError(
-                f"{where} values from {claimed_values[0]!r} to {claimed_values[1]!r}, "
+                f"{location} values from {claimed_values[0]!r} to {claimed_values[1]!r}, "
                 f"found {actual_values[0]!r} to {actual_values[1]!r}"
             )
 

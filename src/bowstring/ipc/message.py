@@ -228,17 +228,17 @@ class MessageReader(Generic[Header]):
             and offset + metadata_bytes + body_bytes <= stop
         )
 
-    def block_error(self, block: Block, stop: int, where: MessageLocation) -> InvalidDataError:
+    def block_error(self, block: Block, stop: int, location: MessageLocation) -> InvalidDataError:
         """Return the error for a block that is not valid."""
         offset, metadata_bytes, body_bytes = block
         if metadata_bytes > self._limits.max_metadata_bytes:
-            return _metadata_limit_error(metadata_bytes, (self._name, *where), self._limits)
+            return _metadata_limit_error(metadata_bytes, (self._name, *location), self._limits)
         return InvalidDataError(
-            f"{self._name} {format_location(where)}: expected a block before byte {stop}, found {metadata_bytes} + "
+            f"{self._name} {format_location(location)}: expected a block before byte {stop}, found {metadata_bytes} + "
             f"{body_bytes} bytes at byte {offset}"
         )
 
-    def read_block_header(self, raw: Any, block: Block, where: MessageLocation) -> Header:
+    def read_block_header(self, raw: Any, block: Block, location: MessageLocation) -> Header:
         """Decode the metadata of a valid block: `raw` are its first `metadata_bytes` bytes, of which only those needed
         are read. Raises `InvalidDataError` if the metadata does not fit in the block, and the errors of `read_header`.
         """
@@ -248,10 +248,10 @@ class MessageReader(Generic[Header]):
             prefix_bytes, size_bytes = LEGACY_PREFIX_BYTES, marker
         if not 0 < size_bytes <= block[1] - prefix_bytes:
             raise InvalidDataError(
-                f"{self._name} {format_location(where)} at byte {block[0]}: expected a metadata length of up to "
+                f"{self._name} {format_location(location)} at byte {block[0]}: expected a metadata length of up to "
                 f"{block[1] - prefix_bytes}, found {size_bytes}"
             )
-        return self._read_header(raw, prefix_bytes, where)
+        return self._read_header(raw, prefix_bytes, location)
 
     # Errors
 
@@ -301,22 +301,24 @@ def read_message_at(
     return event
 
 
-def format_location(where: MessageLocation) -> str:
+def format_location(location: MessageLocation) -> str:
     """Join the words that name a message."""
-    return " ".join(map(str, where))
+    return " ".join(map(str, location))
 
 
-def check_metadata_size(size_bytes: int, where: MessageLocation, limits: ReadLimits) -> None:
+def check_metadata_size(size_bytes: int, location: MessageLocation, limits: ReadLimits) -> None:
     """Raise `InvalidDataError` for a negative size of metadata, `LimitError` for one above `max_metadata_bytes`."""
     if size_bytes < 0:
-        raise InvalidDataError(f"{format_location(where)}: expected a metadata length of 0 or more, found {size_bytes}")
+        raise InvalidDataError(
+            f"{format_location(location)}: expected a metadata length of 0 or more, found {size_bytes}"
+        )
     if size_bytes > limits.max_metadata_bytes:
-        raise _metadata_limit_error(size_bytes, where, limits)
+        raise _metadata_limit_error(size_bytes, location, limits)
 
 
-def _metadata_limit_error(size_bytes: int, where: MessageLocation, limits: ReadLimits) -> LimitError:
+def _metadata_limit_error(size_bytes: int, location: MessageLocation, limits: ReadLimits) -> LimitError:
     return LimitError(
-        f"{format_location(where)}: {size_bytes} bytes of metadata exceed the limit of {limits.max_metadata_bytes} "
+        f"{format_location(location)}: {size_bytes} bytes of metadata exceed the limit of {limits.max_metadata_bytes} "
         "(max_metadata_bytes)"
     )
 
@@ -367,6 +369,6 @@ def is_stream_start(first_bytes: bytes) -> bool:
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
-def create_format_mismatch_error(where: str, expected: str, actual: str) -> FormatMismatchError:
+def create_format_mismatch_error(location: str, expected: str, actual: str) -> FormatMismatchError:
     """Return the error for bytes of another format."""
-    return FormatMismatchError(f"{where}: expected {expected}, found {actual}")
+    return FormatMismatchError(f"{location}: expected {expected}, found {actual}")

@@ -107,8 +107,8 @@ class RemoteFileMessages(FileMessages):
         """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
         blocks = [self.get_block(headers.DICTIONARY_BATCH, index) for index in range(self.footer.dictionaries.count)]
         fetched = self.fetch_headers_and_bodies(blocks, _SMALL_BODY_BYTES)
-        for header, body, where in super().read_dictionaries():
-            yield header, fetched.find(body.offset, body.size) or body, where
+        for header, body, location in super().read_dictionaries():
+            yield header, fetched.find(body.offset, body.size) or body, location
 
     def fetch_batch_headers(
         self, indices: Iterable[int], decoded_schema: DecodedSchema, column_indices: Sequence[int] | None

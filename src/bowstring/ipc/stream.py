@@ -213,10 +213,10 @@ class Decoder:
         return self._selection.schema
 
     def decode_header(
-        self, metadata: bytes, flatbuffer_offset: int = 0, where: MessageLocation | None = None
+        self, metadata: bytes, flatbuffer_offset: int = 0, location: MessageLocation | None = None
     ) -> BatchHeader | None:
         """Decode a message's flatbuffer, from `flatbuffer_offset` on: the header of a batch, None for a schema, which
-        has no body. `where` names the message in errors.
+        has no body. `location` names the message in errors.
 
         Raises `InvalidDataError` for malformed bytes, and unless the schema comes first and once.
         """
@@ -224,16 +224,16 @@ class Decoder:
             self._selection = self._previous[1]
             self.message_count += 1
             return None
-        where = where or ("message", self.message_count)
-        header = self._headers.read(metadata, flatbuffer_offset, where)
+        location = location or ("message", self.message_count)
+        header = self._headers.read(metadata, flatbuffer_offset, location)
         if isinstance(header, BatchHeader):
             if self._selection is None:
                 raise InvalidDataError(
-                    f"{format_location(where)}: expected a schema first, found a {header.template.kind}"
+                    f"{format_location(location)}: expected a schema first, found a {header.template.kind}"
                 )
             return header
         if self._selection is not None:
-            raise InvalidDataError(f"{format_location(where)}: a second schema")
+            raise InvalidDataError(f"{format_location(location)}: a second schema")
         selection = ColumnSelection(get_decoded_schema(header, self.limits), self._column_keys)
         tuple(selection.schema)  # raises errors of malformed fields now
         self._selection = selection
@@ -256,15 +256,15 @@ class Decoder:
         assert selection is not None
         self.message_count += 1
         if header.template.kind == headers.DICTIONARY_BATCH:
-            where: MessageLocation = ("message", self.message_count - 1, "(dictionary)")
+            location: MessageLocation = ("message", self.message_count - 1, "(dictionary)")
             self._dictionaries = self._dictionaries.with_dictionary_batch(
-                selection.cached.ipc_schema, header, body, where
+                selection.cached.ipc_schema, header, body, location
             )
             return None
-        where = ("record batch", self.batch_count)
+        location = ("record batch", self.batch_count)
         self.batch_count += 1
         header_layout, selected_columns = selection.get_header_layouts(header.template.version)
-        columns = BatchColumns(header_layout, header, body, self._dictionaries.freeze(), where, selected_columns)
+        columns = BatchColumns(header_layout, header, body, self._dictionaries.freeze(), location, selected_columns)
         return create_record_batch(selection.schema, header, columns)
 
     def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:

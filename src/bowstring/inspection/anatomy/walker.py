@@ -348,7 +348,7 @@ class _Footer:
     def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
         self.reader = create_file_reader(source, None, limits)
         self.offset, root = self.reader.footer_offset, self.reader.footer
-        raw, location = root.flatbuffer.raw, root.flatbuffer.where
+        raw, location = root.flatbuffer.raw, root.flatbuffer.location
         schema = root["schema"]
         if schema is None:
             raise InvalidDataError(f"{location}: there is no schema")

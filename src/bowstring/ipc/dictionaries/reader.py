@@ -24,16 +24,16 @@ from bowstring.layouts.registry import layout_of
 
 
 def read_dictionary_values(
-    ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, lookup: DictionaryLookup, where: tuple[object, ...]
+    ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, lookup: DictionaryLookup, location: tuple[object, ...]
 ) -> Sequence[Array]:
     """Return the values of one dictionary batch as the only element, created on access; `lookup` returns the
     dictionaries inside them.
     """
-    declaration = get_dictionary_declaration(ipc_schema, header, where)
+    declaration = get_dictionary_declaration(ipc_schema, header, location)
     schema = Schema((Field("values", declaration.value_type),))
     values_schema = IpcSchema(schema, (declaration.nested,), ipc_schema.is_big_endian, ipc_schema.limits)
     header_layout = BatchHeaderLayout(values_schema, header.template.version == V4)
-    return create_columns(header_layout, header, body, lookup, where)
+    return create_columns(header_layout, header, body, lookup, location)
 
 
 class DictionarySnapshot:
@@ -126,18 +126,18 @@ class StreamDictionaries:
         return self
 
     def with_dictionary_batch(
-        self, ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, where: tuple[object, ...]
+        self, ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, location: tuple[object, ...]
     ) -> StreamDictionaries:
         """Return the dictionaries after a dictionary batch: with a new, a replaced or an extended dictionary."""
-        declaration = get_dictionary_declaration(ipc_schema, header, where)
-        values = read_dictionary_values(ipc_schema, header, body, _create_empty_dictionary, where)
+        declaration = get_dictionary_declaration(ipc_schema, header, location)
+        values = read_dictionary_values(ipc_schema, header, body, _create_empty_dictionary, location)
         entries = dict(self._entries) if self._is_frozen else self._entries
         entry = entries.get(declaration.id)
         if not header.template.is_delta:
             entry = DictionarySnapshot(DeltaDictionary([values]), 1)
         elif entry is None:
             raise InvalidDataError(
-                f"{format_location(where)}: a delta for dictionary {declaration.id}, which is not defined"
+                f"{format_location(location)}: a delta for dictionary {declaration.id}, which is not defined"
             )
         else:
             entry = entry.extend(values)
@@ -173,36 +173,37 @@ class FileDictionaries:
             if parts is None:
                 return None
             values_of_parts = [
-                read_dictionary_values(self._ipc_schema, header, body, self, where)[0] for header, body, where in parts
+                read_dictionary_values(self._ipc_schema, header, body, self, location)[0]
+                for header, body, location in parts
             ]
             values = self._entries[declaration.id] = concat_parts(values_of_parts)
         return values
 
     def _group_batches_by_id(self) -> dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]]:
         batches_by_id: dict[int, list[tuple[BatchHeader, Body, tuple[object, ...]]]] = {}
-        for header, body, where in self._read_batches():
-            declaration = get_dictionary_declaration(self._ipc_schema, header, where)
+        for header, body, location in self._read_batches():
+            declaration = get_dictionary_declaration(self._ipc_schema, header, location)
             parts = batches_by_id.setdefault(declaration.id, [])
-            check_file_dictionary_order(header, bool(parts), where)
-            parts.append((header, body, where))
+            check_file_dictionary_order(header, bool(parts), location)
+            parts.append((header, body, location))
         return batches_by_id
 
 
 def get_dictionary_declaration(
-    ipc_schema: AnyIpcSchema, header: BatchHeader, where: tuple[object, ...]
+    ipc_schema: AnyIpcSchema, header: BatchHeader, location: tuple[object, ...]
 ) -> DictionaryDeclaration:
     """Return the dictionary of a batch; raises `InvalidDataError` if its id is not in the schema."""
     declaration = ipc_schema.dictionaries_by_id.get(header.template.dictionary_id)
     if declaration is None:
         raise InvalidDataError(
-            f"{format_location(where)}: dictionary {header.template.dictionary_id} is none of the schema's "
+            f"{format_location(location)}: dictionary {header.template.dictionary_id} is none of the schema's "
             f"{sorted(ipc_schema.dictionaries_by_id)[:8]}"
         )
     return declaration
 
 
-def check_file_dictionary_order(header: BatchHeader, has_earlier_batch: bool, where: tuple[object, ...]) -> None:
+def check_file_dictionary_order(header: BatchHeader, has_earlier_batch: bool, location: tuple[object, ...]) -> None:
     """Raise `InvalidDataError` for a dictionary batch of a file that is neither the only initial one nor a delta."""
     if header.template.is_delta != has_earlier_batch:
         problem = "a delta comes before" if header.template.is_delta else "a file has only one non-delta batch of"
-        raise InvalidDataError(f"{format_location(where)}: {problem} dictionary {header.template.dictionary_id}")
+        raise InvalidDataError(f"{format_location(location)}: {problem} dictionary {header.template.dictionary_id}")

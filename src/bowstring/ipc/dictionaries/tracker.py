@@ -141,7 +141,7 @@ class DictionaryTracker:
         if not non_null_uses and written is not None:
             return
         names = list(dict.fromkeys(repr(use.column_name) for use in uses))
-        where = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+        location = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
         dictionaries = list({id(use.dictionary): use.dictionary for use in non_null_uses or uses}.values())
         unified = find_dictionary_extending_all(dictionaries)
         is_fixed = self._options.unify_dictionaries and written is not None
@@ -154,12 +154,12 @@ class DictionaryTracker:
             unified, index_maps = self._unify(declaration.id, written, dictionaries)
             if is_fixed and written is not None and unified.length > written.length:
                 raise InvalidArgumentError(
-                    f"{where}: {unified.length - written.length} values are not in the dictionary that is written, and "
-                    f"with unify_dictionaries there is one for all batches: give write_table all of them at once"
+                    f"{location}: {unified.length - written.length} values are not in the dictionary that is written, "
+                    f"and with unify_dictionaries there is one for all batches: give write_table all of them at once"
                 )
             map_of = {id(dictionary): index_map for dictionary, index_map in zip(dictionaries, index_maps, strict=True)}
-            yield from self._remap_indices(where, non_null_uses or uses, unified, map_of)
-        self._prepare_dictionary_batches(batch, declaration, unified, where)
+            yield from self._remap_indices(location, non_null_uses or uses, unified, map_of)
+        self._prepare_dictionary_batches(batch, declaration, unified, location)
 
     def _unify(
         self, id_: int, written: ArrayData | None, dictionaries: list[ArrayData]
@@ -177,7 +177,7 @@ class DictionaryTracker:
         return unified, index_maps
 
     def _remap_indices(
-        self, where: str, uses: Sequence[_DictionaryUse], unified: ArrayData, index_maps: dict[int, Indices]
+        self, location: str, uses: Sequence[_DictionaryUse], unified: ArrayData, index_maps: dict[int, Indices]
     ) -> Iterator[tuple[_DictionaryUse, ArrayData]]:
         for use in uses:
             index_map = index_maps[id(use.dictionary)]
@@ -186,12 +186,12 @@ class DictionaryTracker:
                 yield use, replace_dictionary(use.array, unified, None if is_unchanged else index_map)
             except TypeMismatchError as error:
                 raise InvalidArgumentError(
-                    f"{where}: they had one dictionary in the first batch and share its id, but not any more, and "
+                    f"{location}: they had one dictionary in the first batch and share its id, but not any more, and "
                     f"{error}: write with share_dictionaries=False"
                 ) from None
 
     def _prepare_dictionary_batches(
-        self, batch: PreparedBatch, declaration: DictionaryDeclaration, values: ArrayData, where: str
+        self, batch: PreparedBatch, declaration: DictionaryDeclaration, values: ArrayData, location: str
     ) -> bool:
         """Prepare the batches that give readers a dictionary; return whether it is new or a replacement."""
         written = self._get_written_dictionary(batch, declaration)
@@ -201,9 +201,9 @@ class DictionaryTracker:
                 return False
             can_extend = self._is_delta_allowed(declaration) and has_prefix(values, written)
             if not can_extend and not self._may_replace:
-                raise InvalidArgumentError(f"{where}: {self._describe_conflict(values, written)}")
+                raise InvalidArgumentError(f"{location}: {self._describe_conflict(values, written)}")
         is_inner_replaced = [
-            self._prepare_dictionary_batches(batch, inner_declaration, array.require_dictionary().storage, where)
+            self._prepare_dictionary_batches(batch, inner_declaration, array.require_dictionary().storage, location)
             for inner_declaration, array in zip(declaration.nested, iter_dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and can_extend and not any(is_inner_replaced)

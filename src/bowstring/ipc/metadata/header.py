@@ -156,27 +156,29 @@ class HeaderReader:
                 return None
         return BatchHeader(raw, template)
 
-    def read(self, raw: MetadataBytes, flatbuffer_offset: int, where: str | tuple[object, ...]) -> BatchHeader | Table:
+    def read(
+        self, raw: MetadataBytes, flatbuffer_offset: int, location: str | tuple[object, ...]
+    ) -> BatchHeader | Table:
         """Read the header in `raw`, whose flatbuffer begins at `flatbuffer_offset`: a batch header, or the table of a
         schema message.
 
-        `where` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed bytes
-        and `UnsupportedError` for tensors and old versions.
+        `location` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed
+        bytes and `UnsupportedError` for tensors and old versions.
         """
         match = self.try_read_with_template(raw, flatbuffer_offset)
         if match is not None:
             return match
-        if not isinstance(where, str):
-            where = format_location(where)
-        root = read_root("Message", bytes(raw[flatbuffer_offset:]), where, self.limits.max_tables)
+        if not isinstance(location, str):
+            location = format_location(location)
+        root = read_root("Message", bytes(raw[flatbuffer_offset:]), location, self.limits.max_tables)
         kind = read_header_kind(root)
         inner: Table | None = root["header"]
         if inner is None:
-            raise InvalidDataError(f"{where}: the message has no header")
+            raise InvalidDataError(f"{location}: the message has no header")
         if kind == SCHEMA:
             if root["bodyLength"]:
                 raise InvalidDataError(
-                    f"{where}: expected a schema message without a body, found a body of {root['bodyLength']} bytes"
+                    f"{location}: expected a schema message without a body, found a body of {root['bodyLength']} bytes"
                 )
             return inner
         template = _read_template(root, inner, raw, flatbuffer_offset)
@@ -191,24 +193,24 @@ def format_metadata_version(version: int) -> str:
     return VERSIONS[version] if 0 <= version < len(VERSIONS) else str(version)
 
 
-def check_metadata_version(version: int, where: str) -> None:
+def check_metadata_version(version: int, location: str) -> None:
     """Raise `UnsupportedError` for a metadata version other than V4 and V5."""
     if version not in (V4, V5):
         raise UnsupportedError(
-            f"{where}: metadata version {format_metadata_version(version)} is not supported: expected V4 or V5"
+            f"{location}: metadata version {format_metadata_version(version)} is not supported: expected V4 or V5"
         )
 
 
 def read_header_kind(root: Table) -> str:
     """Return the kind of header of a `Message`: "Schema", "DictionaryBatch" or "RecordBatch"."""
-    where, version, number = root.flatbuffer.where, root["version"], root["header_type"]
-    check_metadata_version(version, where)
+    location, version, number = root.flatbuffer.location, root["version"], root["header_type"]
+    check_metadata_version(version, location)
     if not 0 < number < len(HEADERS):
-        raise InvalidDataError(f"{where}: unknown message header type {number}")
+        raise InvalidDataError(f"{location}: unknown message header type {number}")
     kind = HEADERS[number]
     if kind not in (SCHEMA, DICTIONARY_BATCH, RECORD_BATCH):
         hint = ": use open_tensor_stream" if "Tensor" in kind else ""
-        raise UnsupportedError(f"{where}: a stream of batches has no {kind} messages{hint}")
+        raise UnsupportedError(f"{location}: a stream of batches has no {kind} messages{hint}")
     return kind
 
 
@@ -216,7 +218,7 @@ def _read_template(root: Table, inner: Table, raw: MetadataBytes, flatbuffer_off
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
-        raise InvalidDataError(f"{root.flatbuffer.where}: a dictionary batch without data")
+        raise InvalidDataError(f"{root.flatbuffer.location}: a dictionary batch without data")
     spans = [
         batch.locate_elements("nodes"),
         batch.locate_elements("buffers"),
@@ -232,7 +234,7 @@ def _read_template(root: Table, inner: Table, raw: MetadataBytes, flatbuffer_off
     ends = [0, *(end for _, end in number_ranges)]
     starts = [*(start for start, _ in number_ranges), len(raw)]
     if any(start < end for start, end in zip(starts, ends, strict=True)):
-        raise InvalidDataError(f"{root.flatbuffer.where}: nodes, buffers and lengths overlap")
+        raise InvalidDataError(f"{root.flatbuffer.location}: nodes, buffers and lengths overlap")
     constants = tuple(
         (end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end
     )
@@ -263,11 +265,11 @@ def _read_custom_metadata_and_codec(root: Table, batch: Table) -> tuple[Metadata
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
     if not codec_names:
         return pairs, codec
-    name, where = codec_names[0].decode("ascii", "replace").lower(), root.flatbuffer.where
+    name, location = codec_names[0].decode("ascii", "replace").lower(), root.flatbuffer.location
     if name not in (*CODECS, "uncompressed"):
-        raise UnsupportedError(f"{where}: unknown compression codec {name!r:.60}")
+        raise UnsupportedError(f"{location}: unknown compression codec {name!r:.60}")
     if codec not in (None, name):
-        raise InvalidDataError(f"{where}: two codecs for one body: {codec} and {name}")
+        raise InvalidDataError(f"{location}: two codecs for one body: {codec} and {name}")
     return _remove_codec(pairs), None if name == "uncompressed" else name
 
 
@@ -278,9 +280,9 @@ def _remove_codec(pairs: Metadata) -> Metadata:
 def _read_codec(compression: Table | None) -> str | None:
     if compression is None:
         return None
-    codec, where = compression["codec"], compression.flatbuffer.where
+    codec, location = compression["codec"], compression.flatbuffer.location
     if not 0 <= codec < len(CODECS) or compression["method"] != 0:
-        raise UnsupportedError(f"{where}: unknown compression codec {codec} or method {compression['method']}")
+        raise UnsupportedError(f"{location}: unknown compression codec {codec} or method {compression['method']}")
     return CODECS[codec]
 
 

@@ -78,7 +78,9 @@ def is_big_endian_schema(table: Table) -> bool:
     """Whether the data of a `Schema` table is big-endian; raises `InvalidDataError` for an unknown order."""
     endianness: int = table["endianness"]
     if endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):
-        raise InvalidDataError(f"{table.flatbuffer.where}: endianness {endianness} is neither little (0) nor big (1)")
+        raise InvalidDataError(
+            f"{table.flatbuffer.location}: endianness {endianness} is neither little (0) nor big (1)"
+        )
     return endianness == BIG_ENDIAN
 
 

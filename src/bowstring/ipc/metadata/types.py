@@ -32,7 +32,7 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
     """
     table = field["type"]
     if table is None:
-        raise InvalidDataError(f"{field.flatbuffer.where}: a field has no type")
+        raise InvalidDataError(f"{field.flatbuffer.location}: a field has no type")
     type_spec = TYPE_SPECS_BY_NAME[table.spec.name]
     return type_spec.create_type(children, [_read_parameter(table, parameter) for parameter in type_spec.parameters])
 

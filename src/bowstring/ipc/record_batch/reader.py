@@ -68,8 +68,8 @@ class BatchColumns(Sequence[Array]):
         "dictionaries",
         "header",
         "header_layout",
+        "location",
         "variadic",
-        "where",
     )
 
     def __init__(
@@ -78,28 +78,28 @@ class BatchColumns(Sequence[Array]):
         header: BatchHeader,
         body: BodyLocation,
         dictionaries: DictionaryLookup,
-        where: tuple[object, ...],
+        location: tuple[object, ...],
         selected_columns: Sequence[ColumnHeaderLayout] | None = None,
     ) -> None:
         template = header.template
         self.variadic: tuple[int, ...] = ()
         if template.variadic_count or header_layout.variadic_count:
-            self.variadic = _read_variadic_counts(header_layout, header, where)
+            self.variadic = _read_variadic_counts(header_layout, header, location)
         buffer_count = header_layout.buffer_count + sum(self.variadic)
         if template.node_count != header_layout.node_count or template.buffer_count != buffer_count:
             raise InvalidDataError(
-                f"{format_location(where)}: expected {header_layout.node_count} nodes and {buffer_count} buffers for "
-                f"its schema, found {template.node_count} and {template.buffer_count}"
+                f"{format_location(location)}: expected {header_layout.node_count} nodes and {buffer_count} buffers "
+                f"for its schema, found {template.node_count} and {template.buffer_count}"
             )
         if header.body_bytes > body.size:
             raise InvalidDataError(
-                f"{format_location(where)}: expected a body of {header.body_bytes} bytes, found {body.size}"
+                f"{format_location(location)}: expected a body of {header.body_bytes} bytes, found {body.size}"
             )
         self.header_layout = header_layout
         self.header = header
         self._set_location(body)
         self.dictionaries = dictionaries
-        self.where = where
+        self.location = location
         self._selected_columns: Sequence[ColumnHeaderLayout] = (
             header_layout if selected_columns is None else selected_columns
         )
@@ -248,7 +248,7 @@ class BatchColumns(Sequence[Array]):
 
     def _describe_column(self, column: ColumnHeaderLayout) -> str:
         """Return the name of a column in errors."""
-        return f"{format_location(self.where)}, column {column.name!r}"
+        return f"{format_location(self.location)}, column {column.name!r}"
 
 
 def link_for_decompression(batches: Iterable[RecordBatch]) -> None:
@@ -336,10 +336,10 @@ class _ArrayReader:
         return Array.from_array_data(self._move_legacy_nulls(array, validity))
 
     def _move_legacy_nulls(self, array: ArrayData, validity: Buffer) -> ArrayData:
-        where = self._columns._describe_column(self._column)
+        location = self._columns._describe_column(self._column)
         if not isinstance(array.layout.storage, UnionLayout):
-            raise UnsupportedError(f"{where}: {array.type} of metadata version 4 with a validity bitmap")
-        with prefix_errors(where):
+            raise UnsupportedError(f"{location}: {array.type} of metadata version 4 with a validity bitmap")
+        with prefix_errors(location):
             if not self._columns.header_layout.ipc_schema.is_big_endian:
                 return move_nulls_to_children(array, validity)
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
@@ -357,15 +357,15 @@ class _ArrayReader:
 
 
 def _read_variadic_counts(
-    header_layout: BatchHeaderLayout, header: BatchHeader, where: tuple[object, ...]
+    header_layout: BatchHeaderLayout, header: BatchHeader, location: tuple[object, ...]
 ) -> tuple[int, ...]:
     counts = header.variadic_counts()
     if len(counts) != header_layout.variadic_count:
         raise InvalidDataError(
-            f"{format_location(where)}: expected {header_layout.variadic_count} variadic counts, found {len(counts)}"
+            f"{format_location(location)}: expected {header_layout.variadic_count} variadic counts, found {len(counts)}"
         )
     if any(not 0 <= n <= header.template.buffer_count for n in counts):
         raise InvalidDataError(
-            f"{format_location(where)}: variadic counts {counts} of {header.template.buffer_count} buffers"
+            f"{format_location(location)}: variadic counts {counts} of {header.template.buffer_count} buffers"
         )
     return counts

@@ -204,12 +204,12 @@ def create_columns(
     header: BatchHeader,
     body: Body,
     dictionaries: DictionaryLookup,
-    where: tuple[object, ...],
+    location: tuple[object, ...],
 ) -> BatchColumns:
     """Return all columns of a batch in a local or remote body; errors as of `BatchColumns`."""
     if isinstance(body, Buffer):
-        return BatchColumns(header_layout, header, body, dictionaries, where)
-    return RemoteColumns(header_layout, header, body, dictionaries, where)
+        return BatchColumns(header_layout, header, body, dictionaries, location)
+    return RemoteColumns(header_layout, header, body, dictionaries, location)
 
 
 def compute_column_header_spans(

@@ -269,8 +269,8 @@ class _MessageCopier:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
         order.
         """
-        ipc_schema, header, where = self._source.decoded_schema.ipc_schema, message.header, (message.where,)
-        id_ = get_dictionary_declaration(ipc_schema, header, where).id
+        ipc_schema, header, location = self._source.decoded_schema.ipc_schema, message.header, (message.location,)
+        id_ = get_dictionary_declaration(ipc_schema, header, location).id
         messages = self._messages_by_id.get(id_)
         assert message.body is not None
         if isinstance(message.body, RemoteBody):
@@ -278,10 +278,10 @@ class _MessageCopier:
             assert message.body is not None
         if self._in_stream is not None:
             self._lookup = self._in_stream = self._in_stream.with_dictionary_batch(
-                ipc_schema, header, message.body, where
+                ipc_schema, header, message.body, location
             )
         else:
-            check_file_dictionary_order(header, bool(messages), where)
+            check_file_dictionary_order(header, bool(messages), location)
         self._messages_by_id[id_] = [*(messages or ()), message] if header.template.is_delta else [message]
         self._changed_ids.add(id_)
 
@@ -293,7 +293,7 @@ class _MessageCopier:
         if header.template.version != self._source.scan.version:
             header_layout = self._source.decoded_schema.get_header_layout(header.template.version)
         assert message.body is not None
-        columns = create_columns(header_layout, header, message.body, self._lookup, (message.where,))
+        columns = create_columns(header_layout, header, message.body, self._lookup, (message.location,))
         if len(self._messages_by_id) < len(self._target_declarations):
             self._check_missing_dictionaries(columns)
         if self._merger is not None:
@@ -302,22 +302,22 @@ class _MessageCopier:
             ]
             if remapped:
                 batch_columns = BatchColumns(
-                    header_layout, header, fetch_body(message.body), self._lookup, (message.where,)
+                    header_layout, header, fetch_body(message.body), self._lookup, (message.location,)
                 )
-                self._write_remapped(batch_columns, remapped, message.where)
+                self._write_remapped(batch_columns, remapped, message.location)
                 return
         self._pending.append(message)
         if self._source.memory is None:
             self._flush()
 
-    def _write_remapped(self, columns: BatchColumns, column_indices: Sequence[int], where: str) -> None:
+    def _write_remapped(self, columns: BatchColumns, column_indices: Sequence[int], location: str) -> None:
         """Write a batch with new indices in the columns at `column_indices`."""
         assert self._merger is not None
         replacements = {}
         for index in column_indices:
-            with prefix_errors(f"{where}, column {columns.header_layout[index].name!r}"):
+            with prefix_errors(f"{location}, column {columns.header_layout[index].name!r}"):
                 replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
-        body, template = encode_with_replacements(columns, replacements, where), columns.header.template
+        body, template = encode_with_replacements(columns, replacements, location), columns.header.template
         header = BatchHeaderBuilder(template.version, template.compression).build(
             body.header_values, body.size_bytes, template.pairs
         )

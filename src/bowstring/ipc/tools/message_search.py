@@ -166,11 +166,11 @@ class CandidateReader:
             )
         return BatchMessage.from_message(message, f"{source.name}: message at byte {offset}", body)
 
-    def _read_header(self, raw: bytes, flatbuffer_offset: int, where: MessageLocation) -> BatchHeader | Table:
+    def _read_header(self, raw: bytes, flatbuffer_offset: int, location: MessageLocation) -> BatchHeader | Table:
         self._remaining_bytes -= len(raw)
         if self._remaining_bytes < 0:
-            raise LimitError(f"{format_location(where)}: too many invalid messages: search abandoned")
-        return self._headers.read(raw, flatbuffer_offset, where)
+            raise LimitError(f"{format_location(location)}: too many invalid messages: search abandoned")
+        return self._headers.read(raw, flatbuffer_offset, location)
 
     def find_marker(self, offset: int) -> int:
         """Return the offset of the next marker from `offset` on, the size of the source if there is none."""
@@ -413,32 +413,33 @@ class MessageSearch:
         candidate = self._candidates.read(offset)
         if isinstance(candidate, NonBatchMessage):
             return candidate
-        header, body, where = candidate.header, candidate.body, (candidate.where,)
+        header, body, location = candidate.header, candidate.body, (candidate.location,)
         if body is None:
             raise TruncatedError(
-                f"{candidate.where}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "
+                f"{candidate.location}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "
                 f"found {self.source.size - candidate.body_offset}"
             )
         if header.template.version != self.schema.version:
             raise InvalidDataError(
-                f"{candidate.where}: expected metadata version {self.schema.version}, found {header.template.version}"
+                f"{candidate.location}: expected metadata version {self.schema.version}, "
+                f"found {header.template.version}"
             )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            get_dictionary_declaration(self.schema.decoded_schema.ipc_schema, header, where)
-            read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, where)
+            get_dictionary_declaration(self.schema.decoded_schema.ipc_schema, header, location)
+            read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, location)
         else:
             create_columns(
                 self.schema.decoded_schema.get_header_layout(header.template.version),
                 header,
                 body,
                 lambda _: None,
-                where,
+                location,
             )
         nodes = header.nodes()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
-            raise InvalidDataError(f"{candidate.where}: a node has more nulls than slots")
+            raise InvalidDataError(f"{candidate.location}: a node has more nulls than slots")
         if not header.has_valid_buffers():
-            raise InvalidDataError(f"{candidate.where}: a buffer is outside its body of {header.body_bytes} bytes")
+            raise InvalidDataError(f"{candidate.location}: a buffer is outside its body of {header.body_bytes} bytes")
         return candidate
 
 

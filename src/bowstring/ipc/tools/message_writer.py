@@ -239,7 +239,7 @@ def _pad_body_length(message: BatchMessage) -> bytes:
     """Return the message's metadata with the padding counted in the body length, as the next message of a stream begins
     there.
     """
-    root = read_root("Message", message.read_flatbuffer(), message.where)
+    root = read_root("Message", message.read_flatbuffer(), message.location)
     at = root.locate_slot("bodyLength")
     out = bytearray(root.flatbuffer.raw)
     out[at : at + 8] = (message.header.body_bytes + -message.header.body_bytes % 8).to_bytes(8, "little")

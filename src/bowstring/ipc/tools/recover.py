@@ -175,9 +175,9 @@ class _MessageSelector:
 
     def drop(self, message: BatchMessage, why: str) -> None:
         """Drop a message."""
-        header, where = message.header, f"{message.where}"
+        header, location = message.header, f"{message.location}"
         stop = message.body_offset + header.body_bytes
-        reason = why.removeprefix(f"{where}, ").removeprefix(f"{where}: ")
+        reason = why.removeprefix(f"{location}, ").removeprefix(f"{location}: ")
         if header.template.kind == headers.RECORD_BATCH:
             self.dropped.append(DroppedRange(message.start, stop, reason, "record batch", header.length))
         else:
@@ -197,7 +197,7 @@ class _MessageSelector:
         """Return the checked values of a dictionary batch."""
         assert message.body is not None
         values = read_dictionary_values(
-            self.search.schema.decoded_schema.ipc_schema, message.header, message.body, lookup, (message.where,)
+            self.search.schema.decoded_schema.ipc_schema, message.header, message.body, lookup, (message.location,)
         )[0]
         values.validate(self.full)
         return values
@@ -217,12 +217,14 @@ class _MessageSelector:
 
     def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
-        header, body, where = message.header, message.body, (message.where,)
+        header, body, location = message.header, message.body, (message.location,)
         header_layout = self.search.schema.decoded_schema.get_header_layout(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
-            return (RemoteColumns(header_layout, header, body, lookup, where, [column])[0] for column in header_layout)
-        return BatchColumns(header_layout, header, body, lookup, where)
+            return (
+                RemoteColumns(header_layout, header, body, lookup, location, [column])[0] for column in header_layout
+            )
+        return BatchColumns(header_layout, header, body, lookup, location)
 
 
 class _StreamSelector(_MessageSelector):

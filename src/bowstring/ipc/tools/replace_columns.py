@@ -19,7 +19,9 @@ from bowstring.layouts.array_data import ArrayData
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
 
-def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, ArrayData], where: str) -> EncodedBody:
+def encode_with_replacements(
+    columns: BatchColumns, replacements: Mapping[int, ArrayData], location: str
+) -> EncodedBody:
     """Encode the body of a batch with other arrays in place of the columns at some indices, with the batch's own
     options.
 
@@ -33,7 +35,7 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
     )
     compress = None if template.compression is None else create_compressor(template.compression)
     original = header.to_values()
-    body = _BodyBuilder(columns, where)
+    body = _BodyBuilder(columns, location)
     node, buffer, variadic = 0, 0, 0
     for index in sorted(replacements):
         column = header_layout[index]
@@ -48,7 +50,7 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
     body.variadic += original.variadic[variadic:].tolist()
     if body.copied_bytes > header.body_bytes:
         raise InvalidDataError(
-            f"{where}: buffers of {body.copied_bytes} bytes in a body of {header.body_bytes} overlap"
+            f"{location}: buffers of {body.copied_bytes} bytes in a body of {header.body_bytes} overlap"
         )
     numbers = BatchHeaderValues(
         header.length, np.concatenate(body.nodes), np.concatenate(body.spans), np.array(body.variadic, np.int64)
@@ -59,9 +61,9 @@ def encode_with_replacements(columns: BatchColumns, replacements: Mapping[int, A
 class _BodyBuilder:
     """A body under construction."""
 
-    def __init__(self, columns: BatchColumns, where: str) -> None:
+    def __init__(self, columns: BatchColumns, location: str) -> None:
         self._columns = columns
-        self._where = where
+        self._location = location
         self.nodes: list[Int64Array] = []
         self.spans: list[Int64Array] = []
         self.variadic: list[int] = []
@@ -76,7 +78,7 @@ class _BodyBuilder:
         is_outside = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
         if is_outside.any():
             at, size = spans[is_outside][0].tolist()
-            raise InvalidDataError(f"{self._where}: a buffer of {size} bytes at byte {at} of a body of {limit}")
+            raise InvalidDataError(f"{self._location}: a buffer of {size} bytes at byte {at} of a body of {limit}")
         new_spans, paddings, size_bytes = compute_buffer_spans(sizes, ALIGNMENT_BYTES)
         self.copied_bytes += int(sizes.sum(dtype=np.float64))
         self._add(nodes, new_spans, size_bytes)

@@ -49,11 +49,11 @@ class BatchMessage:
     body_bytes: int
     metadata_bytes: int
     is_legacy_framing: bool
-    where: str
+    location: str
     body: Body | None = None
 
     @classmethod
-    def from_message(cls, message: Message[Any], where: str, body: Body | None = None) -> BatchMessage:
+    def from_message(cls, message: Message[Any], location: str, body: Body | None = None) -> BatchMessage:
         """Return the span of a message whose header is a `BatchHeader`."""
         is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
         return cls(
@@ -62,7 +62,7 @@ class BatchMessage:
             message.body_bytes,
             message.metadata_bytes,
             is_legacy_framing,
-            where,
+            location,
             body,
         )
 
@@ -209,9 +209,9 @@ class StreamScan:
         available = body.size if isinstance(body, Buffer) else _skip(source, message.body_bytes)
         reader.check_body_size(message, available)
         kind = header.template.kind
-        where = f"{source.name}: {KIND_LABELS[kind]} {self._counts[kind]}"
+        location = f"{source.name}: {KIND_LABELS[kind]} {self._counts[kind]}"
         self._counts[kind] += 1
-        return BatchMessage.from_message(message, where, body)
+        return BatchMessage.from_message(message, location, body)
 
     def _read_body(self, size_bytes: int) -> Body:
         source = self._source
