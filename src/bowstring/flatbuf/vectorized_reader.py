@@ -81,7 +81,7 @@ class VectorizedReader:
         is_valid = is_valid & is_valid_vector(starts, lengths, item_bytes, self.size)
         return VectorSpans(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
 
-    def equals(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
+    def strings_equal(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
         """Whether each string equals `text`; strings of its length must not exceed the flatbuffer in total."""
         is_equal: BoolArray = (lengths == len(text)) & (starts + len(text) <= self.size)
         if text:

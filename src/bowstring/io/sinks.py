@@ -327,16 +327,16 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
     That is the same file by any path, link, descriptor or file object, the same file of a store, or the same `BytesIO`.
     A terminal, a pipe or another special file may be both.
     """
-    target = _file_identity(sink)
+    target = _get_file_identity(sink)
     for source in sources if target is not None else ():
-        if _file_identity(source) == target:
+        if _get_file_identity(source) == target:
             name = sink if isinstance(sink, str | os.PathLike) else get_source_name(sink)
             raise InvalidArgumentError(
                 f"{name}: is the file to read as well as the file to write: write to another name"
             )
 
 
-def _file_identity(file: Any) -> tuple[Any, ...] | None:
+def _get_file_identity(file: Any) -> tuple[Any, ...] | None:
     """The identity of the file of a source or sink, such as device and inode; None if it is not a regular file."""
     file = getattr(file, "buffer", file)
     location = fsspec_store.find_store_location(file) or fsspec_store.find_file_object_location(file)

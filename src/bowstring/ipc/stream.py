@@ -81,7 +81,7 @@ class Encoder:
             options.share_dictionaries and not options.unify_dictionaries and encoded.can_share_dictionaries
         )
         """Whether fields that share a dictionary in the first batch may share its id."""
-        self._headers = BatchHeaderBuilder(options.version, options.compression)
+        self._headers = BatchHeaderBuilder(options.metadata_version_number, options.compression)
         self._compress = (
             None if options.compression is None else create_compressor(options.compression, options.compression_level)
         )
@@ -117,7 +117,7 @@ class Encoder:
     def encode_schema_message(self) -> EncodedMessage:
         """Return the schema message, the first of a stream."""
         return EncodedMessage(
-            headers.SCHEMA, headers.build_schema_message(self.schema_table, self.options.version), [], 0
+            headers.SCHEMA, headers.build_schema_message(self.schema_table, self.options.metadata_version_number), [], 0
         )
 
     def encode_batch(self, batch: RecordBatch) -> list[EncodedMessage]:

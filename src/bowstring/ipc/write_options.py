@@ -64,7 +64,7 @@ class IpcWriteOptions:
             raise InvalidArgumentError(f"compression_level {self.compression_level!r} without compression")
 
     @property
-    def version(self) -> int:
+    def metadata_version_number(self) -> int:
         """The metadata version as a number."""
         return V4 if self.metadata_version == "V4" else V5
 

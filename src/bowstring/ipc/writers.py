@@ -282,6 +282,8 @@ class FileWriter(_IpcWriter):
         encoder = self._encoder
         parts = [
             self._end_of_stream_marker,
-            *encode_footer_and_trailer(encoder.schema_table, encoder.options.version, self._blocks, pairs),
+            *encode_footer_and_trailer(
+                encoder.schema_table, encoder.options.metadata_version_number, self._blocks, pairs
+            ),
         ]
         self._sink.write(parts, sum(map(len, parts)))

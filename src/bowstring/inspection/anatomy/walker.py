@@ -260,7 +260,7 @@ class Walker:
         if not isinstance(header, BatchHeader):
             size_bytes = flatbuffer_size(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
             if self.schema is None:
-                self.schema = LocatedSchema(header, offset, header.flatbuffer.root("Message")["version"])
+                self.schema = LocatedSchema(header, offset, header.flatbuffer.get_root_table("Message")["version"])
             elif not self.is_file:
                 raise InvalidDataError(f"{name}: a second schema")
             return FilePart(

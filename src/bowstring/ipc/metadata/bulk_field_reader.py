@@ -182,7 +182,7 @@ class FieldTables:
             return np.concatenate(matches) if matches else np.empty(0, np.int64)
         if not self._has_valid_names():
             return None
-        return np.flatnonzero(self.reader.equals(self.name_spans.starts, self.name_spans.lengths, name))
+        return np.flatnonzero(self.reader.strings_equal(self.name_spans.starts, self.name_spans.lengths, name))
 
     def _has_valid_names(self) -> bool:
         """Whether all names are valid and, in total, not longer than the flatbuffer, as they do not share bytes."""
@@ -256,7 +256,7 @@ class _FieldReader:
         owners, offsets = flatten_table_vectors(VectorSpans(vectors.starts, counts, is_valid))
         tables = TableArray(reader, SPECS["KeyValue"], *reader.follow_offsets(offsets))
         keys, values = tables.locate_elements("key"), tables.locate_elements("value")
-        is_pair_valid = keys.is_valid & values.is_valid & ~reader.equals(keys.starts, keys.lengths, NAME_KEY)
+        is_pair_valid = keys.is_valid & values.is_valid & ~reader.strings_equal(keys.starts, keys.lengths, NAME_KEY)
         is_valid &= np.bincount(owners[~is_pair_valid], minlength=len(self._fields)) == 0
         selected = is_valid[owners]
         if int((keys.lengths + values.lengths)[selected].sum()) > self._flatbuffer.text_left:
@@ -399,7 +399,7 @@ def _group_by_equality(
             if isinstance(column, VectorSpans):
                 start, length = int(column.starts[first]), int(column.lengths[first])
                 text_bytes = reader.raw[start : start + length]
-                is_equal &= reader.equals(column.starts[indices], column.lengths[indices], text_bytes)
+                is_equal &= reader.strings_equal(column.starts[indices], column.lengths[indices], text_bytes)
             else:
                 is_equal &= column[indices] == column[first]
         yield indices[is_equal]

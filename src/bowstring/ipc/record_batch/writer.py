@@ -43,7 +43,7 @@ def encode_body(
     Buffers are shared, except for slices that do not begin at a byte boundary, big-endian numbers and compressed
     buffers, which are copied.
     """
-    flattened = _FlattenedArrays([], [], [], options.version == V4)
+    flattened = _FlattenedArrays([], [], [], options.metadata_version_number == V4)
     for array in arrays:
         compact = array.layout.compact(array)
         flattened.add(swap_byte_order(compact, is_native=True) if options.is_big_endian else compact)

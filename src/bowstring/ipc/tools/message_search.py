@@ -254,7 +254,7 @@ class MessageSearch:
 
     # Messages
 
-    def messages(self) -> Iterator[BatchMessage | DroppedRange]:
+    def find_messages(self) -> Iterator[BatchMessage | DroppedRange]:
         """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
         offset, search_start, size = self.schema.stop, self.schema.stop, self.source.size
         while offset < size:

@@ -85,7 +85,7 @@ def recover(
         if report_progress is not None:
             report_progress(0, seekable.size)
         search = MessageSearch(seekable, limits)
-        messages = list(search.messages())
+        messages = list(search.find_messages())
         selector = _FileSelector(search, messages, full) if search.is_file else _StreamSelector(search, messages, full)
         target = open_sink(sink)
         with abandon_on_error(target):
