@@ -20,6 +20,7 @@ from bowstring.spark.batch_size import (
     add_padding_rows,
     collect_map_in_arrow,
     count_python_nodes,
+    largest_cached_partition_bytes,
     skip_size_check,
 )
 
@@ -117,6 +118,34 @@ def test_frames_with_narrow_columns_skip_sparks_check(spark: SparkSession, colum
     else:
         assert padded is not None
         assert padded.columns == [*frame.columns, "is_row"]
+
+
+def test_small_partitions_of_a_cached_frame_need_no_padding(spark: SparkSession) -> None:
+    frame = spark.range(0, 3000, 1, 3).selectExpr("id", "repeat('x', 9000) as s").cache()
+    numbered = with_numbered_columns(frame)
+    with spark_setting(spark, MAX_RECORDS, 65_536):
+        assert add_padding_rows(numbered, frame) is not numbered
+        frame.take(1)  # fills one partition
+        assert largest_cached_partition_bytes(frame) is None
+        frame.count()
+        assert 9_000_000 < (largest_cached_partition_bytes(frame) or 0) < 9_100_000
+        assert add_padding_rows(numbered, frame) is numbered
+        longer = frame.selectExpr("id", "repeat(s, 100) as s")
+        assert largest_cached_partition_bytes(longer) is None
+        with publish(frame) as published, bs.connect(published) as dataset:
+            assert pa.table(dataset.read_all()).equals(frame.toArrow())
+    frame.unpersist()
+
+
+def test_large_partitions_of_a_cached_frame_are_padded(spark: SparkSession) -> None:
+    frame = spark.range(0, 7, 1, 1).selectExpr("id", "repeat('x', 10000000) as s").cache()
+    assert frame.count() == 7
+    with spark_setting(spark, MAX_RECORDS, 65_536):
+        numbered = with_numbered_columns(frame)
+        assert add_padding_rows(numbered, frame) is not numbered
+        with publish(frame) as published, bs.connect(published) as dataset:
+            assert max(batch.nbytes for batch in dataset) < MAX_BATCH_BYTES + 10_000_000
+    frame.unpersist()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ for wide rows, but not for narrow ones. `collect_map_in_arrow` therefore skips t
 the bytes: for frames with columns of fixed width, and for those with strings after `add_padding_rows`. A frame whose
 own plan sends batches to Python keeps the check, because those batches need it.
 
+A cached frame needs no padding if each of its partitions is smaller than a batch may be.
+
 In a padded frame, a row of k times the average size of a full batch's rows is followed by k - 1 padding rows, which
 Python drops. The reason for padding is the CPU time of a publish, in the JVM and Python:
 
@@ -14,10 +16,12 @@ Python drops. The reason for padding is the CPU time of a publish, in the JVM an
 | 3.75 million rows, 7 longs and a string | 2.1 s | 1.5 s | 1.4 s |
 | 3.75 million rows, 4 longs and 4 strings | 3.3 s | 2.7 s | 2.4 s |
 | 0.94 million rows, 16 longs and 16 strings | 3.2 s | 3.0 s | 2.7 s |
+| 1.03 million cached rows, 5 strings, 5 numbers and a struct | 2.6 s | 2.2 s | 1.5 s |
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -50,6 +54,8 @@ _MAX_PADDED_COLUMNS = 50
 _PYTHON_NODE_PATTERN = r"(?m)^[ :+*()\d-]*+(?:\w*(?:Python|Pandas|InArrow|InBatch)|Scan ExistingRDD)"
 """Nodes of a physical plan that send Arrow batches to Python, or an RDD, which may have such nodes behind it."""
 _CACHE_NODE_NAME = "InMemoryTableScan"
+_CACHE_SERIALIZER = "DefaultCachedBatchSerializer"
+"""Others may count the bytes of a partition after compression."""
 
 
 def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> list[Row]:
@@ -60,7 +66,7 @@ def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iter
     duplicate names and those with a dot; a frame without columns, whose rows it would lose, gets a column.
     """
     frame = df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
-    padded = add_padding_rows(frame)
+    padded = add_padding_rows(frame, df)
     if padded is not None:
         job = padded.mapInArrow(function, schema)
         if count_python_nodes(job) == 1:
@@ -69,12 +75,13 @@ def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iter
     return frame.mapInArrow(function, schema).collect()
 
 
-def add_padding_rows(frame: DataFrame) -> DataFrame | None:
+def add_padding_rows(frame: DataFrame, source: DataFrame | None = None) -> DataFrame | None:
     """`frame` with padding rows, so that no more than `MAX_BATCH_BYTES` and a row are in a batch of the session's
     ``maxRecordsPerBatch`` rows; None if only Spark's own check limits the bytes.
 
     If the frame has strings, a column is added at its end that is true for its own rows and false for padding rows,
-    whose strings are null. The names of the frame's columns are "0", "1" and so on.
+    whose strings are null. The names of the frame's columns are "0", "1" and so on. `source` is the frame with its
+    original names: if it is cached in partitions that are smaller than a batch may be, `frame` needs no padding.
     """
     from py4j.clientserver import ClientServer
     from pyspark import SparkContext
@@ -105,6 +112,9 @@ def add_padding_rows(frame: DataFrame) -> DataFrame | None:
         return None
     if not strings:
         return frame
+    largest_bytes = None if source is None else largest_cached_partition_bytes(source)
+    if largest_bytes is not None and largest_bytes <= string_bytes * max_records:
+        return frame
     size = " + ".join(["0L", *(f"coalesce(octet_length(`{name}`), 0)" for name in strings)])
     # The literal array costs a narrow row nothing. Spark would filter the input of explode, but not of explode_outer.
     count = f"int(least({max_records}, 1 + ({size}) div {string_bytes}))"
@@ -112,6 +122,30 @@ def add_padding_rows(frame: DataFrame) -> DataFrame | None:
     columns = [f"if(ordinal = 1, `{c}`, null) AS `{c}`" if c in strings else f"`{c}`" for c in frame.columns]
     repeated = frame.selectExpr("*", f"explode_outer({ordinals}) AS ordinal")
     return repeated.selectExpr(*columns, f"ordinal = 1 AS {_IS_ROW_COLUMN}")
+
+
+def largest_cached_partition_bytes(frame: DataFrame) -> int | None:
+    """The size of the largest partition of a cached frame, not less than the bytes of its strings and their offsets.
+
+    None if `frame` is not itself cached, if a partition is not in the cache yet, or if this Spark has no such sizes.
+    """
+    from py4j.protocol import Py4JError
+
+    plan = frame._jdf.queryExecution().withCachedData()
+    if plan.nodeName() != "InMemoryRelation":
+        return None
+    cache = plan.cacheBuilder()
+    if cache.serializer().getClass().getSimpleName() != _CACHE_SERIALIZER or not cache.isCachedColumnBuffersLoaded():
+        return None
+    gateway: Any = frame.sparkSession.sparkContext._gateway
+    java = gateway.jvm.java.lang
+    try:  # Spark has public methods only for the sum of the sizes
+        method = cache.getClass().getDeclaredMethod("partitionStats", gateway.new_array(java.Class, 0))
+        method.setAccessible(True)
+        sizes = method.invoke(cache, gateway.new_array(java.Object, 0)).value().toString()
+    except Py4JError:
+        return None
+    return max((int(nbytes) for _, nbytes in re.findall(r"\((\d+),(\d+)\)", sizes)), default=None)
 
 
 def drop_padding_rows(batch: Any) -> Any:
