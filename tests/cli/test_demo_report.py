@@ -80,9 +80,10 @@ def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> 
     lines = written.getvalue().splitlines()
     words = [line.split() for line in lines]
     assert words[0] == ["Publish", "Parquet"]
+    assert words[1] == ["through", "shared", "memory", "files"]
     assert ["size", "1.53", "MiB", "1.53", "MiB"] in words
     assert words[-2] == ["total", "1.39", "s", "1.39", "s"]
-    assert lines[-1] == "the demo took 42 s"
+    assert lines[-1] == "The rows were cached in Spark. Total: write, read and sum. The demo took 42 s."
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_several_rounds_are_medians_over_their_spread() -> None:
     assert ["100.0–500.0 ms", "100.0–500.0 ms", "100.0–100.0 ms"] in cells
     assert ["total", "3.14 s", "3.14 s", "1.39 s"] in cells
     assert all(cell_len(line) <= 80 for line in text.splitlines())
-    assert "medians of 3 rounds" in text
+    assert "Medians of 3 rounds" in text
     assert "…" not in text
 
 

@@ -223,6 +223,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
     last = published[-1]
     console.print()
     if last.sample:
+        console.print("Some of the rows that another process read from shared memory:")
         report.show_sample(console, last.sample)
         console.print()
     report.show_verification(console, last, differences)

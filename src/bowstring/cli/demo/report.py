@@ -72,6 +72,7 @@ def show_measurements(console: Console, measurements: dict[str, list[Measurement
     for number, name in enumerate(measurements):
         style = "" if number else "bold green"
         table.add_column(name, justify="right", style=style, header_style=f"bold {style}")
+    table.add_row("through", *(_MEDIA[name] for name in measurements))
     for title, count, format_value in _COUNTS:
         table.add_row(
             title, *(format_value(statistics.median_low(map(count, samples))) for samples in measurements.values())
@@ -82,8 +83,10 @@ def show_measurements(console: Console, measurements: dict[str, list[Measurement
         if rounds > 1:
             table.add_row("", *(Text(format_time_range(round_times), style="not bold dim") for round_times in times))
     console.print(table)
-    note = f"medians of {rounds} rounds, minimum and maximum below them; " if rounds > 1 else ""
-    console.print(f"{note}the demo took {elapsed_s:.0f} s", style="dim", highlight=False)
+    sentences = ["The rows were cached in Spark.", "Total: write, read and sum."]
+    if rounds > 1:
+        sentences.append(f"Medians of {rounds} rounds, minimum and maximum below them.")
+    console.print(*sentences, f"The demo took {elapsed_s:.0f} s.", style="dim", highlight=False)
 
 
 def show_conclusion(console: Console, measurements: dict[str, list[Measurement]], difference_count: int) -> None:
@@ -104,6 +107,9 @@ def show_conclusion(console: Console, measurements: dict[str, list[Measurement]]
         highlight=False,
     )
 
+
+_MEDIA = {"Publish": "shared memory", "Through the driver": "toArrow(), socket", "Parquet": "files"}
+"""What each method hands the rows over through."""
 
 _COUNTS: tuple[tuple[str, Callable[[Measurement], int], Callable[[int], str]], ...] = (
     ("rows", lambda measurement: measurement.rows, lambda rows: f"{rows:,}"),
