@@ -21,5 +21,5 @@ def test_parameters_have_the_names_of_slots_and_create_the_example_again(type_sp
     values = [getattr(type_spec.example, parameter.attribute) for parameter in type_spec.parameters]
     assert type_spec.create_type(type_spec.example.fields, values) == type_spec.example
     for parameter, value in zip(type_spec.parameters, values, strict=True):
-        if isinstance(parameter.kind, Enumeration):
-            assert value in parameter.kind.values.values()
+        if isinstance(parameter.value_type, Enumeration):
+            assert value in parameter.value_type.values.values()

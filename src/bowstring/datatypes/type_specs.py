@@ -33,7 +33,7 @@ class TypeParameter:
 
     name: str
     attribute: str
-    kind: type | Enumeration
+    value_type: type | Enumeration
     default: Any = REQUIRED
     json_name: str = ""
 

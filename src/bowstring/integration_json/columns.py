@@ -135,10 +135,10 @@ def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, v
     key = MEMBER_NAMES[spec.role]
     if spec.role is BufferRole.VALIDITY:
         return None if valid is None else bitmap.pack(np.array(valid, np.bool_))
-    if spec.extra and length == 0 and not read_member(column, key, list, []):
-        elements: list[Any] = [0] * spec.extra  # some writers omit the single offset of an empty array
+    if spec.num_extra and length == 0 and not read_member(column, key, list, []):
+        elements: list[Any] = [0] * spec.num_extra  # some writers omit the single offset of an empty array
     else:
-        elements = _read_elements(column, key, length + spec.extra)
+        elements = _read_elements(column, key, length + spec.num_extra)
     if spec.dtype is None:
         return bitmap.pack(read_booleans(elements, key, valid))
     if isinstance(storage, BinaryViewLayout):

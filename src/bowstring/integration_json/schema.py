@@ -51,14 +51,14 @@ def _read_type(json_object: Json, children: tuple[Field, ...]) -> t.DataType:
 
 
 def _read_parameter(json_object: Json, parameter: TypeParameter) -> Any:
-    key, kind = parameter.json_name or parameter.name, parameter.kind
-    if isinstance(kind, Enumeration):
+    key, value_type = parameter.json_name or parameter.name, parameter.value_type
+    if isinstance(value_type, Enumeration):
         name = read_member(json_object, key, str)
-        if name not in kind.values:
-            raise InvalidDataError(f"expected {key!r} to be one of {', '.join(kind.values)}, found {name[:40]!r}")
-        return kind.values[name]
+        if name not in value_type.values:
+            raise InvalidDataError(f"expected {key!r} to be one of {', '.join(value_type.values)}, found {name[:40]!r}")
+        return value_type.values[name]
     arguments = () if parameter.default is REQUIRED else (parameter.default,)
-    value = read_member(json_object, key, kind, *arguments)
+    value = read_member(json_object, key, value_type, *arguments)
     return [expect_json_type(number, int, "a type id") for number in value] if isinstance(value, list) else value
 
 
@@ -162,10 +162,10 @@ def _write_type(type: t.DataType) -> Json:
 
 
 def _write_parameter(type_: t.DataType, parameter: TypeParameter) -> Any:
-    value, kind = getattr(type_, parameter.attribute), parameter.kind
-    if isinstance(kind, Enumeration):
-        return next(name for name, candidate in kind.values.items() if candidate == value)
-    return list(value) if kind is list else value
+    value, value_type = getattr(type_, parameter.attribute), parameter.value_type
+    if isinstance(value_type, Enumeration):
+        return next(name for name, candidate in value_type.values.items() if candidate == value)
+    return list(value) if value_type is list else value
 
 
 def write_schema(schema: Schema, ids: Iterator[int]) -> Json:

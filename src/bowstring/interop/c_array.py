@@ -159,7 +159,7 @@ def _buffer_address(
         if buffer.device != str(device):
             raise InvalidArgumentError(f"can't export a buffer on {buffer.device} with others on {device}")
         return pointer_of(buffer)
-    if spec is not None and spec.extra and not num_slots:
+    if spec is not None and spec.num_extra and not num_slots:
         return _ZERO_OFFSETS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
     if buffer.device != "cpu":
         raise InvalidArgumentError(
@@ -341,7 +341,7 @@ class _ArrowArraySpec:
 @lru_cache(maxsize=4096)
 def _arrow_array_spec(layout: Layout) -> _ArrowArraySpec:
     declared_buffers = tuple(
-        (-1 if s.dtype is None else s.dtype.itemsize, s.extra, s.per_slot, s.role is BufferRole.VALIDITY)
+        (-1 if s.dtype is None else s.dtype.itemsize, s.num_extra, s.per_slot, s.role is BufferRole.VALIDITY)
         for s in layout.buffers
     )
     num_buffers = len(declared_buffers) + (1 if layout.VARIADIC else 0)

@@ -28,13 +28,13 @@ _KINDS_BY_CODE = {code: kind for kind, code in _TYPE_CODES.items()}
 
 @dataclass(frozen=True, slots=True)
 class _CapsuleFormat:
-    """One of the two structures: the names of its capsules, and the indices of its fields."""
+    """The capsules of one of the two structures: their names, and the indices of the structure's fields."""
 
     name: bytes
     consumed_name: bytes
-    tensor: int
-    context: int
-    deleter: int
+    tensor_index: int
+    context_index: int
+    deleter_index: int
 
 
 _UNVERSIONED = _CapsuleFormat(make_immortal(b"dltensor"), make_immortal(b"used_dltensor"), 0, 6, 7)
@@ -56,17 +56,20 @@ class DLTensor:
     owner: Any
 
 
-def _create_deleter(structure: _CapsuleFormat) -> Any:
+def _create_deleter(capsule_format: _CapsuleFormat) -> Any:
     # At interpreter exit, only defaults are left.
     def delete(
-        address: int, _at: int = 8 * structure.context, _int64: Any = ctypes.c_int64, _owners: Any = c_abi.private_data
+        address: int,
+        _context_offset: int = 8 * capsule_format.context_index,
+        _int64: Any = ctypes.c_int64,
+        _owners: Any = c_abi.private_data,
     ) -> None:
-        _owners.pop(_int64.from_address(address + _at).value, None)
+        _owners.pop(_int64.from_address(address + _context_offset).value, None)
 
     return make_callback(c_abi.ReleaseFunction, delete)
 
 
-_DELETERS = {structure.name: _create_deleter(structure) for structure in (_UNVERSIONED, _VERSIONED)}
+_DELETERS = {capsule_format.name: _create_deleter(capsule_format) for capsule_format in (_UNVERSIONED, _VERSIONED)}
 
 
 def _destroy_capsule(
@@ -88,14 +91,14 @@ _DESTRUCTOR = c_abi.function_address(make_callback(c_abi.ReleaseFunction, _destr
 
 def new_dlpack_capsule(tensor: DLTensor, is_versioned: bool) -> object:
     """Return a capsule over the same memory, marked as read-only if it is versioned."""
-    structure = _VERSIONED if is_versioned else _UNVERSIONED
+    capsule_format = _VERSIONED if is_versioned else _UNVERSIONED
     dtype, shape = tensor.dtype, tensor.shape
     element_type = _TYPE_CODES[dtype.kind] | dtype.itemsize * 8 << 8 | 1 << 16
     device = tensor.device.type | tensor.device.id << 32
     strides = [int(np.prod(shape[index + 1 :], dtype=np.int64)) for index in range(len(shape))]
     with c_abi.ExportedStructBlock() as block:
         key = block.retain(tensor.owner)
-        manager = [key, c_abi.function_address(_DELETERS[structure.name])]
+        manager = [key, c_abi.function_address(_DELETERS[capsule_format.name])]
         if is_versioned:
             block.append([_VERSION, *manager, _READ_ONLY])
         start = block.append([tensor.pointer, device, len(shape) | element_type << 32, 0, 0, 0])
@@ -103,7 +106,7 @@ def new_dlpack_capsule(tensor: DLTensor, is_versioned: bool) -> object:
             block.append(manager)
         block.set_pointer(start + _SHAPE, block.append([*shape, 0]))
         block.set_pointer(start + _STRIDES, block.append([*strides, 0]))
-    capsule: object = c_abi._capsule_new(block.address, structure.name, _DESTRUCTOR)
+    capsule: object = c_abi._capsule_new(block.address, capsule_format.name, _DESTRUCTOR)
     return capsule
 
 
@@ -113,24 +116,24 @@ def consume_dlpack_capsule(capsule: object) -> DLTensor:
     Raises `NotShareableError` for another object, and for elements that are not contiguous or no numbers that Arrow
     has.
     """
-    structure = next(
+    capsule_format = next(
         (candidate for candidate in (_VERSIONED, _UNVERSIONED) if c_abi.is_capsule(capsule, candidate.name)), None
     )
-    if structure is None:
+    if capsule_format is None:
         raise NotShareableError(f"DLPack: expected a capsule that was not consumed before, found {capsule!r}")
-    address = c_abi._capsule_pointer(capsule, structure.name)
-    fields = (ctypes.c_int64 * (structure.tensor + _NUM_TENSOR_FIELDS)).from_address(address)[:]
-    if structure is _VERSIONED and fields[0] & 0xFFFFFFFF != _VERSION:
+    address = c_abi._capsule_pointer(capsule, capsule_format.name)
+    fields = (ctypes.c_int64 * (capsule_format.tensor_index + _NUM_TENSOR_FIELDS)).from_address(address)[:]
+    if capsule_format is _VERSIONED and fields[0] & 0xFFFFFFFF != _VERSION:
         raise NotShareableError(f"DLPack: expected version {_VERSION}, found {fields[0] & 0xFFFFFFFF}")
-    pointer, device, element, shape_at, strides_at, byte_offset = fields[structure.tensor :]
+    pointer, device, element, shape_at, strides_at, byte_offset = fields[capsule_format.tensor_index :]
     count, dtype = element & 0xFFFFFFFF, _dtype_of(element >> 32 & 0xFFFFFFFF)
     if count > _MAX_DIMENSIONS:
         raise NotShareableError(f"DLPack: {count} dimensions")
     shape = _read_int64s(shape_at, count)
     if strides_at:
         check_contiguous(shape, _read_int64s(strides_at, count), "DLPack")
-    owner = _ManagedTensorOwner(address, ctypes.c_int64.from_address(address + 8 * structure.deleter).value)
-    _capsule_set_name(capsule, structure.consumed_name)
+    owner = _ManagedTensorOwner(address, ctypes.c_int64.from_address(address + 8 * capsule_format.deleter_index).value)
+    _capsule_set_name(capsule, capsule_format.consumed_name)
     return DLTensor(Device(device & 0xFFFFFFFF, device >> 32), pointer + byte_offset, dtype, shape, owner)
 
 
@@ -156,7 +159,7 @@ def _read_int64s(address: int, count: int) -> tuple[int, ...]:
 
 
 class _ManagedTensorOwner:
-    """A structure that was taken over."""
+    """The owner of a consumed structure: calls its deleter when it is garbage-collected."""
 
     __slots__ = ("_address", "_deleter")
 

@@ -90,8 +90,8 @@ class ArrayData:
         buffer = self.buffers[index]
         assert spec.dtype is not None
         if buffer is None or (buffer.size == 0 and self.offset + self.length == 0):
-            return np.zeros(self.length + spec.extra, spec.dtype)
-        return buffer.view(spec.dtype, self.offset, self.length + spec.extra)
+            return np.zeros(self.length + spec.num_extra, spec.dtype)
+        return buffer.view(spec.dtype, self.offset, self.length + spec.num_extra)
 
     @property
     def validity(self) -> Buffer | None:

@@ -49,14 +49,14 @@ class BufferRole(Enum):
 class BufferSpec:
     """The declaration of one buffer of a layout.
 
-    `dtype` is the NumPy type of an element, None for bits. A buffer has one element per slot plus `extra` elements. If
-    it is not `per_slot`, its size depends on the contents of the other buffers. Elements with `is_opaque` are byte
+    `dtype` is the NumPy type of an element, None for bits. A buffer has one element per slot plus `num_extra` elements.
+    If it is not `per_slot`, its size depends on the contents of the other buffers. Elements with `is_opaque` are byte
     strings and have no byte order.
     """
 
     role: BufferRole
     dtype: np.dtype[Any] | None = None
-    extra: int = 0
+    num_extra: int = 0
     per_slot: bool = True
     is_opaque: bool = False
 
@@ -64,7 +64,7 @@ class BufferSpec:
         """The minimum size in bytes for this number of slots."""
         if not self.per_slot:
             return 0
-        return bitmap.size_bytes(slots) if self.dtype is None else (slots + self.extra) * self.dtype.itemsize
+        return bitmap.size_bytes(slots) if self.dtype is None else (slots + self.num_extra) * self.dtype.itemsize
 
 
 VALIDITY = BufferSpec(BufferRole.VALIDITY)

@@ -40,10 +40,10 @@ def concat_buffer_values(arrays: Sequence[ArrayData], index: int) -> Values:
     spec = arrays[0].layout.buffers[index]
     assert spec.dtype is not None
     if not spec.dtype.itemsize:  # NumPy copies elements of no bytes one by one
-        return np.empty(int(array_lengths(arrays).sum()) + spec.extra * len(arrays), spec.dtype)
+        return np.empty(int(array_lengths(arrays).sum()) + spec.num_extra * len(arrays), spec.dtype)
     if len(arrays) >= MIN_ARRAYS:
         width = spec.dtype.itemsize
-        sizes = (array_lengths(arrays) + spec.extra) * width
+        sizes = (array_lengths(arrays) + spec.num_extra) * width
         value_bytes = _try_concat_byte_ranges(arrays, index, _array_offsets(arrays) * width, sizes)
         if value_bytes is not None:
             return value_bytes.view(spec.dtype)

@@ -84,7 +84,8 @@ class SlotSelection:
         if not width:
             return np.empty(len(self) * count, spec.dtype)
         for array in self.arrays:
-            source, start, size = array.buffers[buffer_index], array.offset * width, (array.length + spec.extra) * width
+            source, start = array.buffers[buffer_index], array.offset * width
+            size = (array.length + spec.num_extra) * width
             if source is None or start + size > source.size:
                 source, start = Buffer.of(np.ascontiguousarray(array.buffer_values(buffer_index))), 0
             buffers.append(Buffer(source.memory, source.offset + start, size))

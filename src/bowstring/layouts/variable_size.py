@@ -32,7 +32,7 @@ class VariableSizeLayout(Layout):
         self, type: DataType, offset_bits: int, buffers: Sequence[BufferSpec] = (), children: Sequence[Layout] = ()
     ) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
-        offsets = BufferSpec(BufferRole.OFFSETS, self.offset_type, extra=1)
+        offsets = BufferSpec(BufferRole.OFFSETS, self.offset_type, num_extra=1)
         super().__init__(type, (VALIDITY, offsets, *buffers), children)
 
     @abstractmethod

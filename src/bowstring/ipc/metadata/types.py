@@ -38,13 +38,13 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
 
 
 def _read_parameter(table: Table, parameter: TypeParameter) -> Any:
-    value, kind = table[parameter.name], parameter.kind
-    if isinstance(kind, Enumeration):
-        choices = tuple(kind.values.values())
+    value, value_type = table[parameter.name], parameter.value_type
+    if isinstance(value_type, Enumeration):
+        choices = tuple(value_type.values.values())
         if not 0 <= value < len(choices):
-            raise InvalidDataError(f"{kind.label} {value} is out of range: there are {len(choices)}")
+            raise InvalidDataError(f"{value_type.label} {value} is out of range: there are {len(choices)}")
         return choices[value]
-    if kind is list:
+    if value_type is list:
         return value.tolist() if table.locate_slot(parameter.name) else None
     return value
 
@@ -60,5 +60,5 @@ def create_type_record(type_: DataType) -> UnionValue | None:
 
 
 def _encode_parameter(type_: DataType, parameter: TypeParameter) -> Any:
-    value, kind = getattr(type_, parameter.attribute), parameter.kind
-    return tuple(kind.values.values()).index(value) if isinstance(kind, Enumeration) else value
+    value, value_type = getattr(type_, parameter.attribute), parameter.value_type
+    return tuple(value_type.values.values()).index(value) if isinstance(value_type, Enumeration) else value
