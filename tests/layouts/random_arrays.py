@@ -19,6 +19,7 @@ from bowstring.datatypes.canonical.opaque import OpaqueType
 from bowstring.layouts.base import Layout
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
+from bowstring.layouts.binary_view_validation import INLINE_BYTES
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
@@ -30,7 +31,6 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
-from bowstring.layouts.view_validation import INLINE_BYTES
 
 Mask = npt.NDArray[np.bool_]
 

@@ -16,8 +16,8 @@ from bowstring.errors import InvalidDataError
 from bowstring.integration_json.document import convert_values, expect_json_type, read_member
 from bowstring.layouts.base import Values
 from bowstring.layouts.binary_view import VIEW
+from bowstring.layouts.binary_view_validation import INLINE_BYTES
 from bowstring.layouts.expansion_limits import check_expanded_bytes
-from bowstring.layouts.view_validation import INLINE_BYTES
 from bowstring.memory.bitmap import Mask
 
 Validity = list[bool] | None

@@ -25,11 +25,11 @@ from bowstring.layouts.base import (
     Values,
     to_buffer,
 )
+from bowstring.layouts.binary_view_validation import INLINE_BYTES, check_views, read_checked_views
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.expansion_limits import check_expanded_bytes
 from bowstring.layouts.gather import copy_ranges, gather_bytes, gather_prefixes
-from bowstring.layouts.view_validation import INLINE_BYTES, check_views, read_checked_views
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:

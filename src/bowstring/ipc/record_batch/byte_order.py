@@ -10,7 +10,7 @@ import numpy as np
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec
 from bowstring.layouts.binary_view import VIEW
-from bowstring.layouts.view_validation import INLINE_BYTES
+from bowstring.layouts.binary_view_validation import INLINE_BYTES
 from bowstring.memory.buffer import Buffer
 
 
