@@ -103,7 +103,7 @@ def _parse_integer(text: str, type: Any) -> Any:  # noqa: ARG001
     return int(text)
 
 
-def _parse_number(text: str, type: Any) -> Any:
+def _parse_float_or_decimal(text: str, type: Any) -> Any:
     if "_" in text or text != text.strip() or not text.isascii():
         raise ValueError
     return PythonDecimal(text) if isinstance(type, t.Decimal) else float(text)
@@ -154,9 +154,9 @@ def _parse_timestamp(text: str, type: Any) -> Any:
 
 _PARSERS: dict[type[t.DataType], Callable[[str, Any], Any]] = {
     t.Int: _parse_integer,
-    t.FloatingPoint: _parse_number,
+    t.FloatingPoint: _parse_float_or_decimal,
     t.Bool: lambda text, _: _BOOLEANS[text.lower()],
-    t.Decimal: _parse_number,
+    t.Decimal: _parse_float_or_decimal,
     t.Date: _parse_date,
     t.Time: _parse_time,
     t.Timestamp: _parse_timestamp,

@@ -67,14 +67,14 @@ class TypeSpec:
         return type(self.example)(*children, *values)
 
 
-def _build_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> t.DataType:
+def _create_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> t.DataType:
     time = t.Time(unit)
     if bit_width not in (None, time.bit_width):
         raise InvalidDataError(f"expected a bit width of {time.bit_width} for {time}, found {bit_width}")
     return time
 
 
-def _build_union(children: tuple[Field, ...], mode: Any, type_ids: Sequence[int] | None) -> t.DataType:
+def _create_union(children: tuple[Field, ...], mode: Any, type_ids: Sequence[int] | None) -> t.DataType:
     return t.Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
 
 
@@ -120,7 +120,7 @@ TYPE_SPECS = (
         (TypeParameter("precision", "precision", int), TypeParameter("scale", "scale", int), _BIT_WIDTH),
     ),
     TypeSpec("Date", t.Date("day"), (_DATE_UNIT,)),
-    TypeSpec("Time", t.Time("s"), (_TIME_UNIT, TypeParameter("bitWidth", "bit_width", int, None)), build=_build_time),
+    TypeSpec("Time", t.Time("s"), (_TIME_UNIT, TypeParameter("bitWidth", "bit_width", int, None)), build=_create_time),
     TypeSpec(
         "Timestamp",
         t.Timestamp("s"),
@@ -146,7 +146,7 @@ TYPE_SPECS = (
         t.Union("sparse", (_ITEM,), (0,)),
         (_UNION_MODE, TypeParameter("typeIds", "type_ids", list, None)),
         None,
-        _build_union,
+        _create_union,
     ),
     TypeSpec("RunEndEncoded", t.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
 )

@@ -89,7 +89,7 @@ def import_device_array(source: Any) -> ArrayData:
     for elements that are not contiguous or have no Arrow type.
     """
     if hasattr(source, "__arrow_c_device_array__"):
-        return import_arrow_device_array(source)[1]
+        return import_c_device_array(source)[1]
     if hasattr(source, "__dlpack__"):
         return _array_from_tensor(_tensor_from_dlpack(source))
     if hasattr(source, "__cuda_array_interface__"):
@@ -137,7 +137,7 @@ def _array_from_tensor(tensor: DLTensor) -> ArrayData:
     return ArrayData(layout, length, (None, Buffer(memory, 0, memory.size)), (), None, 0)
 
 
-def import_arrow_device_array(source: Any) -> tuple[Field, ArrayData]:
+def import_c_device_array(source: Any) -> tuple[Field, ArrayData]:
     """Import an array by `__arrow_c_device_array__`, and its field. Waits for the device.
 
     Raises as `import_device_array`, and `InvalidDataError` for a malformed structure.

@@ -77,13 +77,13 @@ class TensorType(ExtensionType):
         name = cls.EXTENSION_NAME
         return parse_names(name, parameters, "dim_names"), parse_sizes(name, parameters, "permutation")
 
-    def _to_logical(self, elements: Any, shape: Sequence[int], value_type: t.DataType) -> npt.NDArray[Any]:
+    def _to_logical_shape(self, elements: Any, shape: Sequence[int], value_type: t.DataType) -> npt.NDArray[Any]:
         """Build a tensor in logical shape from its elements in C order of the physical shape."""
         dtype = None if any(element is None for element in elements) else _numpy_dtype(value_type)
         flat = np.fromiter(elements, np.dtype(dtype or object), len(elements))
         return flat.reshape(shape).transpose(self._axis_order)
 
-    def _to_physical(self, value: Any) -> npt.NDArray[Any]:
+    def _to_physical_shape(self, value: Any) -> npt.NDArray[Any]:
         """Transpose a tensor to its physical shape, without copying."""
         array = np.asarray(value)
         if array.ndim != len(self._axis_order):
@@ -152,11 +152,11 @@ class FixedShapeTensorType(TensorType):
 
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array."""
-        return self._to_logical(value, self.shape, self.value_type)
+        return self._to_logical_shape(value, self.shape, self.value_type)
 
     def encode(self, value: Any) -> Any:
         """Return the elements of one tensor in physical order."""
-        physical = self._to_physical(value)
+        physical = self._to_physical_shape(value)
         if physical.shape != self.shape:
             raise TypeMismatchError(f"a tensor of physical shape {physical.shape} does not fit {self}")
         return physical.reshape(-1).tolist()
@@ -242,7 +242,7 @@ class VariableShapeTensorType(TensorType):
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array. Raises `InvalidDataError` if elements and shape disagree."""
         self.check_value(value)
-        return self._to_logical(value["data"], value["shape"], self.value_type)
+        return self._to_logical_shape(value["data"], value["shape"], self.value_type)
 
     def check_value(self, value: Any) -> None:
         """Raise `InvalidDataError` if elements, shape and uniform shape disagree."""
@@ -263,7 +263,7 @@ class VariableShapeTensorType(TensorType):
 
     def encode(self, value: Any) -> Any:
         """Return the elements of one tensor in physical order, and its physical shape."""
-        physical = self._to_physical(value)
+        physical = self._to_physical_shape(value)
         if not self._fits_uniform_shape(physical.shape):
             raise TypeMismatchError(f"a tensor of physical shape {physical.shape} does not fit {self}")
         return {"data": physical.reshape(-1).tolist(), "shape": list(physical.shape)}

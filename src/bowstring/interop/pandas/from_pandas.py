@@ -40,7 +40,7 @@ def series_to_column(values: Any, type_: TypeLike | None = None) -> ColumnChunks
     """
     series = as_series(values)
     type_ = None if type_ is None else as_type(type_, "from_pandas")
-    column = _convert_column(series, type_)
+    column = _convert_series(series, type_)
     return column if type_ is None or column.type == type_ else cast_chunks(column, type_)
 
 
@@ -130,7 +130,7 @@ def _find_column_indices(names: list[str], schema: Schema) -> list[int]:
 # Columns
 
 
-def _convert_column(series: Any, type_: t.DataType | None) -> ColumnChunks:
+def _convert_series(series: Any, type_: t.DataType | None) -> ColumnChunks:
     pd = import_pandas()
     dtype = series.dtype
     if hasattr(dtype, "pyarrow_dtype") or (isinstance(dtype, pd.StringDtype) and dtype.storage == "pyarrow"):
@@ -140,11 +140,11 @@ def _convert_column(series: Any, type_: t.DataType | None) -> ColumnChunks:
         frame = series.reset_index(drop=True).to_frame("values")  # before pandas 2.3
         schema, batches = c_data.import_stream(frame)
         return ColumnChunks([batch.columns[0] for batch in batches], schema.field(0).type)
-    array = _convert_array(series, type_)
+    array = _convert_to_array(series, type_)
     return ColumnChunks([array], array.type)
 
 
-def _convert_array(series: Any, type_: t.DataType | None) -> ArrayData:
+def _convert_to_array(series: Any, type_: t.DataType | None) -> ArrayData:
     pd = import_pandas()
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
