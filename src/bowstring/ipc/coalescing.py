@@ -231,7 +231,7 @@ class _BatchBuffer:
     def pop_joined(self) -> list[RecordBatch]:
         """Remove all batches and return them joined, or as few if their dictionaries have too many values for one."""
         self._check_new_batches()
-        self._join_checked()
+        self._join_checked_batches()
         batches = self._joined
         self.clear()
         return self._join_batches(batches, list(chain.from_iterable([batch.source for batch in batches])))
@@ -245,14 +245,14 @@ class _BatchBuffer:
         self.size_bytes += size_bytes
         self._num_checked = len(self._unjoined)
         if self._num_checked >= _MAX_UNJOINED_BATCHES:
-            self._join_checked()
+            self._join_checked_batches()
         # Wait for twice as many batches, but for at most half of the bytes that are left if they are of the same size.
         max_batches = (self._max_bytes - self.size_bytes) * len(batches) // max(size_bytes, 1)
         self._check_at_batches = min(
             self._num_checked + max(1, min(max_batches // 2, 2 * len(batches))), _MAX_UNJOINED_BATCHES
         )
 
-    def _join_checked(self) -> None:
+    def _join_checked_batches(self) -> None:
         self._joined += self._join_batches(self._unjoined, self._columns)
         self._unjoined, self._columns, self._num_checked = [], [], 0
 

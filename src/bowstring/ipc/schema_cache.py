@@ -75,7 +75,9 @@ class ColumnSelection:
     def schema(self) -> Schema:
         """The schema of the selected columns; fields are decoded on access."""
         if self._schema is None:
-            self._schema = self.cached.schema if self.indices is None else self.cached.ipc_schema.select(self.indices)
+            self._schema = (
+                self.cached.schema if self.indices is None else self.cached.ipc_schema.select_fields(self.indices)
+            )
         return self._schema
 
     def get_header_layouts(self, version: int) -> tuple[BatchHeaderLayout, Sequence[ColumnHeaderLayout]]:

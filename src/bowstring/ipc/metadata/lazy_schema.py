@@ -59,7 +59,7 @@ class LazyIpcSchema:
         return self._tables.read_fields()
 
     @cached_property
-    def pairs(self) -> Metadata:
+    def custom_metadata(self) -> Metadata:
         """The custom metadata of the schema."""
         return read_custom_metadata(self._table)
 
@@ -74,7 +74,9 @@ class LazyIpcSchema:
         unread = [index for index, field in enumerate(fields_or_none) if field is None]
         for index in sorted({*unread, *self._entries}):  # fields read before stay the same objects
             fields[index], declarations[index] = self.get_field_and_dictionaries(index)
-        return IpcSchema(Schema(tuple(fields), self.pairs), tuple(declarations), self.is_big_endian, self.limits)
+        return IpcSchema(
+            Schema(tuple(fields), self.custom_metadata), tuple(declarations), self.is_big_endian, self.limits
+        )
 
     @property
     def schema(self) -> Schema:
@@ -105,13 +107,13 @@ class LazyIpcSchema:
             [index for index, other in enumerate(self.names) if other == name] if indices is None else indices.tolist()
         )
 
-    def select(self, indices: tuple[int, ...]) -> Schema:
+    def select_fields(self, indices: tuple[int, ...]) -> Schema:
         """Return the schema of the fields at these indices."""
-        return Schema(tuple(self.get_field_and_dictionaries(index)[0] for index in indices), self.pairs)
+        return Schema(tuple(self.get_field_and_dictionaries(index)[0] for index in indices), self.custom_metadata)
 
     def to_lazy_schema(self) -> Schema:
         """Return the schema with fields that are read on access."""
-        return Schema(_LazyIpcFields(self), self.pairs)
+        return Schema(_LazyIpcFields(self), self.custom_metadata)
 
 
 class _LazyIpcFields(LazyFields):

@@ -206,7 +206,7 @@ class StreamScan:
             raise InvalidDataError(f"{source.name}: message at byte {message.offset}: found a second schema")
         reader.check_body_limit(message.offset, message.body_bytes)
         body = self._read_body(message.body_bytes) if self._keeps_bodies else None
-        available = body.size if isinstance(body, Buffer) else _skip(source, message.body_bytes)
+        available = body.size if isinstance(body, Buffer) else _skip_bytes(source, message.body_bytes)
         reader.check_body_size(message, available)
         kind = header.template.kind
         location = f"{source.name}: {KIND_LABELS[kind]} {self._counts[kind]}"
@@ -228,7 +228,7 @@ class StreamScan:
         return SourceSizes(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy_framing)
 
 
-def _skip(source: AnySource, size_bytes: int) -> int:
+def _skip_bytes(source: AnySource, size_bytes: int) -> int:
     """Skip bytes and return their number. Sources that can't seek are read in small chunks."""
     if isinstance(source, RangeSource):
         skipped = min(size_bytes, source.size - source.position)
