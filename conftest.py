@@ -11,6 +11,8 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 # Some environments set this: then each process that the tests start compiles the modules again that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Each Java of the tests runs for seconds: compiling its code more thoroughly takes longer than that saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
 
