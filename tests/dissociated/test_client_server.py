@@ -155,7 +155,7 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     del owner
     events = receive_all(client, messages)
     assert events[-1] == AllMessagesReceived(2)
-    assert (client.has_all_messages, client.is_complete, server.state) == (True, False, StreamState.HOLDING)
+    assert (client.has_all_messages, client.is_complete, server.state) == (True, False, StreamState.LEASED)
     body = events[1].message.body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
     gc.collect()
@@ -274,7 +274,7 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     plain, tagged = plain + metadata.send_end(), tagged + bodies.send_end()
     assert {message.tag for message in plain} == {None}
     assert [message.tag for message in tagged] == [1, 1 << 56 | 2]
-    assert (metadata.state, bodies.state) == (StreamState.COMPLETE, StreamState.HOLDING)
+    assert (metadata.state, bodies.state) == (StreamState.COMPLETE, StreamState.LEASED)
     events = receive_all(client, tagged)
     assert events == []
     events = receive_all(client, plain)

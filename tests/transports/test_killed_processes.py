@@ -149,7 +149,7 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
             for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.send_end()]:
                 transport.send_message(message)
         assert bytes(transport.receive().data) == b"ad"
-        assert (server.state, server.leases.outstanding) == (StreamState.HOLDING, 2)
+        assert (server.state, server.leases.outstanding) == (StreamState.LEASED, 2)
         child.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionLostError):
             transport.receive()

@@ -58,7 +58,7 @@ HasBody: TypeAlias = Callable[[Any], bool]
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
 _WANT_DATA, _METADATA, _BODY = StreamAction.WANT_DATA, StreamAction.METADATA, StreamAction.BODY
 _END_OF_STREAM, _ALL_PAIRED, _ALL_FREED = StreamAction.END_OF_STREAM, StreamAction.ALL_PAIRED, StreamAction.ALL_FREED
-_ENDING, _HOLDING = StreamState.ENDING, StreamState.HOLDING
+_ENDING, _LEASED = StreamState.ENDING, StreamState.LEASED
 _END_MESSAGE, _PACKED = MessageType.END_OF_STREAM, BodyType.PACKED
 
 
@@ -315,7 +315,7 @@ class ClientStream:
         return events
 
     def _complete_if_freed(self) -> bool:
-        if self._bodies.state is _HOLDING and not self.leases:
+        if self._bodies.state is _LEASED and not self.leases:
             self._bodies.apply(_ALL_FREED)
             return True
         return False

@@ -239,7 +239,7 @@ class ServerConnection:
         addresses = decode_free_data(data, self._limits)
         self.leases.free(addresses)
         events: list[ServerEvent] = [AddressesFreed(addresses.size, self.leases.outstanding)]
-        if not self.leases and self.state is StreamState.HOLDING:
+        if not self.leases and self.state is StreamState.LEASED:
             self._state_machine.apply(StreamAction.ALL_FREED)
             events.append(StreamComplete())
         return events

@@ -18,7 +18,7 @@ class StreamState(Enum):
     WAITING = "waiting"
     STREAMING = "streaming"
     ENDING = "ending"
-    HOLDING = "holding"
+    LEASED = "leased"
     COMPLETE = "complete"
     LOST = "lost"
     FAILED = "failed"
@@ -74,11 +74,11 @@ SERVER_STREAM = TransitionTable(
             (StreamState.STREAMING, StreamAction.METADATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.BODY): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.FREE_DATA): StreamState.STREAMING,
-            (StreamState.STREAMING, StreamAction.END_OF_STREAM): StreamState.HOLDING,
-            (StreamState.HOLDING, StreamAction.FREE_DATA): StreamState.HOLDING,
-            (StreamState.HOLDING, StreamAction.ALL_FREED): StreamState.COMPLETE,
+            (StreamState.STREAMING, StreamAction.END_OF_STREAM): StreamState.LEASED,
+            (StreamState.LEASED, StreamAction.FREE_DATA): StreamState.LEASED,
+            (StreamState.LEASED, StreamAction.ALL_FREED): StreamState.COMPLETE,
             # A connection can be reused, even while addresses of an earlier stream are leased.
-            (StreamState.HOLDING, StreamAction.WANT_DATA): StreamState.STREAMING,
+            (StreamState.LEASED, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.COMPLETE, StreamAction.WANT_DATA): StreamState.STREAMING,
             # The addresses of empty buffers may be freed at any time.
             (StreamState.COMPLETE, StreamAction.FREE_DATA): StreamState.COMPLETE,
@@ -87,7 +87,7 @@ SERVER_STREAM = TransitionTable(
     {
         StreamState.WAITING: "waits for want_data",
         StreamState.STREAMING: "sends metadata and bodies",
-        StreamState.HOLDING: "keeps memory alive for the client",
+        StreamState.LEASED: "keeps memory alive for the client",
         StreamState.COMPLETE: "all addresses are freed",
         StreamState.LOST: "the client disconnected: all leases end",
         StreamState.FAILED: "the client violated the protocol",
@@ -124,15 +124,15 @@ CLIENT_BODY_STREAM = TransitionTable(
             (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.BODY): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.FREE_DATA): StreamState.STREAMING,
-            (StreamState.STREAMING, StreamAction.ALL_PAIRED): StreamState.HOLDING,
-            (StreamState.HOLDING, StreamAction.FREE_DATA): StreamState.HOLDING,
-            (StreamState.HOLDING, StreamAction.ALL_FREED): StreamState.COMPLETE,
+            (StreamState.STREAMING, StreamAction.ALL_PAIRED): StreamState.LEASED,
+            (StreamState.LEASED, StreamAction.FREE_DATA): StreamState.LEASED,
+            (StreamState.LEASED, StreamAction.ALL_FREED): StreamState.COMPLETE,
         }
     ),
     {
         StreamState.WAITING: "no request sent",
         StreamState.STREAMING: "receives bodies, may free addresses",
-        StreamState.HOLDING: "all bodies received, uses the server's memory",
+        StreamState.LEASED: "all bodies received, uses the server's memory",
         StreamState.COMPLETE: "all addresses are freed",
         StreamState.LOST: "the server disconnected before all addresses were freed",
         StreamState.FAILED: "the server violated the protocol",

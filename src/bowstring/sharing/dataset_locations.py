@@ -45,9 +45,8 @@ class DatasetLocations:
     def __post_init__(self) -> None:
         uris: Any = self.uris
         if not isinstance(uris, tuple) or not 0 < len(uris) <= MAX_LOCATIONS:
-            raise InvalidArgumentError(
-                f"locations: expected a tuple of 1 to {MAX_LOCATIONS} URIs, found {_describe(uris)}"
-            )
+            actual = len(uris) if isinstance(uris, tuple) else type(uris).__name__
+            raise InvalidArgumentError(f"locations: expected a tuple of 1 to {MAX_LOCATIONS} URIs, found {actual}")
         for uri in uris:
             if not isinstance(uri, str) or not _URI.fullmatch(uri):
                 raise InvalidArgumentError("locations: expected URIs without spaces")
@@ -111,7 +110,3 @@ def hide_secrets(uri: str) -> str:
 def _rank_scheme(uri: str) -> int:
     scheme = uri.partition(":")[0].lower()
     return SCHEMES_BY_DISTANCE.index(scheme) if scheme in SCHEMES_BY_DISTANCE else len(SCHEMES_BY_DISTANCE)
-
-
-def _describe(value: object) -> str:
-    return f"{len(value)}" if isinstance(value, tuple) else type(value).__name__

@@ -77,7 +77,7 @@ class SharedTableWriter(BatchWriter):
         with self._lock:
             self._check_open()
             try:
-                self._ensure_writer().write_batch(batch)
+                self._open_writer().write_batch(batch)
             except InvalidArgumentError:  # nothing of the batch was written
                 raise
             except BaseException:
@@ -115,7 +115,7 @@ class SharedTableWriter(BatchWriter):
             if self._is_closed:
                 return
             if not self._memories:
-                self._ensure_writer()
+                self._open_writer()
             with abandon_on_error(self):
                 self._close_writer()
                 regions = self._seal_memories()
@@ -142,7 +142,7 @@ class SharedTableWriter(BatchWriter):
         if self._is_closed:
             raise ClosedError("the writer is closed")
 
-    def _ensure_writer(self) -> FileWriter | StreamWriter:
+    def _open_writer(self) -> FileWriter | StreamWriter:
         """Return the writer of the last region; add a region if there is none or it was allocated."""
         if self._writer is None:
             may_replace = has_dictionary_fields(self._schema)

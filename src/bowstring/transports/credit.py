@@ -27,17 +27,15 @@ class Credit:
         self._messages += num_messages
         self._nbytes += nbytes
 
-    def consume(self, tag: int | None, length_bytes: int) -> bool:
-        """Use the credit of a message; return whether it has to be offered first, without credit for its bytes.
-
-        Raises `LimitError` if the message is too long.
-        """
+    def needs_offer(self, tag: int | None, length_bytes: int) -> bool:
+        """Whether a message has to be offered before it is received. Raises `LimitError` if it is too long."""
         options = self._options
         limit = options.max_plain_bytes if tag is None else options.max_tagged_bytes
         if length_bytes > limit:
             raise LimitError(f"{self._name}: a message of {length_bytes} bytes; at most {limit} are received")
+        return length_bytes > options.eager_bytes
+
+    def consume(self, nbytes: int) -> None:
+        """Use the credit of one message and of `nbytes` bytes, which are 0 for an offer."""
         self._messages -= 1
-        if length_bytes > options.eager_bytes:
-            return True
-        self._nbytes -= length_bytes
-        return False
+        self._nbytes -= nbytes

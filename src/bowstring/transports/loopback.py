@@ -330,12 +330,14 @@ class LoopbackChannel(Channel):
                 self._deliver(message, destination, events)
             elif not self._credit.is_available:
                 return
-            elif self._credit.consume(message.tag, message.length_bytes):
+            elif self._credit.needs_offer(message.tag, message.length_bytes):
+                self._credit.consume(0)
                 self._offer = self._next_token, None
                 self._next_token += 1
                 events.append(MessageOffered(self._offer[0], message.tag, message.length_bytes))
                 return
             else:
+                self._credit.consume(message.length_bytes)
                 self._deliver(message, memoryview(message.join_parts()), events)
 
     def _deliver(self, message: _Message, content: Any, events: list[Event]) -> None:

@@ -173,11 +173,13 @@ class MessageReceiver(ABC, Generic[M]):
 
     def offer_or_receive(self, message: M, events: list[Event]) -> None:
         """Offer a message, or receive it if it is short. Raises `LimitError`."""
-        if self.credit.consume(message.tag, message.length_bytes):
+        if self.credit.needs_offer(message.tag, message.length_bytes):
+            self.credit.consume(0)
             self.offers[self._next_token] = message
             events.append(MessageOffered(self._next_token, message.tag, message.length_bytes))
             self._next_token -= 1  # negative: submitted messages have positive tokens
         else:
+            self.credit.consume(message.length_bytes)
             self.receive_eagerly(message, events)
 
     def receive_eagerly(self, message: M, events: list[Event]) -> None:  # noqa: ARG002 - for messages that have arrived
