@@ -9,7 +9,7 @@ import numpy as np
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, to_buffer
 from bowstring.layouts.concatenation import array_lengths
-from bowstring.layouts.dictionary import DictionaryLayout, distinct_dictionaries
+from bowstring.layouts.dictionary import DictionaryLayout, find_distinct_dictionaries
 from bowstring.layouts.equality import has_prefix
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.factorize import factorize
@@ -121,7 +121,7 @@ def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
     storage = layout.storage
     if not isinstance(storage, DictionaryLayout) or has_dictionary(storage.dictionary):
         return layout.concat(unify_dictionaries(arrays))
-    dictionaries, dictionary_indices = distinct_dictionaries(arrays)
+    dictionaries, dictionary_indices = find_distinct_dictionaries(arrays)
     indices, validity = storage.concat_indices_and_validity(arrays)
     dictionary = dictionaries[0]
     if len(dictionaries) > 1:

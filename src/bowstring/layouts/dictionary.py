@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from bowstring.layouts.interleave import SlotSelection
 
 
-def hashable_key(value: Any) -> Any:
+def to_hashable_key(value: Any) -> Any:
     """Return a hashable key that is equal for two values if and only if they are identical."""
     if isinstance(value, float):
         return float, value.hex()
     if isinstance(value, dict):
-        return tuple((name, hashable_key(field)) for name, field in value.items())
+        return tuple((name, to_hashable_key(field)) for name, field in value.items())
     if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(hashable_key(element) for element in value)
+        return tuple(to_hashable_key(element) for element in value)
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else (type(value), value)
 
 
@@ -99,7 +99,7 @@ class DictionaryLayout(Layout):
     def concat_indices_and_validity(self, arrays: Sequence[ArrayData]) -> tuple[Indices, Buffer | None]:
         """Concatenate the `indices` of arrays; also return their validity bitmap."""
         raw, validity = concat_buffer_values(arrays, 1), concat_validity(arrays)
-        dictionaries, dictionary_indices = distinct_dictionaries(arrays)
+        dictionaries, dictionary_indices = find_distinct_dictionaries(arrays)
         counts = array_lengths(dictionaries)[dictionary_indices]
         invalid = (raw < 0) | (raw >= np.repeat(counts, array_lengths(arrays)))
         if validity is not None:
@@ -114,7 +114,7 @@ class DictionaryLayout(Layout):
     def compact_dictionary(self, array: ArrayData) -> ArrayData:
         """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
         indices, mask, dictionary = self.indices(array), array.validity_mask(), array.require_dictionary()
-        used_indices, new_indices = _unique_integers(indices if mask is None else indices[mask], dictionary.length)
+        used_indices, new_indices = _find_unique_integers(indices if mask is None else indices[mask], dictionary.length)
         if len(used_indices) == dictionary.length:
             return array
         if mask is not None:
@@ -147,7 +147,7 @@ class DictionaryLayout(Layout):
             if value is None:
                 indices.append(None)
                 continue
-            key = value if type(value) is str else hashable_key(value)
+            key = value if type(value) is str else to_hashable_key(value)
             try:
                 index = index_by_key.setdefault(key, len(distinct))
             except TypeError:
@@ -232,7 +232,7 @@ class DictionaryLayout(Layout):
         left_indices, left_values = self._used_indices_and_values(left)
         right_indices, right_values = self._used_indices_and_values(right)
         count = right_values.length
-        pairs, _ = _unique_integers(left_indices * count + right_indices, left_values.length * count)
+        pairs, _ = _find_unique_integers(left_indices * count + right_indices, left_values.length * count)
         return arrays_equal(left_values.take(pairs // count), right_values.take(pairs % count), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
@@ -247,7 +247,7 @@ class DictionaryLayout(Layout):
     def _used_indices_and_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return indices into the used dictionary values, and these values."""
         dictionary = array.require_dictionary()
-        used_indices, indices = _unique_integers(self.indices(array), dictionary.length)
+        used_indices, indices = _find_unique_integers(self.indices(array), dictionary.length)
         return indices, dictionary.take(used_indices)
 
     def check(self, array: ArrayData) -> None:
@@ -257,7 +257,7 @@ class DictionaryLayout(Layout):
         self.indices(array)
 
 
-def distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayData], Indices]:
+def find_distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayData], Indices]:
     """Return the distinct dictionary objects of arrays, and the index of each array's dictionary among them.
 
     Raises `InvalidDataError` if an array has no dictionary.
@@ -269,7 +269,7 @@ def distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayDa
     return list(distinct.values()), np.array([index_by_id[id(array.dictionary)] for array in arrays], np.int64)
 
 
-def _unique_integers(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
+def _find_unique_integers(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     """Return the sorted distinct numbers, all from 0 to below `bound`, and each number's index among them."""
     if bound > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)

@@ -47,10 +47,10 @@ def check_expanded_array(array: ArrayData) -> None:
 def check_expanded_arrays(arrays: Sequence[ArrayData], num_values: int) -> None:
     """Raise `LimitError` if `num_values` exceed both the limit and the number of bits in the memory of arrays."""
     if num_values > MAX_VALUES:
-        check_expanded_values(num_values, sum(map(total_buffer_size, arrays)) * 8)
+        check_expanded_values(num_values, sum(map(get_total_buffer_size, arrays)) * 8)
 
 
-def total_buffer_size(array: ArrayData) -> int:
+def get_total_buffer_size(array: ArrayData) -> int:
     """Return the size in bytes of all buffers of an array, its children and its dictionary."""
     nested = (*array.children, array.dictionary) if array.dictionary is not None else array.children
-    return sum(b.size for b in array.buffers if b is not None) + sum(map(total_buffer_size, nested))
+    return sum(b.size for b in array.buffers if b is not None) + sum(map(get_total_buffer_size, nested))

@@ -36,7 +36,7 @@ _CODECS: dict[type[DataType], Callable[[Any], ValueCodec]] = {
     types.Time: temporal.TimeCodec,
     types.Timestamp: temporal.TimestampCodec,
     types.Duration: temporal.DurationCodec,
-    types.Interval: intervals.interval_codec,
+    types.Interval: intervals.create_interval_codec,
 }
 
 _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {

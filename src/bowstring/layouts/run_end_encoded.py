@@ -18,7 +18,7 @@ import numpy as np
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, find_first_true, to_buffer
-from bowstring.layouts.dictionary import hashable_key
+from bowstring.layouts.dictionary import to_hashable_key
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.memory.bitmap import Mask
@@ -91,7 +91,7 @@ class RunEndEncodedLayout(Layout):
         return np.repeat(value_mask, lengths)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        runs = [list(run) for _, run in groupby(values, key=hashable_key)]
+        runs = [list(run) for _, run in groupby(values, key=to_hashable_key)]
         ends = np.cumsum([len(run) for run in runs], dtype=np.int64)
         return self.create_array(ends, self.children[1].from_pylist([run[0] for run in runs]), len(values))
 

@@ -166,10 +166,10 @@ def _infer_timestamp_type(values: list[datetime]) -> DataType:
     zone = values[0].tzinfo
     if any((value.tzinfo is None) != (zone is None) for value in values):
         raise TypeMismatchError("datetimes with and without a zone have no common data type: specify one")
-    return types.timestamp("us", None if zone is None else timezone_name(zone))
+    return types.timestamp("us", None if zone is None else get_timezone_name(zone))
 
 
-def timezone_name(zone: tzinfo) -> str:
+def get_timezone_name(zone: tzinfo) -> str:
     """Return the name of a time zone, or "UTC" if the name is not found: it denotes the same points in time."""
     names = (getattr(zone, "key", None), getattr(zone, "zone", None), zone.tzname(None))  # zoneinfo, pytz, others
     name = next(filter(None, names), "UTC")

@@ -27,7 +27,7 @@ from bowstring.layouts.construction import array_from_numpy, array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.type_inference import timezone_name
+from bowstring.layouts.type_inference import get_timezone_name
 from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 
@@ -150,7 +150,7 @@ def _convert_to_array(series: Any, type_: t.DataType | None) -> ArrayData:
     if isinstance(dtype, pd.CategoricalDtype):
         return _convert_categories(series)
     if isinstance(dtype, pd.DatetimeTZDtype):
-        zoned_type = t.Timestamp(dtype.unit, timezone_name(dtype.tz))
+        zoned_type = t.Timestamp(dtype.unit, get_timezone_name(dtype.tz))
         utc_values = series.array.tz_convert(None).to_numpy()
         return array_from_numpy(utc_values).with_layout(layout_of(zoned_type))
     if isinstance(dtype, pd.StringDtype):

@@ -17,7 +17,7 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.interop.pandas.pandas_api import import_pandas
-from bowstring.layouts.type_inference import timezone_name
+from bowstring.layouts.type_inference import get_timezone_name
 
 PANDAS_KEY = b"pandas"
 _MAX_LABEL_LENGTH = 10_000
@@ -124,7 +124,7 @@ def _describe_dtype(values: Any) -> tuple[str, dict[str, Any] | None]:
         }
     zone = getattr(dtype, "tz", None)
     if zone is not None:
-        return f"datetime64[{dtype.unit}]", {"timezone": timezone_name(zone)}
+        return f"datetime64[{dtype.unit}]", {"timezone": get_timezone_name(zone)}
     return str(dtype), None
 
 

@@ -28,7 +28,7 @@ def to_arrow_extension_array(column: object) -> Any:
     return import_pandas().arrays.ArrowExtensionArray(pa.chunked_array(column))
 
 
-def default_string_dtype() -> Any:
+def get_default_string_dtype() -> Any:
     """Return the default string dtype of pandas, or None before pandas 3, where strings are Python objects."""
     pd = import_pandas()
     return pd.StringDtype(na_value=float("nan")) if int(pd.__version__.partition(".")[0]) >= 3 else None

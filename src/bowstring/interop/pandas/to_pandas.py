@@ -23,7 +23,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, WouldCopyError
 from bowstring.interop.c_data import StreamExporter
 from bowstring.interop.pandas import blocks, metadata
-from bowstring.interop.pandas.pandas_api import default_string_dtype, import_pandas, to_arrow_extension_array
+from bowstring.interop.pandas.pandas_api import get_default_string_dtype, import_pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, set_nulls_to_none, to_object_array
 from bowstring.layouts.binary_view import BinaryViewLayout
@@ -109,7 +109,7 @@ def to_frame(
     pd = import_pandas()
     frame_metadata = None if options.ignore_metadata else metadata.read_frame_metadata(schema)
     names = schema.names
-    dtypes = {} if frame_metadata is None else _stored_dtypes(frame_metadata)
+    dtypes = {} if frame_metadata is None else _get_stored_dtypes(frame_metadata)
 
     def convert(index: int) -> Any:
         try:
@@ -172,7 +172,7 @@ def _restore_index(
     return (levels[0] if len(levels) == 1 else pd.MultiIndex.from_arrays(levels, names=labels)), index_columns
 
 
-def _stored_dtypes(frame_metadata: metadata.FrameMetadata) -> dict[str, Any]:
+def _get_stored_dtypes(frame_metadata: metadata.FrameMetadata) -> dict[str, Any]:
     """Return the pandas dtypes from the metadata that are not the default of any type, by field name."""
     pd = import_pandas()
     dtypes = {}
@@ -217,8 +217,8 @@ def _convert_column(column: ColumnChunks, options: ParsedOptions, stored_dtype: 
         dtype = stored_dtype
     if dtype is not None:
         return _convert_to_dtype(column, dtype, options)
-    if isinstance(type_, _STRING_TYPES) and default_string_dtype() is not None:
-        return _convert_strings(column, default_string_dtype())
+    if isinstance(type_, _STRING_TYPES) and get_default_string_dtype() is not None:
+        return _convert_strings(column, get_default_string_dtype())
     return _convert_to_default_dtype(combine_with_wider_indices(column), options)
 
 
@@ -290,7 +290,7 @@ def _copy_if_shared(values: Values, options: ParsedOptions) -> Values:
 
 
 def _warn_of_rounding(column: ColumnChunks) -> None:
-    inexact = next((value for chunk in column.chunks for value in _inexact_integers(chunk)), None)
+    inexact = next((value for chunk in column.chunks for value in _find_inexact_integers(chunk)), None)
     if inexact is not None:
         warnings.warn(
             f"{column.type} with nulls becomes float64, which rounds {inexact}: use integer_object_nulls=True or "
@@ -300,7 +300,7 @@ def _warn_of_rounding(column: ColumnChunks) -> None:
         )
 
 
-def _inexact_integers(array: ArrayData) -> list[int]:
+def _find_inexact_integers(array: ArrayData) -> list[int]:
     """Return the integers that are not exact in float64."""
     values, mask = array.buffer_values(1), array.validity_mask()
     if values.dtype.itemsize < 8:

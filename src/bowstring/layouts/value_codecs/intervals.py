@@ -61,7 +61,7 @@ class CompoundIntervalCodec(ValueCodec):
         return tuple(view_as_words(slots).T)
 
 
-def interval_codec(type: Interval) -> ValueCodec:
+def create_interval_codec(type: Interval) -> ValueCodec:
     """Return the codec of a calendar interval type."""
     if type.unit == "year_month":
         return IntegerCodec(Int(32))
