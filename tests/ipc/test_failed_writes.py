@@ -52,8 +52,8 @@ def test_a_file_that_does_not_fit_leaves_only_the_old_file(tmp_path: Path, rows:
 
 def test_a_full_disk_at_flush_names_the_file_object() -> None:
     full = open("/dev/full", "wb")  # noqa: SIM115 -- its own end is refused as well
-    translate_shortage = pytest.raises(ResourceError, match="/dev/full: cannot be written: No space left")
-    with translate_shortage, bs.new_stream(full, TABLE.schema) as writer:
+    translate_shortage_errors = pytest.raises(ResourceError, match="/dev/full: cannot be written: No space left")
+    with translate_shortage_errors, bs.new_stream(full, TABLE.schema) as writer:
         writer.write_batch(TABLE.to_batches()[0])
     with pytest.raises(OSError, match="No space left"):
         full.close()

@@ -16,8 +16,8 @@ from bowstring.arrays.array import Array
 from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.registry import layout_of
-from bowstring.memory.buffer import UINT8, Buffer, view_together
-from bowstring.memory.device import CUDA, Device, DeviceAddress, DeviceMemory, DeviceRegion, pointer_of
+from bowstring.memory.buffer import UINT8, Buffer, view_enclosing_range
+from bowstring.memory.device import CUDA, Device, DeviceAddress, DeviceMemory, DeviceRegion, device_pointer
 
 DEVICE = Device(CUDA, 1)
 POINTER = 1 << 44
@@ -113,7 +113,7 @@ def test_addresses_on_a_device_are_compared_and_advanced() -> None:
 def test_buffers_on_a_device_have_no_bytes() -> None:
     memory = DeviceMemory(DEVICE, POINTER, 64, owner=None)
     buffer = Buffer(memory, 8, 16)
-    assert pointer_of(buffer.slice(4)) == POINTER + 12
+    assert device_pointer(buffer.slice(4)) == POINTER + 12
     for read in (
         lambda: buffer.bytes,
         lambda: buffer.view(UINT8),
@@ -121,9 +121,9 @@ def test_buffers_on_a_device_have_no_bytes() -> None:
         lambda: buffer.slice(1, 8).view(np.dtype("<i8")),
         lambda: buffer.element(np.dtype("<i8"), 0),
         lambda: bytes(buffer),
-        lambda: view_together([buffer, Buffer.of(b"host")]),
-        lambda: view_together([Buffer.of(b"host"), buffer]),
-        lambda: view_together([buffer, Buffer(memory.duplicate(), 0, 8)]),
+        lambda: view_enclosing_range([buffer, Buffer.of(b"host")]),
+        lambda: view_enclosing_range([Buffer.of(b"host"), buffer]),
+        lambda: view_enclosing_range([buffer, Buffer(memory.duplicate(), 0, 8)]),
         lambda: buffer == Buffer.of(bytes(16)),
     ):
         with pytest.raises(InvalidArgumentError, match=MESSAGE):
@@ -143,7 +143,7 @@ def test_a_region_on_a_device_has_no_bytes_and_no_descriptor() -> None:
     assert region.is_on_device
     assert not region.has_descriptor
     assert not region.is_descriptor_released
-    region.check_file()
+    region.check_unchanged()
     with pytest.raises(InvalidArgumentError, match=MESSAGE):
         region.view(0, 64)
     region.close()

@@ -163,8 +163,8 @@ def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Pa
         send_messages(transport, connection.send(message.metadata, AddressBody.from_arrays(addresses, lengths)))
         send_messages(transport, connection.send_end())
 
-    translate_shortage = pytest.raises(ResourceError, match="requested")
-    with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, translate_shortage:
+    translate_shortage_errors = pytest.raises(ResourceError, match="requested")
+    with false_server(sparse) as uri, bs.connect(uri, timeout_s=5) as data, translate_shortage_errors:
         data.read_all()
 
 

@@ -19,7 +19,7 @@ from bowstring.spark.batch_size import (
     MAX_BATCH_BYTES,
     add_padding_rows,
     collect_map_in_arrow,
-    count_python_nodes,
+    count_python_plan_nodes,
     largest_cached_partition_bytes,
     skip_size_check,
 )
@@ -217,9 +217,9 @@ def frame_with_python_node(spark: SparkSession, source: str) -> DataFrame:
 )
 def test_python_nodes_of_a_frame_are_counted(spark: SparkSession, source: str) -> None:
     frame = frame_with_python_node(spark, source)
-    assert count_python_nodes(frame) > 0
+    assert count_python_plan_nodes(frame) > 0
     frame.unpersist()
-    assert count_python_nodes(spark.range(3)) == 0
+    assert count_python_plan_nodes(spark.range(3)) == 0
 
 
 def test_jobs_with_other_python_nodes_keep_sparks_check(spark: SparkSession) -> None:
@@ -242,10 +242,10 @@ def test_jobs_with_other_python_nodes_keep_sparks_check(spark: SparkSession) -> 
 def test_python_nodes_behind_a_filled_cache_do_not_count(spark: SparkSession, is_adaptive: bool) -> None:
     frame = spark.range(3).mapInArrow(lambda batches: batches, "id long")
     frame = (frame.groupBy("id").count() if is_adaptive else frame).cache()
-    assert count_python_nodes(frame.selectExpr("id + 1 as x")) == 1
+    assert count_python_plan_nodes(frame.selectExpr("id + 1 as x")) == 1
     frame.count()
-    assert count_python_nodes(frame.selectExpr("id + 2 as x")) == 0
-    assert count_python_nodes(frame.selectExpr("id + 2 as x").union(frame.select("id"))) == 0
+    assert count_python_plan_nodes(frame.selectExpr("id + 2 as x")) == 0
+    assert count_python_plan_nodes(frame.selectExpr("id + 2 as x").union(frame.select("id"))) == 0
     frame.unpersist()
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
 from bowstring.spark.arrow_files import read_batches  # noqa: E402
-from bowstring.spark.manifest import Manifest, ManifestEntry, create_manifest, part_file_name, read_manifest  # noqa: E402
+from bowstring.spark.manifest import Manifest, ManifestEntry, try_create_manifest, part_file_name, read_manifest  # noqa: E402
 from bowstring.spark.sink import ArrowWriter, PartCommitMessage  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402
 
@@ -80,7 +80,7 @@ def test_a_missing_file_is_not_committed(tmp_path: Path) -> None:
 
 def test_a_file_with_another_length_than_in_the_manifest_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "part.arrow").write_bytes(b"12345678")
-    create_manifest(tmp_path, Manifest(1, SCHEMA.jsonValue(), (ManifestEntry("part.arrow", 9, 1, 1),)))
+    try_create_manifest(tmp_path, Manifest(1, SCHEMA.jsonValue(), (ManifestEntry("part.arrow", 9, 1, 1),)))
     reader = ArrowDataSource({"path": str(tmp_path)}).reader(SCHEMA)
     with pytest.raises(InvalidDataError, match="expected 9 bytes, as in manifest 1, found 8"):
         reader.partitions()

@@ -12,7 +12,7 @@ from threading import Timer
 
 import pytest
 
-from bowstring.errors import EnvironmentProblemError
+from bowstring.errors import UnmetRequirementError
 from bowstring.spark import java
 from bowstring.spark.java import find_java
 from tests.polling import wait_until
@@ -136,7 +136,7 @@ def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path:
     strange = make_java(tmp_path / "strange", "echo hello")
     failing_java = make_java(tmp_path / "broken", "exit 3")
     path = os.pathsep.join(str(home / "bin") for home in (not_executable, strange, failing_java))
-    with pytest.raises(EnvironmentProblemError) as caught:
+    with pytest.raises(UnmetRequirementError) as caught:
         find_java({"JAVA_HOME": str(old), "PATH": path})
     message = str(caught.value)
     assert "\n" not in message
@@ -152,7 +152,7 @@ def test_a_java_that_hangs_is_killed_with_its_children(
 ) -> None:
     monkeypatch.setattr(java, "PROBE_TIMEOUT_S", 0.5)
     hanging = make_java(tmp_path / "hanging", f"sleep 600 & echo $! > {tmp_path}/child; wait")
-    with pytest.raises(EnvironmentProblemError, match=r"did not end within 0\.5 s"):
+    with pytest.raises(UnmetRequirementError, match=r"did not end within 0\.5 s"):
         find_java({"JAVA_HOME": str(hanging), "PATH": ""})
     status = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
     assert wait_until(lambda: not status.exists() or ") Z " in status.read_text())  # a signal takes its time to arrive
@@ -200,7 +200,7 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
 CONNECT = """
 import os, sys
 import bowstring.errors, bowstring.spark
-bowstring.spark.use_java()
+bowstring.spark.set_java_home()
 os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 from pyspark.sql import SparkSession
 spark = bowstring.spark.register(SparkSession.builder.remote("local[1]").getOrCreate())

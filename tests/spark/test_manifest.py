@@ -30,7 +30,7 @@ from bowstring.spark.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    create_manifest,
+    try_create_manifest,
     expand_glob,
     list_arrow_files,
     part_file_name,
@@ -48,14 +48,14 @@ def manifest(sequence_number: int, *names: str) -> Manifest:
 
 def test_the_newest_manifest_is_read(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) is None
-    assert create_manifest(tmp_path, manifest(9, "a"))
-    assert create_manifest(tmp_path, manifest(10, "a", "b"))
+    assert try_create_manifest(tmp_path, manifest(9, "a"))
+    assert try_create_manifest(tmp_path, manifest(10, "a", "b"))
     assert read_manifest(tmp_path) == manifest(10, "a", "b")
 
 
 def test_a_manifest_number_is_used_once(tmp_path: Path) -> None:
-    assert create_manifest(tmp_path, manifest(1, "a"))
-    assert not create_manifest(tmp_path, manifest(1, "b"))
+    assert try_create_manifest(tmp_path, manifest(1, "a"))
+    assert not try_create_manifest(tmp_path, manifest(1, "b"))
     assert read_manifest(tmp_path) == manifest(1, "a")
     assert [path.name for path in (tmp_path / MANIFEST_FOLDER).iterdir()] == [f"{1:020d}.json"]
 
@@ -64,7 +64,7 @@ def test_concurrent_commits_lose_no_entry(tmp_path: Path) -> None:
     def add(name: str) -> None:
         while True:
             current = read_manifest(tmp_path) or manifest(0)
-            if create_manifest(
+            if try_create_manifest(
                 tmp_path, Manifest(current.sequence_number + 1, SCHEMA, (*current.entries, ManifestEntry(name, 8)))
             ):
                 return
@@ -80,7 +80,7 @@ def test_concurrent_commits_lose_no_entry(tmp_path: Path) -> None:
 
 def test_only_old_superseded_manifests_are_removed(tmp_path: Path) -> None:
     for sequence_number in (1, 2, 3):
-        create_manifest(tmp_path, manifest(sequence_number))
+        try_create_manifest(tmp_path, manifest(sequence_number))
     long_ago = time.time() - MANIFEST_RETENTION_S - 1
     for path in (tmp_path / MANIFEST_FOLDER).iterdir():
         if not path.name.endswith("2.json"):
@@ -112,7 +112,7 @@ def test_a_folder_in_place_of_a_manifest_is_named(tmp_path: Path) -> None:
     (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").mkdir(parents=True)
     with pytest.raises(IsDirectoryError, match=r"00000000000000000001\.json: cannot be read: Is a directory"):
         read_manifest(tmp_path)
-    create_manifest(tmp_path, manifest(2, part_file_name(JOB, 0, 1)))
+    try_create_manifest(tmp_path, manifest(2, part_file_name(JOB, 0, 1)))
     (tmp_path / MANIFEST_FOLDER / f"{'٣' * 20}.json").touch()  # digits, but not ASCII
     assert read_manifest(tmp_path) == manifest(2, part_file_name(JOB, 0, 1))
 
@@ -126,7 +126,7 @@ def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Pa
     with pytest.raises(NotDirectoryError, match=f"{MANIFEST_FOLDER}: cannot be read: Not a directory"):
         read_manifest(tmp_path)
     with pytest.raises(ExistingFileError, match="cannot be put in place: File exists"):
-        create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
+        try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
 
 
 @pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/b", "..", "", "a\0b", 7, None])
@@ -140,7 +140,7 @@ def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path: Path, name: o
 
 
 def test_a_manifest_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
+    try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
     monkeypatch.setattr(manifests, "MAX_MANIFEST_BYTES", 100)
     with pytest.raises(LimitError, match="more than 100 bytes"):
         read_manifest(tmp_path)
@@ -195,7 +195,7 @@ def test_files_of_a_driver_on_another_host_are_removed_after_a_day_without_chang
 
 def test_committed_files_of_a_dead_job_stay(tmp_path: Path) -> None:
     stage_files(tmp_path, replace(ProcessIdentity.current(), start_ticks=1))
-    create_manifest(tmp_path, manifest(1, part_file_name(JOB, 1, 2)))
+    try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 1, 2)))
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == ["_manifest", part_file_name(JOB, 1, 2)]
 
@@ -210,7 +210,7 @@ def test_a_glob_matches_no_hidden_file_and_no_file_that_is_not_committed(tmp_pat
     listed, unlisted = part_file_name("a" * 32, 0, 1), part_file_name("b" * 32, 0, 2)
     for name in (listed, unlisted, "plain.arrow", "_hidden.arrow"):
         (tmp_path / name).touch()
-    create_manifest(tmp_path, Manifest(1, {"type": "struct", "fields": []}, (ManifestEntry(listed, 0, 1, 1),)))
+    try_create_manifest(tmp_path, Manifest(1, {"type": "struct", "fields": []}, (ManifestEntry(listed, 0, 1, 1),)))
     assert expand_glob(tmp_path / "*") == [tmp_path / listed, tmp_path / "plain.arrow"]
     assert expand_glob(tmp_path.parent / "none*") == []
 

@@ -309,7 +309,7 @@ class Array(ArrayData):
         Unpickling shares the out-of-band buffers and checks the structure.
         """
         array = self.compact()
-        buffers = tuple(None if b is None else b.to_pickle(protocol) for b in array.buffers)
+        buffers = tuple(None if b is None else b.as_picklable(protocol) for b in array.buffers)
         return _unpickle_array, (array.type, array.length, buffers, array.children, array.dictionary)
 
 

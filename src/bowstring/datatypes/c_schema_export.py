@@ -46,7 +46,7 @@ def _append_schema_struct(
             f"the name of field {path!r} contains a NUL character, which is not allowed in a C string"
         )
     children, flags = type_.fields, type_.c_flags | (NULLABLE if nullable else 0)
-    index = block.append([0, 0, 0, flags, len(children), 0, 0, c_abi.RELEASE_SCHEMA_ADDRESS, block.retain()])
+    index = block.append_fields([0, 0, 0, flags, len(children), 0, 0, c_abi.RELEASE_SCHEMA_ADDRESS, block.retain()])
     try:
         block.set_string(index + c_abi.FORMAT, _format_string(type_) + b"\0")
     except UnsupportedTypeError as error:
@@ -55,7 +55,7 @@ def _append_schema_struct(
     if pairs:
         block.set_string(index + c_abi.METADATA, _encode_metadata(pairs))
     if children:
-        pointers = block.append([0] * len(children))
+        pointers = block.append_fields([0] * len(children))
         block.set_pointer(index + c_abi.SCHEMA_CHILDREN, pointers)
         for i, child in enumerate(children):
             child_path = f"{path}.{child.name}"

@@ -23,7 +23,7 @@ from bowstring.layouts.list_ import MapLayout
 from bowstring.memory import c_abi
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 from bowstring.memory.c_callbacks import make_immortal
-from bowstring.memory.device import Device, pointer_of
+from bowstring.memory.device import Device, device_pointer
 
 _MAX_LENGTH = (1 << 63) - 1
 _MAX_BUFFER_BYTES = 1 << 56
@@ -77,8 +77,10 @@ def build_batch_block(
     Raises as `build_array_block`.
     """
     with c_abi.ExportedStructBlock() as block:
-        node = block.append([num_rows, 0, 0, 1, len(columns), 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain()])
-        block.set_pointer(node + c_abi.BUFFERS, block.append([0]))
+        node = block.append_fields(
+            [num_rows, 0, 0, 1, len(columns), 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain()]
+        )
+        block.set_pointer(node + c_abi.BUFFERS, block.append_fields([0]))
         _write_children(block, node, columns, device)
     return block
 
@@ -92,7 +94,7 @@ def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Dev
     if array.offset + array.length and device is None:
         layout.check(array)
     shape = (array.length, _exported_null_count(array), array.offset, len(buffers), len(children))
-    node = block.append([*shape, 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain(buffers)])
+    node = block.append_fields([*shape, 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain(buffers)])
     if buffers:
         num_slots, specs = array.offset + array.length, layout.buffers
         addresses = [
@@ -104,12 +106,12 @@ def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Dev
                     f"can't export {layout.type} on {device}: its lengths of buffers are on the CPU"
                 )
             variadic = [EMPTY if buffer is None else buffer for buffer in buffers[len(specs) :]]
-            lengths = block.append([buffer.size for buffer in variadic] or [0])
-            pointers = block.append([*addresses, *(_buffer_address(buffer) for buffer in variadic), 0])
+            lengths = block.append_fields([buffer.size for buffer in variadic] or [0])
+            pointers = block.append_fields([*addresses, *(_buffer_address(buffer) for buffer in variadic), 0])
             block.set_pointer(pointers + len(buffers), lengths)
             block.fields[node + c_abi.N_BUFFERS] += 1
         else:
-            pointers = block.append(addresses)
+            pointers = block.append_fields(addresses)
         block.set_pointer(node + c_abi.BUFFERS, pointers)
     _write_children(block, node, children, device)
     if dictionary is not None:
@@ -129,7 +131,7 @@ def _needs_compaction(array: ArrayData) -> bool:
 
 def _write_children(block: c_abi.ExportedStructBlock, node: int, children: Any, device: Device | None) -> None:
     if children:
-        pointers = block.append([0] * len(children))
+        pointers = block.append_fields([0] * len(children))
         block.set_pointer(node + c_abi.CHILDREN, pointers)
         for i, child in enumerate(children):
             block.set_pointer(pointers + i, _write_array(block, child, device))
@@ -158,7 +160,7 @@ def _buffer_address(
     if device is not None:
         if buffer.device != str(device):
             raise InvalidArgumentError(f"can't export a buffer on {buffer.device} with others on {device}")
-        return pointer_of(buffer)
+        return device_pointer(buffer)
     if spec is not None and spec.num_extra and not num_slots:
         return _ZERO_OFFSETS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
     if buffer.device != "cpu":

@@ -49,7 +49,7 @@ def to_device_array(block: c_abi.ExportedStructBlock, device: Device | None = No
     """
     fields = _CPU_DEVICE_FIELDS if device is None else (device.id, device.type, 0, 0, 0, 0)
     with c_abi.ExportedStructBlock() as device_block:
-        device_block.append([*block.fields[: c_abi.DEVICE_ID], *fields])
+        device_block.append_fields([*block.fields[: c_abi.DEVICE_ID], *fields])
     return device_block
 
 

@@ -120,9 +120,11 @@ def build_stream_block(
     with c_abi.ExportedStructBlock() as block:
         key = block.retain(_ExportedStream(field, iter(blocks)))
         if is_device_stream:
-            block.append([c_device.CPU_FIELD, *_DEVICE_CALLBACK_ADDRESSES, c_abi.RELEASE_DEVICE_STREAM_ADDRESS, key])
+            block.append_fields(
+                [c_device.CPU_FIELD, *_DEVICE_CALLBACK_ADDRESSES, c_abi.RELEASE_DEVICE_STREAM_ADDRESS, key]
+            )
         else:
-            block.append([*_CALLBACK_ADDRESSES, c_abi.RELEASE_STREAM_ADDRESS, key])
+            block.append_fields([*_CALLBACK_ADDRESSES, c_abi.RELEASE_STREAM_ADDRESS, key])
     return block
 
 

@@ -21,7 +21,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.type_inference import type_of_numpy_array
 from bowstring.memory import c_abi, cuda
 from bowstring.memory.buffer import Buffer, Memory
-from bowstring.memory.device import CUDA, Device, DeviceMemory, pointer_of
+from bowstring.memory.device import CUDA, Device, DeviceMemory, device_pointer
 
 _LEGACY_DEFAULT_STREAM = 1
 
@@ -72,7 +72,7 @@ def device_array_to_dlpack(array: ArrayData, device: Device, options: dict[str, 
     dtype, values = array.layout.buffers[1].dtype, array.buffers[1]
     assert dtype is not None
     assert values is not None
-    pointer = pointer_of(values) + array.offset * dtype.itemsize
+    pointer = device_pointer(values) + array.offset * dtype.itemsize
     tensor = DLTensor(device, pointer, dtype, (array.length,), values)
     return new_dlpack_capsule(tensor, is_versioned=max_version is not None and max_version[0] >= 1)
 
@@ -124,7 +124,7 @@ def _tensor_from_cuda_interface(source: Any) -> DLTensor:
     strides = interface.get("strides")
     if strides is not None:
         check_contiguous(shape, tuple(stride / dtype.itemsize for stride in strides), what)
-    device = cuda.gpu_at(pointer).device if pointer else Device(CUDA, 0)
+    device = cuda.gpu_of_address(pointer).device if pointer else Device(CUDA, 0)
     return DLTensor(device, pointer, dtype, shape, source)
 
 
@@ -149,7 +149,7 @@ def import_c_device_array(source: Any) -> tuple[Field, ArrayData]:
     _check_cuda_device(device_type, device_id)
     field = read_field(c_abi.capsule_pointer(schema_capsule, c_abi.SCHEMA_CAPSULE))
     device = Device(CUDA, device_id)
-    cuda.gpu(device_id).synchronize()  # instead of `sync_event`, which is on this device
+    cuda.get_gpu(device_id).synchronize()  # instead of `sync_event`, which is on this device
     struct = ImportedStruct(address)
     importer = _DeviceArrayImporter(device)
     array = importer.read(struct.address, layout_of(field.type))

@@ -100,12 +100,12 @@ def new_dlpack_capsule(tensor: DLTensor, is_versioned: bool) -> object:
         key = block.retain(tensor.owner)
         manager = [key, c_abi.function_address(_DELETERS[capsule_format.name])]
         if is_versioned:
-            block.append([_VERSION, *manager, _READ_ONLY])
-        start = block.append([tensor.pointer, device, len(shape) | element_type << 32, 0, 0, 0])
+            block.append_fields([_VERSION, *manager, _READ_ONLY])
+        start = block.append_fields([tensor.pointer, device, len(shape) | element_type << 32, 0, 0, 0])
         if not is_versioned:
-            block.append(manager)
-        block.set_pointer(start + _SHAPE, block.append([*shape, 0]))
-        block.set_pointer(start + _STRIDES, block.append([*strides, 0]))
+            block.append_fields(manager)
+        block.set_pointer(start + _SHAPE, block.append_fields([*shape, 0]))
+        block.set_pointer(start + _STRIDES, block.append_fields([*strides, 0]))
     capsule: object = c_abi._capsule_new(block.address, capsule_format.name, _DESTRUCTOR)
     return capsule
 

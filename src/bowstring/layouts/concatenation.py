@@ -12,7 +12,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.layouts.gather import copy_ranges
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import UINT8, Buffer, Bytes, allocate, view_together
+from bowstring.memory.buffer import UINT8, Buffer, Bytes, allocate, view_enclosing_range
 
 if TYPE_CHECKING:
     from bowstring.layouts.array_data import ArrayData
@@ -129,7 +129,7 @@ def _try_concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Ind
     if available.sum() <= total_bytes + _MAX_PADDING_BYTES * len(buffers):
         whole_buffers = _join_unsliced_buffers(buffers)
     if whole_buffers is None:
-        firsts, memory = view_together(buffers)
+        firsts, memory = view_enclosing_range(buffers)
     else:
         firsts, memory = np.cumsum(available) - available, np.frombuffer(whole_buffers, UINT8)
         if memory.size == total_bytes:

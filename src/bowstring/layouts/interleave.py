@@ -17,7 +17,7 @@ from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expa
 from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices, sum_lengths
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, view_together
+from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, view_enclosing_range
 
 if TYPE_CHECKING:
     from bowstring.layouts.array_data import ArrayData
@@ -89,7 +89,7 @@ class SlotSelection:
             if source is None or start + size > source.size:
                 source, start = Buffer.of(np.ascontiguousarray(array.buffer_values(buffer_index))), 0
             buffers.append(Buffer(source.memory, source.offset + start, size))
-        starts, memory = view_together(buffers)
+        starts, memory = view_enclosing_range(buffers)
         slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.indices, count)
         array_indices, indices, run_length = slots._runs
         if run_length == 1 and not (starts % width).any():
@@ -120,7 +120,7 @@ class SlotSelection:
                     f"an array of {array.length} slots has a bitmap of {source.size if source else 0} bytes"
                 )
             buffers.append(source)
-        starts, memory = view_together(buffers)
+        starts, memory = view_enclosing_range(buffers)
         bit_indices = self.physical_indices
         source_bytes = memory[self.broadcast_to_slots(starts) + (bit_indices >> 3)]
         return (source_bytes >> (bit_indices & 7).astype(UINT8) & 1).view(np.bool_)
@@ -141,7 +141,7 @@ class SlotSelection:
         buffers = [array.buffers[buffer_index] or EMPTY for array in self.arrays]
         total = sum_lengths(lengths)
         check_expanded_bytes(total, sum(source.size for source in buffers))
-        firsts, memory = view_together(buffers)
+        firsts, memory = view_enclosing_range(buffers)
         if memory is buffers[0].memory.bytes:
             return gather_bytes(memory, self.broadcast_to_slots(firsts) + starts, lengths)
         out = allocate(total, is_zeroed=False)

@@ -37,7 +37,7 @@ from bowstring.memory.descriptors import (
     new_memfd,
     reopen_read_only,
     seal_for_arena,
-    translate_shortage,
+    translate_shortage_errors,
 )
 from bowstring.memory.region import Region, UnsealedRegion
 
@@ -66,7 +66,7 @@ class _Block:
         check_available_memory(size_bytes, name)
         descriptor = new_memfd(name)
         try:
-            with translate_shortage(f"reserve {size_bytes} bytes for", name):
+            with translate_shortage_errors(f"reserve {size_bytes} bytes for", name):
                 os.posix_fallocate(descriptor, 0, size_bytes)
                 mapping = map_writable(descriptor, size_bytes)
             seal_for_arena(descriptor)

@@ -16,7 +16,7 @@ def size_bytes(length: int) -> int:
     return (length + 7) >> 3
 
 
-def _bytes_of(bitmap: Buffer, offset: int, length: int) -> Bytes:
+def _covering_bytes(bitmap: Buffer, offset: int, length: int) -> Bytes:
     """Return the bytes that contain bits `offset` to `offset + length`."""
     if offset < 0 or length < 0 or size_bytes(offset + length) > bitmap.size:
         raise InvalidDataError(
@@ -28,7 +28,7 @@ def _bytes_of(bitmap: Buffer, offset: int, length: int) -> Bytes:
 def unpack(bitmap: Buffer, offset: int, length: int) -> Mask:
     """Copy bits `offset` to `offset + length` to booleans, shape (length,)."""
     skip = offset & 7
-    bits = np.unpackbits(_bytes_of(bitmap, offset, length), count=skip + length, bitorder="little")
+    bits = np.unpackbits(_covering_bytes(bitmap, offset, length), count=skip + length, bitorder="little")
     return bits[skip:].view(np.bool_)
 
 
@@ -46,7 +46,7 @@ def count_set_bits(bitmap: Buffer, offset: int, length: int) -> int:
     """Count the set bits from `offset` to `offset + length`."""
     if length == 0:
         return 0
-    bitmap_bytes = _bytes_of(bitmap, offset, length)
+    bitmap_bytes = _covering_bytes(bitmap, offset, length)
     total = int(np.bitwise_count(bitmap_bytes).sum(dtype=np.int64))
     head, tail = offset & 7, -(offset + length) & 7
     if head:
@@ -58,7 +58,7 @@ def count_set_bits(bitmap: Buffer, offset: int, length: int) -> int:
 
 def realign(bitmap: Buffer, offset: int, length: int) -> Buffer:
     """Return a bitmap that starts at bit `offset`; copies only if `offset` is not a multiple of 8."""
-    bitmap_bytes = _bytes_of(bitmap, offset, length)
+    bitmap_bytes = _covering_bytes(bitmap, offset, length)
     if offset & 7 == 0:
         return bitmap.slice(offset >> 3, bitmap_bytes.size)
     shift = np.uint8(offset & 7)
@@ -82,7 +82,7 @@ def realign_zero_padded(bitmap: Buffer, offset: int, length: int) -> Buffer:
 
 def is_equal(left: Buffer, right: Buffer, length: int) -> bool:
     """Whether the first `length` bits of two bitmaps are equal."""
-    left_bytes, right_bytes = _bytes_of(left, 0, length), _bytes_of(right, 0, length)
+    left_bytes, right_bytes = _covering_bytes(left, 0, length), _covering_bytes(right, 0, length)
     num_whole_bytes = length >> 3
     if not np.array_equal(left_bytes[:num_whole_bytes], right_bytes[:num_whole_bytes]):
         return False

@@ -193,7 +193,7 @@ class Buffer:
         """Copy the bytes."""
         return self.bytes.tobytes()
 
-    def to_pickle(self, protocol: int) -> builtins.bytes | PickleBuffer:
+    def as_picklable(self, protocol: int) -> builtins.bytes | PickleBuffer:
         """Return the bytes to pickle: a copy, or an out-of-band buffer from protocol 5 on."""
         return PickleBuffer(self.bytes.data) if protocol >= _OUT_OF_BAND else self.to_bytes()
 
@@ -201,7 +201,7 @@ class Buffer:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return Buffer.of, (self.to_pickle(protocol),)
+        return Buffer.of, (self.as_picklable(protocol),)
 
     def __len__(self) -> int:
         return self.size
@@ -249,7 +249,7 @@ class _ArrayInterface:
         self.__array_interface__ = {"data": (first, True), "shape": (size_bytes,), "typestr": "|u1", "version": 3}
 
 
-def view_together(buffers: Sequence[Buffer]) -> tuple[npt.NDArray[np.int64], Bytes]:
+def view_enclosing_range(buffers: Sequence[Buffer]) -> tuple[npt.NDArray[np.int64], Bytes]:
     """View the memory from the first to the last byte of buffers as one array; return their offsets and the array.
 
     This lets one NumPy call read from many buffers. Taking 1,000 slots from 10 chunks is 5 to 10 times faster than

@@ -20,7 +20,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError,
 from bowstring.memory.c_callbacks import make_callback, make_immortal
 
 
-def _find_obstacle() -> str | None:
+def _find_unsupported_reason() -> str | None:
     """Return why this interpreter can't use the C data interface, or None."""
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         return "the C data interface requires 64-bit pointers"
@@ -34,7 +34,7 @@ def _find_obstacle() -> str | None:
     return None
 
 
-_OBSTACLE = _find_obstacle()
+_UNSUPPORTED_REASON = _find_unsupported_reason()
 
 # struct ArrowSchema
 FORMAT, NAME, METADATA, FLAGS, SCHEMA_N_CHILDREN, SCHEMA_CHILDREN, SCHEMA_DICTIONARY, SCHEMA_RELEASE, SCHEMA_PRIVATE = (
@@ -119,7 +119,7 @@ class ExportedStructBlock:
         self._string_pointers: list[int] = []
         self._keys: list[int] = []
 
-    def append(self, fields: list[int]) -> int:
+    def append_fields(self, fields: list[int]) -> int:
         """Append fields. Return the index of the first."""
         index = len(self.fields)
         self.fields.extend(fields)
@@ -161,7 +161,7 @@ class ExportedStructBlock:
             fields[index] += base + strings_offset
 
 
-def _nested_release_callback(struct_type: Any, release: int) -> Any:
+def _create_release_callback(struct_type: Any, release: int) -> Any:
     """The release callback of schemas or arrays: both have their children and dictionary in the fields before
     `release`.
     """
@@ -190,11 +190,11 @@ def _nested_release_callback(struct_type: Any, release: int) -> Any:
     return make_callback(ReleaseFunction, release_struct)
 
 
-release_schema = _nested_release_callback(SchemaStruct, SCHEMA_RELEASE)
-release_array = _nested_release_callback(ArrayStruct, RELEASE)
+release_schema = _create_release_callback(SchemaStruct, SCHEMA_RELEASE)
+release_array = _create_release_callback(ArrayStruct, RELEASE)
 
 
-def _stream_release_callback(struct_type: Any, release: int) -> Any:
+def _create_stream_release_callback(struct_type: Any, release: int) -> Any:
     """The release callback of streams; `private_data` is the field after `release`."""
 
     def release_stream(
@@ -208,8 +208,8 @@ def _stream_release_callback(struct_type: Any, release: int) -> Any:
     return make_callback(ReleaseFunction, release_stream)
 
 
-release_stream = _stream_release_callback(StreamStruct, STREAM_RELEASE)
-release_device_stream = _stream_release_callback(DeviceStreamStruct, DEVICE_STREAM_RELEASE)
+release_stream = _create_stream_release_callback(StreamStruct, STREAM_RELEASE)
+release_device_stream = _create_stream_release_callback(DeviceStreamStruct, DEVICE_STREAM_RELEASE)
 
 
 def function_address(function: Any) -> int:
@@ -251,8 +251,8 @@ def new_capsule(name: bytes, block: ExportedStructBlock) -> object:
 
     Raises `UnsupportedError` in a subinterpreter and on 32-bit platforms.
     """
-    if _OBSTACLE is not None:
-        raise UnsupportedError(_OBSTACLE)
+    if _UNSUPPORTED_REASON is not None:
+        raise UnsupportedError(_UNSUPPORTED_REASON)
     capsule: object = _capsule_new(block.address, name, _destructor)
     _capsule_blocks[block.address] = (block, RELEASE_INDEX[name])
     return capsule
@@ -284,8 +284,8 @@ def capsule_pointer(capsule: object, name: bytes) -> int:
     Raises `TypeMismatchError` if the object is not a capsule with this name, `InvalidArgumentError` if its structure
     was moved or released already, and `UnsupportedError` as `new_capsule`.
     """
-    if _OBSTACLE is not None:
-        raise UnsupportedError(_OBSTACLE)
+    if _UNSUPPORTED_REASON is not None:
+        raise UnsupportedError(_UNSUPPORTED_REASON)
     try:
         address: int = _capsule_pointer(capsule, name)
     except ValueError:

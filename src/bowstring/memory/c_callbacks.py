@@ -67,7 +67,7 @@ def make_callback(prototype: Any, function: Callable[[int], None]) -> Any:
     raising = make_immortal(_create_raising_type()) if _CAN_RESTORE_EXCEPTIONS else None
     objects: deque[Any] = deque(maxlen=1024)  # each is needed only until the callback returns
 
-    def restore(
+    def create_raising_object(
         error: BaseException,
         _objects: Any = objects,
         _object: Any = _Object,
@@ -89,7 +89,7 @@ def make_callback(prototype: Any, function: Callable[[int], None]) -> Any:
         address: int,
         _function: Any = function,
         _raise_pending: Any = raise_pending,
-        _restore: Any = restore if raising is not None else None,
+        _create_raising_object: Any = create_raising_object if raising is not None else None,
         _base_exception: Any = BaseException,
     ) -> Any:
         pending = None
@@ -98,6 +98,6 @@ def make_callback(prototype: Any, function: Callable[[int], None]) -> Any:
         except _base_exception as error:  # an exception of the consumer
             pending = error
         _function(address)
-        return None if pending is None or _restore is None else _restore(pending)
+        return None if pending is None or _create_raising_object is None else _create_raising_object(pending)
 
     return make_immortal(prototype(call))

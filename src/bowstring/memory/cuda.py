@@ -3,7 +3,7 @@
 Every call uses the primary context of a device, which the CUDA runtime, and so PyTorch, CuPy and cuDF, use as well. A
 thread's own current context is restored after each call.
 
-Errors: `MissingExtraError` if the package is not installed, `EnvironmentProblemError` without a usable GPU,
+Errors: `MissingExtraError` if the package is not installed, `UnmetRequirementError` without a usable GPU,
 `ResourceError` for others, with CUDA's name of the error.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from bowstring.errors import (
     BowstringError,
-    EnvironmentProblemError,
+    UnmetRequirementError,
     InvalidArgumentError,
     MissingExtraError,
     ResourceError,
@@ -40,7 +40,7 @@ _UNUSABLE = frozenset((_NOT_INITIALIZED, 4, 34, 46, 100, 802, 803, 804, 999))
 _LAZY_ENABLE_PEER_ACCESS = 1
 
 
-def _driver() -> Any:
+def _load_driver() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError:
@@ -51,13 +51,13 @@ def _driver() -> Any:
 def _call_driver(function: str, *arguments: Any) -> Any:
     """Call a function of the driver API. Return its value, a tuple if it has several, or None."""
     try:
-        status, *values = getattr(_driver(), function)(*arguments)
+        status, *values = getattr(_load_driver(), function)(*arguments)
     except RuntimeError as error:  # the driver is not installed, or too old for the function
-        raise EnvironmentProblemError(f"no usable CUDA device: {function}: {error}") from None
+        raise UnmetRequirementError(f"no usable CUDA device: {function}: {error}") from None
     if int(status) in _UNUSABLE:
         hint = "; a child that is forked while CUDA is in use can't use it: start it with spawn"
         is_forked = int(status) == _NOT_INITIALIZED  # `cuInit` was called before, in this process or its parent
-        raise EnvironmentProblemError(f"no usable CUDA device: {function}: {status.name}{hint if is_forked else ''}")
+        raise UnmetRequirementError(f"no usable CUDA device: {function}: {status.name}{hint if is_forked else ''}")
     if int(status):
         raise ResourceError(f"cuda: {function}: {status.name}")
     return values[0] if len(values) == 1 else tuple(values) or None
@@ -74,7 +74,7 @@ class Gpu:
         self._lock = threading.Lock()
         self._process_id = os.getpid()
 
-    def call(self, function: str, *arguments: Any) -> Any:
+    def call_driver(self, function: str, *arguments: Any) -> Any:
         """As `_call_driver`, in the context of this device."""
         with self._current_context():
             return _call_driver(function, *arguments)
@@ -93,7 +93,7 @@ class Gpu:
 
     def synchronize(self) -> None:
         """Wait until the device has finished all work in the primary context, of any library and stream."""
-        self.call("cuCtxSynchronize")
+        self.call_driver("cuCtxSynchronize")
 
     def try_synchronize(self) -> None:
         """As `synchronize`, for finalizers: errors are ignored, and a forked child, which can't use CUDA, returns."""
@@ -101,26 +101,26 @@ class Gpu:
             with suppress(BowstringError):
                 self.synchronize()
 
-    def release(self, function: str, pointer: int) -> None:
+    def release_memory(self, function: str, pointer: int) -> None:
         """Free or unmap memory when the queued work, which may use it, is finished; as `try_synchronize`."""
         self.try_synchronize()
         if os.getpid() == self._process_id:
             with suppress(BowstringError):
-                self.call(function, pointer)
+                self.call_driver(function, pointer)
 
     def allocate(self, size_bytes: int) -> Allocation:
         """Allocate memory, filled with zeros, that no other allocation shares a block with."""
         size_bytes = max(-(-size_bytes // ALLOCATION_BYTES), 1) * ALLOCATION_BYTES
-        allocation = Allocation(self, int(self.call("cuMemAlloc", size_bytes)), size_bytes, "cuMemFree")
-        self.call("cuMemsetD8", allocation.pointer, 0, size_bytes)
+        allocation = Allocation(self, int(self.call_driver("cuMemAlloc", size_bytes)), size_bytes, "cuMemFree")
+        self.call_driver("cuMemsetD8", allocation.pointer, 0, size_bytes)
         return allocation
 
     def export_ipc_handle(self, allocation: Allocation) -> bytes:
         """Return the IPC handle of memory from `allocate`."""
-        base, _ = self.call("cuMemGetAddressRange", allocation.pointer)
+        base, _ = self.call_driver("cuMemGetAddressRange", allocation.pointer)
         if int(base) != allocation.pointer:  # a client would count its addresses from there
             raise ResourceError(f"cuda: the allocation begins at {int(base):#x}, expected {allocation.pointer:#x}")
-        handle = self.call("cuIpcGetMemHandle", allocation.pointer)
+        handle = self.call_driver("cuIpcGetMemHandle", allocation.pointer)
         return ctypes.string_at(handle.getPtr(), HANDLE_BYTES)
 
     def open_ipc_handle(self, handle: bytes) -> Allocation:
@@ -128,29 +128,29 @@ class Gpu:
 
         Its size is the one that the driver reports, not the one in the handle.
         """
-        opaque = _driver().CUipcMemHandle()
+        opaque = _load_driver().CUipcMemHandle()
         ctypes.memmove(opaque.getPtr(), handle, HANDLE_BYTES)
-        pointer = int(self.call("cuIpcOpenMemHandle", opaque, _LAZY_ENABLE_PEER_ACCESS))
+        pointer = int(self.call_driver("cuIpcOpenMemHandle", opaque, _LAZY_ENABLE_PEER_ACCESS))
         mapping = Allocation(self, pointer, 0, "cuIpcCloseMemHandle")
-        base, size_bytes = self.call("cuMemGetAddressRange", pointer)
+        base, size_bytes = self.call_driver("cuMemGetAddressRange", pointer)
         mapping.size_bytes = int(base) + size_bytes - pointer
         return mapping
 
     def copy(self, target: int, source: int, size_bytes: int) -> None:
         """Copy between two addresses on this device; returns before the copy is complete: call `synchronize`."""
-        self.call("cuMemcpyDtoD", target, source, size_bytes)
+        self.call_driver("cuMemcpyDtoD", target, source, size_bytes)
 
     def read(self, pointer: int, destination: Any) -> None:
         """Fill a writable buffer of the CPU from an address on this device."""
         array = np.frombuffer(destination, np.uint8)
         if array.size:
-            self.call("cuMemcpyDtoH", array.__array_interface__["data"][0], pointer, array.nbytes)
+            self.call_driver("cuMemcpyDtoH", array.__array_interface__["data"][0], pointer, array.nbytes)
 
     def write(self, pointer: int, source: Any) -> None:
         """Copy a buffer of the CPU to an address on this device."""
         array = np.frombuffer(source, np.uint8)
         if array.size:
-            self.call("cuMemcpyHtoD", pointer, array.__array_interface__["data"][0], array.nbytes)
+            self.call_driver("cuMemcpyHtoD", pointer, array.__array_interface__["data"][0], array.nbytes)
             self.synchronize()  # otherwise small copies may still be under way
 
 
@@ -159,63 +159,63 @@ class Allocation:
 
     __slots__ = ("__weakref__", "gpu", "pointer", "size_bytes")
 
-    def __init__(self, gpu: Gpu, pointer: int, size_bytes: int, release: str) -> None:
+    def __init__(self, gpu: Gpu, pointer: int, size_bytes: int, release_function: str) -> None:
         self.gpu = gpu
         self.pointer = pointer
         self.size_bytes = size_bytes
-        weakref.finalize(self, gpu.release, release, pointer).atexit = False
+        weakref.finalize(self, gpu.release_memory, release_function, pointer).atexit = False
 
-    def memory(self, size_bytes: int) -> DeviceMemory:
+    def as_memory(self, size_bytes: int) -> DeviceMemory:
         """Return the first bytes as a `DeviceMemory`, which keeps the allocation."""
         return DeviceMemory(self.gpu.device, self.pointer, size_bytes, self)
 
 
-def num_gpus() -> int:
+def count_gpus() -> int:
     """Return the number of devices that this process may use."""
     _call_driver("cuInit", 0)
     count: int = _call_driver("cuDeviceGetCount")
     return count
 
 
-def gpu(ordinal: int) -> Gpu:
+def get_gpu(ordinal: int) -> Gpu:
     """Return a device by its number in this process. Raises `InvalidArgumentError` if there is none."""
-    count = num_gpus()
+    count = count_gpus()
     if not 0 <= ordinal < count:
         raise InvalidArgumentError(f"cuda: device {ordinal}: this process has {count}, numbered from 0")
-    return _gpu(ordinal)
+    return _cached_gpu(ordinal)
 
 
 @cache
-def _gpu(ordinal: int) -> Gpu:
+def _cached_gpu(ordinal: int) -> Gpu:
     return Gpu(ordinal)
 
 
-def gpu_with_uuid(uuid: bytes) -> Gpu:
+def gpu_of_uuid(uuid: bytes) -> Gpu:
     """Return the device with a UUID: numbers may differ between processes. Raises `ResourceError` if there is none."""
-    for device in map(gpu, range(num_gpus())):
+    for device in map(get_gpu, range(count_gpus())):
         if device.uuid == uuid:
             return device
     raise ResourceError(f"cuda: this process can't use the device with the UUID {uuid.hex()} (CUDA_VISIBLE_DEVICES)")
 
 
-def gpu_at(pointer: int) -> Gpu:
+def gpu_of_address(pointer: int) -> Gpu:
     """Return the device of an address. Raises `InvalidArgumentError` if it is not one of CUDA."""
-    num_gpus()
-    attribute = _driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    count_gpus()
+    attribute = _load_driver().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     try:
         ordinal: int = _call_driver("cuPointerGetAttribute", attribute, pointer)
     except ResourceError as error:
         raise InvalidArgumentError(f"cuda: {pointer:#x} is not an address of CUDA: {error}") from None
-    return gpu(ordinal)
+    return get_gpu(ordinal)
 
 
 def try_synchronize(memory: DeviceMemory) -> None:
     """Wait until nothing that this process has queued reads the memory; as `Gpu.try_synchronize`."""
-    _gpu(memory.location.id).try_synchronize()
+    _cached_gpu(memory.location.id).try_synchronize()
 
 
 def copy_to_host(memory: DeviceMemory, offset_bytes: int, size_bytes: int) -> bytearray:
     """Return a copy of bytes of a GPU's memory."""
     copy = bytearray(size_bytes)
-    gpu(memory.location.id).read(memory.pointer + offset_bytes, copy)
+    get_gpu(memory.location.id).read(memory.pointer + offset_bytes, copy)
     return copy

@@ -53,7 +53,7 @@ def new_memfd(name: str) -> int:
     if not hasattr(os, "memfd_create"):
         raise ResourceError(f"region {name!r}: this platform has no memfd_create; share a file instead")
     label = f"bowstring:{name}"[:200].replace("\0", "")
-    with translate_shortage("create", name):
+    with translate_shortage_errors("create", name):
         try:
             return os.memfd_create(label, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
         except OSError as error:  # kernels before 6.3 reject the flag
@@ -83,7 +83,7 @@ def seal(descriptor: int, name: str) -> tuple[int, int]:
 
 def reopen_read_only(descriptor: int, name: str) -> int:
     """Open a memfd again for reading, with a new open file description. Raises `ResourceError`, `FileNotFoundError`."""
-    with translate_shortage("reopen", name):
+    with translate_shortage_errors("reopen", name):
         return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -121,7 +121,7 @@ def check_received_descriptor(
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
-    seals = seals_of(descriptor, status)
+    seals = read_seals(descriptor, status)
     is_from_arena, has_seals = is_arena_memory(seals), is_sealed(seals)
     if not has_seals and not (accept_files and (seals is None or is_from_arena)):
         kind = "an ordinary file" if seals is None else "memory that its creator can still write or shrink"
@@ -145,7 +145,7 @@ def check_received_descriptor(
     return size_bytes, has_seals
 
 
-def seals_of(descriptor: int, status: os.stat_result) -> int | None:
+def read_seals(descriptor: int, status: os.stat_result) -> int | None:
     """Return the seals of a memfd, or None for a descriptor that can't have any, such as an ordinary file's. `status`
     is that of the descriptor.
 
@@ -170,7 +170,7 @@ def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
     if size_now < size_bytes:
         raise TruncatedError(f"region {name!r}: expected {size_bytes} bytes, found {size_now}")
     try:
-        with translate_shortage(f"map {size_bytes} bytes of", name):
+        with translate_shortage_errors(f"map {size_bytes} bytes of", name):
             return memoryview(map_file(descriptor, size_bytes))
     except OSError as error:
         if isinstance(error, ResourceError):
@@ -257,7 +257,7 @@ def describe_file_type(status: os.stat_result) -> str:
 
 
 @contextmanager
-def translate_shortage(action: str, what: str) -> Iterator[None]:
+def translate_shortage_errors(action: str, what: str) -> Iterator[None]:
     """Raise `ResourceError` with action and name for errors of exhausted resources."""
     try:
         yield

@@ -62,11 +62,11 @@ class DeviceAddress:
     def __format__(self, specification: str) -> str:
         return format(self.pointer, specification)
 
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
+    def _raise_access_error(self, *_: object, **__: object) -> NoReturn:
         raise self.device.access_error()
 
-    __int__ = __index__ = __float__ = __bool__ = __array__ = _refuse
-    __radd__ = __sub__ = __rsub__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __int__ = __index__ = __float__ = __bool__ = __array__ = _raise_access_error
+    __radd__ = __sub__ = __rsub__ = __lt__ = __le__ = __gt__ = __ge__ = _raise_access_error
     __array_ufunc__ = None  # so that NumPy calls __radd__
 
 
@@ -108,7 +108,7 @@ class DeviceMemory(Memory):
         return self.size
 
 
-def pointer_of(buffer: Buffer) -> int:
+def device_pointer(buffer: Buffer) -> int:
     """Return the number of the address of a buffer in a device's memory."""
     memory = buffer.memory
     assert isinstance(memory, DeviceMemory)

@@ -28,7 +28,7 @@ class PaddedBuffers(Sequence[Any]):
     """Buffers, each followed by less than 64 zero bytes of padding; empty buffers are left out.
 
     A sequence of objects with the buffer protocol, which are created on first access. `iovecs` returns their addresses
-    without creating these objects. Create it with `of_memory` or `of_buffers`.
+    without creating these objects. Create it with `from_memory` or `from_buffers`.
     """
 
     __slots__ = ("_addresses", "_list", "_paddings", "_ranges", "_sizes")
@@ -43,7 +43,7 @@ class PaddedBuffers(Sequence[Any]):
         self._list: list[Any] | None = None
 
     @classmethod
-    def of_memory(cls, memory: Memory, offsets: Int64Array, sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
+    def from_memory(cls, memory: Memory, offsets: Int64Array, sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
         """Return ranges of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
 
         Raises `InvalidArgumentError` for a range outside the memory.
@@ -60,7 +60,7 @@ class PaddedBuffers(Sequence[Any]):
         return cls(ranges, memory.address + offsets, sizes, paddings)
 
     @classmethod
-    def of_buffers(cls, buffers: Sequence[Buffer | None], sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
+    def from_buffers(cls, buffers: Sequence[Buffer | None], sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
         """Return whole buffers. Sizes and paddings are in bytes, shape (n,); a size of 0 leaves a buffer out."""
         addresses = np.fromiter([0 if b is None else b.address for b in buffers], np.int64, len(buffers))
         return cls(lambda: (b"" if b is None else b.bytes for b in buffers), addresses, sizes, paddings)

@@ -9,7 +9,7 @@ A `Region` is a range of bytes behind a descriptor, either
 * an **ordinary file**, such as an uncompressed Arrow file. Nothing is copied, but the file's owner can still change or
   truncate it, and reading a mapped page beyond the end of a file raises SIGBUS, which no system call can prevent.
   Receivers therefore accept files, and arenas, only with `accept_files`, compare the size with the announced one, and
-  `Region.check_file` compares it again, with one fstat, before each use. Replacing a file by renaming, as this
+  `Region.check_unchanged` compares it again, with one fstat, before each use. Replacing a file by renaming, as this
   library does, is safe: mappings keep the old content.
 
 A received memfd is rejected unless it is sealed against writing and shrinking, with all pages allocated: reading a
@@ -48,9 +48,9 @@ from bowstring.memory.descriptors import (
     map_read_only,
     map_writable,
     new_memfd,
+    read_seals,
     seal,
-    seals_of,
-    translate_shortage,
+    translate_shortage_errors,
 )
 from bowstring.memory.iovec import remaining_buffers, write_all
 
@@ -65,16 +65,16 @@ class _FileIdentity:
     device: int
     inode: int
 
-    def status(self) -> os.stat_result:
+    def read_status(self) -> os.stat_result:
         """Return the status of the file that is at the path now."""
         try:
             return os.stat(self.path)
         except OSError as error:
             raise translate_os_error(error, f"{self.path}: cannot be opened again: {error.strerror}") from None
 
-    def open(self) -> int:
+    def reopen(self) -> int:
         """Open the same file again. Raises `InvalidDataError` for another file, or `OSError`."""
-        self.check_identity(self.status())  # before it is opened: opening a pipe or a device could have effects
+        self.check_identity(self.read_status())  # before it is opened: opening a pipe or a device could have effects
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             self.check_identity(os.fstat(descriptor))
@@ -154,7 +154,7 @@ class Region(Closable):
                 raise IsDirectoryError(f"{source}: is a directory", filename=source)
             if not stat.S_ISREG(status.st_mode):
                 raise InvalidArgumentError(f"{source}: expected a regular file, found {describe_file_type(status)}")
-            region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(seals_of(descriptor, status)))
+            region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(read_seals(descriptor, status)))
         except BaseException:
             os.close(descriptor)
             raise
@@ -208,7 +208,7 @@ class Region(Closable):
             )
         return self.memory[offset_bytes : offset_bytes + length_bytes]
 
-    def check_file(self) -> None:
+    def check_unchanged(self) -> None:
         """Raise `TruncatedError` if an ordinary file became shorter; a sealed region can't.
 
         After `release_descriptor`, raise `InvalidDataError` if another file is at the path now, and `MissingFileError`
@@ -216,7 +216,7 @@ class Region(Closable):
         """
         if not self.is_sealed:
             if self._descriptor < 0 and self._file is not None:
-                size_now = self._file.check_identity(self._file.status()).st_size
+                size_now = self._file.check_identity(self._file.read_status()).st_size
             else:
                 size_now = os.fstat(self.descriptor).st_size
             if size_now < self.size_bytes:
@@ -230,9 +230,9 @@ class Region(Closable):
         A file whose descriptor was released is opened again. Raises `InvalidDataError` if another file is at the path
         now, `MissingFileError` if none is, and `ResourceError`.
         """
-        with translate_shortage("duplicate the descriptor of", self.name):
+        with translate_shortage_errors("duplicate the descriptor of", self.name):
             if self._descriptor < 0 and self._file is not None:
-                descriptor = self._file.open()
+                descriptor = self._file.reopen()
             else:
                 descriptor = os.dup(self.descriptor)
         return Region(descriptor, self.size_bytes, self.name, is_sealed=self.is_sealed)
@@ -241,7 +241,7 @@ class Region(Closable):
         """Map the region and close the descriptor, if the region will not be passed on.
 
         A file that was opened by its path is opened again when needed; a file that was opened by its descriptor keeps
-        it for `check_file`.
+        it for `check_unchanged`.
         """
         _ = self.memory
         if self.is_sealed or self._file is not None:
@@ -255,7 +255,7 @@ class Region(Closable):
     @property
     def is_file(self) -> bool:
         """Whether it is an ordinary file. Its descriptor must be open."""
-        return not self.is_sealed and seals_of(self.descriptor, os.fstat(self.descriptor)) is None
+        return not self.is_sealed and read_seals(self.descriptor, os.fstat(self.descriptor)) is None
 
     @property
     def is_descriptor_released(self) -> bool:
@@ -382,7 +382,7 @@ class RegionWriter(UnsealedRegion):
         if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
             check_available_memory(self._unchecked_bytes, self.name)
             self._unchecked_bytes = 0
-        with translate_shortage(f"write {total} bytes to", self.name):
+        with translate_shortage_errors(f"write {total} bytes to", self.name):
             write_all(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
         self.size_bytes += total
         return total
@@ -424,7 +424,7 @@ class RegionBuilder(UnsealedRegion):
         self._descriptor = new_memfd(name)
         try:
             if size_bytes:
-                with translate_shortage(f"reserve {size_bytes} bytes for", name):
+                with translate_shortage_errors(f"reserve {size_bytes} bytes for", name):
                     os.posix_fallocate(self._descriptor, 0, size_bytes)
             _ = self.memory
         except BaseException:
@@ -436,7 +436,7 @@ class RegionBuilder(UnsealedRegion):
         """All bytes, writable until `seal` or `close`."""
         descriptor = self.fileno()
         if self._memory is None:
-            with translate_shortage(f"map {self.size_bytes} bytes of", self.name):
+            with translate_shortage_errors(f"map {self.size_bytes} bytes of", self.name):
                 mapping = map_writable(descriptor, self.size_bytes) if self.size_bytes else bytearray()
             self._memory = memoryview(mapping)
         return self._memory
@@ -448,7 +448,7 @@ class RegionBuilder(UnsealedRegion):
         """
         memory, self._memory = self.memory, memoryview(bytearray())
         if isinstance(memory.obj, mmap.mmap):
-            with translate_shortage(f"map {self.size_bytes} bytes of", self.name):
+            with translate_shortage_errors(f"map {self.size_bytes} bytes of", self.name):
                 make_copy_on_write(memory.obj, self.fileno())
 
     def seal(self) -> Region:

@@ -33,7 +33,7 @@ def map_in_threads(
         if len(items) > 1 and sum(sizes_bytes) >= _MIN_PARALLEL_BYTES
         else []
     )
-    pool = _thread_pool.pool() if len(groups) > 1 else None
+    pool = _thread_pool.executor() if len(groups) > 1 else None
     if pool is None:
         return [function(item) for item in items]
     pending = deque(range(len(groups)))
@@ -98,7 +98,7 @@ class _ThreadPool:
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
 
-    def pool(self) -> ThreadPoolExecutor | None:
+    def executor(self) -> ThreadPoolExecutor | None:
         if _num_threads() < 2:
             return None
         from concurrent.futures import ThreadPoolExecutor  # slow to import

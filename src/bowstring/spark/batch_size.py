@@ -69,7 +69,7 @@ def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iter
     padded = add_padding_rows(frame, df)
     if padded is not None:
         job = padded.mapInArrow(function, schema)
-        if count_python_nodes(job) == 1:
+        if count_python_plan_nodes(job) == 1:
             with skip_size_check(df.sparkSession):
                 return job.collect()
     return frame.mapInArrow(function, schema).collect()
@@ -158,7 +158,7 @@ def drop_padding_rows(batch: Any) -> Any:
     return batch.select(range(batch.num_columns - 1))
 
 
-def count_python_nodes(frame: DataFrame) -> int:
+def count_python_plan_nodes(frame: DataFrame) -> int:
     """The number of nodes in the plan of `frame` that send batches to Python. Those behind a filled cache do not count,
     because they do not run again.
     """

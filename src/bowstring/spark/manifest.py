@@ -75,7 +75,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """The newest manifest of `folder`, or None if Bowstring has not committed anything.
 
     Raises:
-        InvalidDataError: it is not what `create_manifest` writes.
+        InvalidDataError: it is not what `try_create_manifest` writes.
         BowstringError, also an OSError: it can't be read.
     """
     try:
@@ -90,7 +90,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     raise NotFoundError(f"{folder / MANIFEST_FOLDER}: its manifests are removed as fast as they are listed")
 
 
-def create_manifest(folder: Path, manifest: Manifest) -> bool:
+def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
     """Create the manifest's file, durably and atomically; False if its number exists.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from bowstring.errors import (
-    EnvironmentProblemError,
+    UnmetRequirementError,
     InvalidArgumentError,
     MissingFileError,
     ResourceError,
@@ -28,7 +28,7 @@ from bowstring.spark.manifest import (
     MANIFEST_FOLDER,
     Manifest,
     ManifestEntry,
-    create_manifest,
+    try_create_manifest,
     list_arrow_files,
     part_file_name,
     read_manifest,
@@ -79,7 +79,7 @@ class ArrowWriter(DataSourceArrowWriter):
             raise InvalidArgumentError("ArrowWriter.write: expected to run in a Spark task")
         name = part_file_name(self._job, task.partitionId(), task.taskAttemptId())
         if not self._staging.is_dir():
-            raise EnvironmentProblemError(
+            raise UnmetRequirementError(
                 f"{self._staging} does not exist for partition {task.partitionId()} on {os.uname().nodename}: the "
                 f"job has ended, or {self._folder} is not on a file system that every executor mounts"
             )
@@ -132,7 +132,7 @@ class ArrowWriter(DataSourceArrowWriter):
             previous_entries = () if self._overwrite else self._entries_for_append(newest)
             sequence_number = 1 if newest is None else newest.sequence_number + 1
             manifest = Manifest(sequence_number, self._schema.jsonValue(), (*previous_entries, *entries))
-            if create_manifest(self._folder, manifest):
+            if try_create_manifest(self._folder, manifest):
                 return existing_names if self._overwrite else []
         raise ResourceError(f"{self._folder}: {MAX_COMMIT_ATTEMPTS} other jobs committed before this one could")
 

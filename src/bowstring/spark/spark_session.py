@@ -16,9 +16,9 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from bowstring.errors import EnvironmentProblemError, InvalidArgumentError, MissingExtraError
+from bowstring.errors import UnmetRequirementError, InvalidArgumentError, MissingExtraError
 from bowstring.sharing.processes import parent_pid, wait_for_exit
-from bowstring.spark.java import use_java
+from bowstring.spark.java import set_java_home
 
 try:
     from pyspark import SparkContext
@@ -67,7 +67,7 @@ def session(
         app_name: the name of the Spark application.
 
     Raises:
-        EnvironmentProblemError: no suitable Java was found, or Spark did not start.
+        UnmetRequirementError: no suitable Java was found, or Spark did not start.
         InvalidArgumentError: a session with another master is running in this process: stop it, or pass it to
         `register`.
     """
@@ -78,7 +78,7 @@ def session(
             f"with {master}, or pass it to bowstring.spark.register"
         )
     if running is None:
-        java = use_java()
+        java = set_java_home()
         _set_environment_variables(is_local=master.startswith("local"))
     builder = SparkSession.builder.master(master).appName(app_name)
     defaults = _create_default_settings(master) if running is None else {}
@@ -90,7 +90,7 @@ def session(
             spark = builder.getOrCreate()
     except PySparkException as problem:
         reason = f" with the Java of {java.home}" if running is None else ""
-        raise EnvironmentProblemError(f"Spark did not start{reason}: {problem}") from problem
+        raise UnmetRequirementError(f"Spark did not start{reason}: {problem}") from problem
     except (KeyboardInterrupt, SystemExit):
         if SparkContext._gateway is None:
             _terminate_launcher()  # PySpark does not end a Java that is still starting

@@ -344,14 +344,14 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             length = other.options.eager_bytes + 1
             body = os.urandom(length)
             token = one.submit([body[:100], body[100:]], 5)
-            (offered,) = exchange_events(one, other, MessageOffered)
+            (offered,) = transfer_until_events(one, other, MessageOffered)
             assert offered[1:] == (5, length)
-            assert exchange_events(one, other, MessageReceived, rounds=2) == []
+            assert transfer_until_events(one, other, MessageReceived, rounds=2) == []
             destination = bytearray(length)
             with pytest.raises(InvalidArgumentError, match=f"expected {length} writable bytes"):
                 other.accept_message_into(offered.token, bytearray(1))
             other.accept_message_into(offered.token, destination)
-            (received,) = exchange_events(one, other, MessageReceived)
+            (received,) = transfer_until_events(one, other, MessageReceived)
             assert (received.tag, bytes(destination)) == (5, body)
             assert received.data.obj is destination
             with pytest.raises(InvalidArgumentError, match="not offered"):
@@ -361,10 +361,10 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
     def test_an_offer_can_be_cancelled_and_the_next_message_arrives(self) -> None:
         with self._connect_channels() as (one, other):
             one.submit([bytes(300_000)], 5)
-            (offered,) = exchange_events(one, other, MessageOffered)
+            (offered,) = transfer_until_events(one, other, MessageOffered)
             one.submit([b"next"], 6)
             assert other.cancel(offered.token)
-            assert [(event.tag, bytes(event.data)) for event in exchange_events(one, other, MessageReceived)] == [
+            assert [(event.tag, bytes(event.data)) for event in transfer_until_events(one, other, MessageReceived)] == [
                 (6, b"next")
             ]
 
@@ -377,7 +377,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             sent = [event.token for event in one.progress(SEND) if isinstance(event, MessageSent)]
             assert [token for token in sent if token in tokens] == [tokens[0], *tokens[2:]]
             assert not one.is_sending
-            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [0, 2, 3, 4]
+            assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [0, 2, 3, 4]
 
     def test_messages_that_are_submitted_together_arrive_one_by_one(self) -> None:
         lengths = [0, 10, 300, 5000, 20, 30_000, 0, 7]
@@ -385,7 +385,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             one.submit_all([Message(tag or None, (bytes([tag]) * n, b"!"), n + 1) for tag, n in enumerate(lengths)])
             assert one.is_sending
             one.submit([b"next"], 9)
-            events = exchange_events(one, other, MessageReceived, count=len(lengths) + 1)
+            events = transfer_until_events(one, other, MessageReceived, count=len(lengths) + 1)
             assert [(event.tag, bytes(event.data)) for event in events] == [
                 *((tag or None, bytes([tag]) * n + b"!") for tag, n in enumerate(lengths)),
                 (9, b"next"),
@@ -397,31 +397,31 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         with self._connect_channels(options) as (one, other):
             for number in range(6):
                 one.submit([bytes(100)], number)
-            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [0, 1]
+            assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [0, 1]
             assert not other.interests(RECEIVE)
             other.grant_credit(1, 100)
-            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [2]
+            assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [2]
             other.grant_credit(10, 0)
-            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [3, 4, 5]
+            assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [3, 4, 5]
             for number in range(20):
                 one.submit([bytes(100)], number)
-            assert [event.tag for event in exchange_events(one, other, MessageReceived, rounds=3)] == [0, 1, 2, 3, 4]
+            assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [0, 1, 2, 3, 4]
 
     def test_the_end_of_sending_follows_the_submitted_messages(self) -> None:
         with self._connect_channels() as (one, other):
             one.submit([b"last"])
             one.half_close()
-            events = exchange_events(one, other, (MessageReceived, DirectionEnded), count=2)
+            events = transfer_until_events(one, other, (MessageReceived, DirectionEnded), count=2)
             assert [type(event) for event in events] == [MessageReceived, DirectionEnded]
             assert isinstance(events[1].error, ConnectionLostError)
             assert events[1].directions == RECEIVE
             other.submit([b"answer"])
-            assert [bytes(event.data) for event in exchange_events(other, one, MessageReceived)] == [b"answer"]
+            assert [bytes(event.data) for event in transfer_until_events(other, one, MessageReceived)] == [b"answer"]
 
     def test_a_closed_peer_is_reported_once(self) -> None:
         with self._connect_channels() as (one, other):
             one.close()
-            assert len(exchange_events(other, other, DirectionEnded, rounds=5)) == 1
+            assert len(transfer_until_events(other, other, DirectionEnded, rounds=5)) == 1
             assert not other.interests(RECEIVE)
 
     @contextmanager
@@ -432,7 +432,7 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
                 yield one.channel, other.channel
 
 
-def exchange_events(
+def transfer_until_events(
     one: Channel, other: Channel, kinds: type[Any] | tuple[type[Any], ...], *, count: int = 1, rounds: int = 1000
 ) -> list[Any]:
     """Let `one` send and `other` receive; return the events of these kinds, once there are `count` of them."""

@@ -395,7 +395,7 @@ class RemoteMemory(Closable, ABC):
 
     @abstractmethod
     def view_extent(self, extent: Extent) -> Any | None:
-        """Return an extent's memory without a copy, None if it has to be fetched. Raises as `Region.check_file`."""
+        """Return an extent's memory without a copy, None if it has to be fetched. Raises as `check_unchanged`."""
 
     @property
     def has_stable_mapping(self) -> bool:

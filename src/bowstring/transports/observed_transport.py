@@ -106,7 +106,7 @@ class ObservedEvent:
     text: str = ""
 
     def view(self) -> memoryview:
-        """Return the bytes of a message or region; several parts are copied. Raises as `Region.check_file`."""
+        """Return the bytes of a message or region; several parts are copied. Raises as `Region.check_unchanged`."""
         views = [_view(part) for part in self.parts]
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
@@ -417,7 +417,7 @@ class _ObservedExporter(MemoryExporter):
 
 def _view(part: Any) -> memoryview:
     if isinstance(part, FileRange):
-        part.region.check_file()
+        part.region.check_unchanged()
         return part.region.view(part.offset_bytes, part.nbytes)
     return memoryview(part).cast("B")
 

@@ -103,7 +103,7 @@ class RemoteRegionTable(RemoteMemory):
 
     def view_extent(self, extent: Extent) -> memoryview:
         """As `RemoteMemory.view_extent`: the mapping, read-only. Raises `TruncatedError` if a file became shorter."""
-        extent.memory.check_file()
+        extent.memory.check_unchanged()
         memory: memoryview = extent.memory.memory
         return memory
 

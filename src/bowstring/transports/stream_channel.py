@@ -201,7 +201,7 @@ class StreamChannel(Channel):
         """Send bytes of a file; return their number. Raises `OSError`, `TruncatedError`."""
         count = os.sendfile(self._socket.fileno(), file.region.descriptor, file.offset_bytes, file.nbytes)
         if not count:
-            file.region.check_file()
+            file.region.check_unchanged()
             raise TruncatedError(f"{self._name}: the end of {file.region.name} at byte {file.offset_bytes}")
         return count
 

@@ -17,7 +17,7 @@ import bowstring as bs
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
     ConnectionLostError,
-    EnvironmentProblemError,
+    UnmetRequirementError,
     InvalidArgumentError,
     MissingExtraError,
     ProtocolError,
@@ -141,7 +141,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 @needs_package
 @needs_no_gpu
 def test_a_server_reports_that_there_is_no_usable_gpu() -> None:
-    with pytest.raises(EnvironmentProblemError, match=r"^no usable CUDA device: cuInit: "):
+    with pytest.raises(UnmetRequirementError, match=r"^no usable CUDA device: cuInit: "):
         TRANSPORT.listen()
 
 
@@ -152,7 +152,7 @@ def test_a_client_reports_that_there_is_no_usable_gpu(handle: CudaRemoteHandle) 
     CUDA.configure(CudaOptions(shares_memory=True))
     with UNIX.listen() as listener:
         uri = str(StreamURI("cuda+unix", listener.address, 1, 2, handle.encode(), (("ticket", "x"),)))
-        with pytest.raises(EnvironmentProblemError, match=r"^no usable CUDA device: cuInit: "):
+        with pytest.raises(UnmetRequirementError, match=r"^no usable CUDA device: cuInit: "):
             bs.connect(uri)
 
 

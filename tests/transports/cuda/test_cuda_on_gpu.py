@@ -220,7 +220,7 @@ def test_a_handle_that_does_not_exist_is_an_error() -> None:
 
 def test_an_arena_contains_zeros_until_it_is_filled() -> None:
     arena = CudaArena(0, 1 << 20)
-    memory = arena.allocation.memory(arena.allocation.size_bytes)
+    memory = arena.allocation.as_memory(arena.allocation.size_bytes)
     assert not any(cuda.copy_to_host(memory, 0, memory.size))
     with Region.copy_of([CONTENT]) as region:
         address = CudaExporter(arena).export(region).address
@@ -228,8 +228,8 @@ def test_an_arena_contains_zeros_until_it_is_filled() -> None:
 
 
 def test_every_device_is_found_by_its_uuid() -> None:
-    devices = [cuda.gpu(ordinal) for ordinal in range(cuda.num_gpus())]
-    assert [cuda.gpu_with_uuid(device.uuid) for device in devices] == devices
+    devices = [cuda.get_gpu(ordinal) for ordinal in range(cuda.count_gpus())]
+    assert [cuda.gpu_of_uuid(device.uuid) for device in devices] == devices
     assert (devices[0].device.type, devices[0].device.id) == (CUDA_TYPE, 0)
     with pytest.raises(InvalidArgumentError, match="is not an address of CUDA"):
-        cuda.gpu_at(77)
+        cuda.gpu_of_address(77)

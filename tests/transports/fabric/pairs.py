@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from bowstring.errors import EnvironmentProblemError, UnsupportedError
+from bowstring.errors import UnmetRequirementError, UnsupportedError
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
@@ -20,7 +20,7 @@ def require_libfabric() -> None:
     """Skip the tests of a module if the library is not installed."""
     try:
         libfabric.load()
-    except EnvironmentProblemError as error:
+    except UnmetRequirementError as error:
         pytest.skip(str(error), allow_module_level=True)
 
 

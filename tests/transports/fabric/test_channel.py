@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bowstring.testing.transport_conformance import exchange_events
+from bowstring.testing.transport_conformance import transfer_until_events
 from bowstring.transports.base import RECEIVE, SEND, Channel, MessageOffered, MessageReceived, TransportOptions
 from bowstring.transports.blocking import wait_for_interests
 from bowstring.transports.fabric.transport import FabricTransport
@@ -33,10 +33,10 @@ def test_a_long_message_of_many_large_buffers_arrives_whole(ends: tuple[Channel,
     one, other = ends
     parts = [os.urandom(5000 + number) for number in range(50)]
     one.submit([*parts, b"end"], 5)
-    (offered,) = exchange_events(one, other, MessageOffered)
+    (offered,) = transfer_until_events(one, other, MessageOffered)
     destination = bytearray(offered.length_bytes)
     other.accept_message_into(offered.token, destination)
-    (received,) = exchange_events(one, other, MessageReceived)
+    (received,) = transfer_until_events(one, other, MessageReceived)
     assert received.tag == 5
     assert destination == b"".join([*parts, b"end"])
 
@@ -44,7 +44,7 @@ def test_a_long_message_of_many_large_buffers_arrives_whole(ends: tuple[Channel,
 def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one.submit([bytes(40 << 20)], 5)
-    (offered,) = exchange_events(one, other, MessageOffered)
+    (offered,) = transfer_until_events(one, other, MessageOffered)
     other.accept_message_into(offered.token)
     sizes_bytes = {other.bytes_received}
     while not any(isinstance(event, MessageReceived) for event in other.progress(RECEIVE)):
@@ -56,7 +56,7 @@ def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) ->
 def test_a_discarded_message_ends_its_send(ends: tuple[Channel, Channel]) -> None:
     one, other = ends
     one.submit([bytes(300_000)], 5)
-    (offered,) = exchange_events(one, other, MessageOffered)
+    (offered,) = transfer_until_events(one, other, MessageOffered)
     assert one.is_sending
     assert other.cancel(offered.token)
 
@@ -73,8 +73,8 @@ def test_credit_makes_a_descriptor_ready_for_messages_that_have_arrived(ends: tu
     one, other = ends
     for number in range(2):
         one.submit([b"x"], number)
-    assert [event.tag for event in exchange_events(one, other, MessageReceived)] == [0]
-    assert exchange_events(one, other, MessageReceived, rounds=3) == []
+    assert [event.tag for event in transfer_until_events(one, other, MessageReceived)] == [0]
+    assert transfer_until_events(one, other, MessageReceived, rounds=3) == []
     assert not other.interests(RECEIVE)
     other.grant_credit(1, 1)
     assert wait_for_interests(other.interests(RECEIVE), 20)

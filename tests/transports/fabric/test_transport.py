@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.errors import EnvironmentProblemError, InvalidArgumentError, UnsupportedError
+from bowstring.errors import UnmetRequirementError, InvalidArgumentError, UnsupportedError
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.fabric.transport import FabricOptions, FabricTransport, parse_fabric_address
 from bowstring.transports.tls import TlsOptions
@@ -30,7 +30,7 @@ def test_an_invalid_address_is_rejected(address: str) -> None:
 @pytest.mark.parametrize("call", LISTEN_AND_DIAL)
 def test_an_error_names_the_missing_system_library(call: Callable[..., Any]) -> None:
     transport = FabricTransport(FabricOptions(library="/nonexistent/libfabric.so.1"))
-    with pytest.raises(EnvironmentProblemError, match=r"the system library libfabric cannot be loaded: .*nonexistent"):
+    with pytest.raises(UnmetRequirementError, match=r"the system library libfabric cannot be loaded: .*nonexistent"):
         call(transport, "//127.0.0.1:0/tcp")
 
 

@@ -472,12 +472,12 @@ def test_another_library_cannot_be_loaded_beside_the_first() -> None:
 
 def test_the_error_names_a_library_that_is_not_libucp() -> None:
     code = """
-from bowstring.errors import EnvironmentProblemError
+from bowstring.errors import UnmetRequirementError
 from bowstring.transports.ucx import libucp
 for name in ("libc.so.6", "/no/such/libucp.so"):
     try:
         libucp.load(name)
-    except EnvironmentProblemError as error:
+    except UnmetRequirementError as error:
         print(error)
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

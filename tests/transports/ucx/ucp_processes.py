@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.errors import EnvironmentProblemError, MissingExtraError
+from bowstring.errors import UnmetRequirementError, MissingExtraError
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, RegisteredMemory
 from bowstring.transports.ucx.libucp import Feature
@@ -29,7 +29,7 @@ def require_libucp() -> None:
     """Skip the tests of a module if the extra is not installed."""
     try:
         libucp.load()
-    except (MissingExtraError, EnvironmentProblemError) as error:
+    except (MissingExtraError, UnmetRequirementError) as error:
         pytest.skip(str(error), allow_module_level=True)
 
 

@@ -77,7 +77,7 @@ class FlatColumnsEncoder:
         if sizes is None:
             return None
         new_spans, paddings, size_bytes = compute_buffer_spans(sizes, alignment)
-        parts = PaddedBuffers.of_memory(columns.body.memory, columns.body.offset + offsets, sizes, paddings)
+        parts = PaddedBuffers.from_memory(columns.body.memory, columns.body.offset + offsets, sizes, paddings)
         return EncodedBody(BatchHeaderValues(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _encode_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
@@ -100,7 +100,7 @@ class FlatColumnsEncoder:
             return None
         nodes = np.stack((np.full(len(arrays), length, np.int64), null_counts), 1)
         spans, paddings, size_bytes = compute_buffer_spans(sizes, alignment)
-        parts = PaddedBuffers.of_buffers(buffers, sizes, paddings)
+        parts = PaddedBuffers.from_buffers(buffers, sizes, paddings)
         return EncodedBody(BatchHeaderValues(length, nodes, spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _compute_sizes_to_write(

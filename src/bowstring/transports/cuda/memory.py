@@ -20,7 +20,7 @@ from typing import ClassVar, Self
 
 from bowstring.errors import ClosedError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory import cuda
-from bowstring.memory.device import DeviceMemory, DeviceRegion, pointer_of
+from bowstring.memory.device import DeviceMemory, DeviceRegion, device_pointer
 from bowstring.memory.region import Region
 from bowstring.transports.base import Extent
 from bowstring.transports.export_arena import ArenaExporter, CompletedFetch, ExportArena, Fetch, RemoteArena
@@ -74,7 +74,7 @@ class CudaArena(ExportArena):
         """Allocate. Raises `InvalidArgumentError` for wrong arguments, and errors of `bowstring.memory.cuda`."""
         if not 0 < size_bytes <= _MAX_BYTES:
             raise InvalidArgumentError(f"cuda: arena_bytes: expected 1 to {_MAX_BYTES}, found {size_bytes}")
-        gpu = cuda.gpu(device)
+        gpu = cuda.get_gpu(device)
         self.allocation = gpu.allocate(size_bytes)
         super().__init__(self.allocation.size_bytes, 0, "cuda")
         ipc_handle = gpu.export_ipc_handle(self.allocation)
@@ -93,7 +93,7 @@ class CudaArena(ExportArena):
         gpu.synchronize()  # the streams that write the buffers
         for start, buffer in region.buffers:
             if buffer.size:
-                gpu.copy(target + start, pointer_of(buffer), buffer.size)
+                gpu.copy(target + start, device_pointer(buffer), buffer.size)
         gpu.synchronize()  # the streams of another process do not wait for these copies
 
 
@@ -124,7 +124,7 @@ class RemoteCudaMemory(RemoteArena):
                 f"cuda: remote_handle: {size_bytes} bytes of an allocation that has {allocation.size_bytes}"
             )
         super().__init__(0, size_bytes)
-        self._memory: DeviceMemory | None = allocation.memory(size_bytes)
+        self._memory: DeviceMemory | None = allocation.as_memory(size_bytes)
 
     def view_extent(self, extent: Extent) -> DeviceMemory:  # noqa: ARG002 - there is only one
         """As `RemoteMemory.view_extent`: memory of the device, which consumers could write. Raises `ClosedError`."""
@@ -146,6 +146,6 @@ def _open_allocation(handle: CudaRemoteHandle, device: int) -> cuda.Allocation:
     with _allocations_lock:
         allocation = _allocations.get(handle.ipc_handle)
         if allocation is None:
-            gpu = cuda.gpu(device) if handle.uuid is None else cuda.gpu_with_uuid(handle.uuid)
+            gpu = cuda.get_gpu(device) if handle.uuid is None else cuda.gpu_of_uuid(handle.uuid)
             allocation = _allocations[handle.ipc_handle] = gpu.open_ipc_handle(handle.ipc_handle)
         return allocation

@@ -15,7 +15,7 @@ import threading
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_ssize_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from bowstring.errors import EnvironmentProblemError
+from bowstring.errors import UnmetRequirementError
 
 LIBRARY = "libfabric.so.1"
 _MINIMUM_VERSION = (1, 17)
@@ -406,7 +406,7 @@ _load_lock = threading.Lock()
 def load(path: str | os.PathLike[str] | None = None) -> Any:
     """Return libfabric with typed functions: that of the system, or the library with this path or name.
 
-    Raises `EnvironmentProblemError` if it cannot be loaded, or is older than 1.17.
+    Raises `UnmetRequirementError` if it cannot be loaded, or is older than 1.17.
     """
     name = LIBRARY if path is None else os.fspath(path)
     with _load_lock:
@@ -433,16 +433,16 @@ def _load_library(name: str) -> Any:
     try:
         library = ctypes.CDLL(name)
     except OSError as error:
-        raise EnvironmentProblemError(
+        raise UnmetRequirementError(
             f"fabric: the system library libfabric cannot be loaded: {error}: install it, such as with "
             "`apt install libfabric1`"
         ) from None
     for function, (return_type, arguments) in _PROTOTYPES.items():
         pointer = getattr(library, function, None)
         if pointer is None:
-            raise EnvironmentProblemError(f"fabric: {name} has no {function}: libfabric is needed")
+            raise UnmetRequirementError(f"fabric: {name} has no {function}: libfabric is needed")
         pointer.restype, pointer.argtypes = return_type, arguments
     if version(library) < _MINIMUM_VERSION:
         number = ".".join(map(str, version(library)))
-        raise EnvironmentProblemError(f"fabric: {name} is version {number}: 1.17 or later is needed")
+        raise UnmetRequirementError(f"fabric: {name} is version {number}: 1.17 or later is needed")
     return library

@@ -152,7 +152,7 @@ class FabricTransport(Transport):
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> FabricListener:
         """As `Transport.listen`, at `//host:port/provider`; by default at a free port of 127.0.0.1.
 
-        Raises `EnvironmentProblemError` without libfabric, `UnsupportedError` if the provider is not available.
+        Raises `UnmetRequirementError` without libfabric, `UnsupportedError` if the provider is not available.
         """
         self.check_options(options)
         return FabricListener(self, address or _DEFAULT_ADDRESS, options)

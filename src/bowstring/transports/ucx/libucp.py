@@ -21,7 +21,7 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Any
 
-from bowstring.errors import EnvironmentProblemError, InvalidArgumentError, MissingExtraError
+from bowstring.errors import UnmetRequirementError, InvalidArgumentError, MissingExtraError
 
 _WHEEL = "libucx"
 _WHEEL_LIBRARIES = ("libucs.so.0", "libuct.so.0", "libucp.so.0")
@@ -338,7 +338,7 @@ _load_lock = threading.Lock()
 def load(path: str | os.PathLike[str] | None = None) -> Any:
     """Return libucp with typed functions: that of the wheel, or the library with this path or name.
 
-    Raises `MissingExtraError` without the wheel, `EnvironmentProblemError` if a library cannot be loaded or is older
+    Raises `MissingExtraError` without the wheel, `UnmetRequirementError` if a library cannot be loaded or is older
     than 1.12, and `InvalidArgumentError` if this process already uses another one: their symbols would be mixed.
     """
     name = "" if path is None else os.fspath(path)
@@ -376,17 +376,17 @@ def _load_library(name: str) -> Any:
         try:
             library = [ctypes.CDLL(file, ctypes.RTLD_LOCAL) for file in names][-1]
         except OSError as error:
-            raise EnvironmentProblemError(f"UCX: {_describe_library(name)} cannot be loaded: {error}") from None
+            raise UnmetRequirementError(f"UCX: {_describe_library(name)} cannot be loaded: {error}") from None
     for function, (return_type, arguments) in _PROTOTYPES.items():
         pointer = getattr(library, function, None)
         if pointer is None:
-            raise EnvironmentProblemError(
+            raise UnmetRequirementError(
                 f"UCX: {_describe_library(name)} has no {function}: libucp 1.12 or later is needed"
             )
         pointer.restype, pointer.argtypes = return_type, arguments
     if version(library)[:2] < _MINIMUM_VERSION:
         number = ".".join(map(str, version(library)))
-        raise EnvironmentProblemError(f"UCX: {_describe_library(name)} is version {number}: 1.12 or later is needed")
+        raise UnmetRequirementError(f"UCX: {_describe_library(name)} is version {number}: 1.12 or later is needed")
     return library
 
 
