@@ -26,6 +26,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     MissingExtraError,
     ResourceError,
+    UnmetRequirementError,
 )
 from bowstring.memory.device import CUDA, Device, DeviceMemory
 

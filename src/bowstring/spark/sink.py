@@ -20,6 +20,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     MissingFileError,
     ResourceError,
+    UnmetRequirementError,
     translate_os_error,
 )
 from bowstring.spark import staging

@@ -21,6 +21,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     MissingExtraError,
     ProtocolError,
+    UnmetRequirementError,
 )
 from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
