@@ -174,5 +174,7 @@ def _round_trip_ipc(batch: bs.RecordBatch, form: bs.ipc.IpcWriteOptions) -> bs.R
 def _round_trip_json(batch: bs.RecordBatch) -> None:
     text = json.dumps(integration_json.build_document(batch.schema, [batch])).encode()
     document = integration_json.read(text)
-    difference = next(integration_json.find_differences(batch.schema, [batch], document.schema, document.batches), None)
+    difference = next(
+        integration_json.find_differences(batch.schema, [batch], document.schema, document.to_batches()), None
+    )
     expect(difference is None, f"integration JSON: {difference}")

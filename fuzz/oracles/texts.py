@@ -47,11 +47,11 @@ def check_json(data: bytes) -> bool:
     """Check a document of integration JSON."""
     try:
         document = integration_json.read(data, integration_json.DocumentLimits(max_bytes=1 << 20))
-        for batch in document.batches:
+        for batch in document.to_batches():
             batch.validate(full=True)
     except InvalidDataError:
         return False
-    for batch in document.batches:
+    for batch in document.to_batches():
         check_batch_statistics(batch)
     return True
 

@@ -31,7 +31,7 @@ Invalid calls, missing packages, malformed data, lost connections and insufficie
     ├── ProtocolError                the peer violates the Dissociated IPC protocol
     ├── ResourceError                memory, disk space or descriptors are insufficient    (also OSError)
     │   └── AccessDeniedError        permission denied                                     (also PermissionError)
-    └── UnmetRequirementError      something must be installed or configured (Java, Spark)
+    └── UnmetRequirementError        something must be installed or configured (Java, CUDA, …)
 
 Errors of the operating system are also instances of the built-in class that Python raises for them, so that `except
 FileNotFoundError` and `except PermissionError` work. They have the `errno`, `strerror` and `filename` of a built-in

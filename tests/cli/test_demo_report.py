@@ -68,7 +68,9 @@ def test_differences_from_spark_are_reported_per_column() -> None:
     out, written = console(100)
     report.show_verification(out, MEASUREMENT, [])
     report.show_verification(
-        out, MEASUREMENT, SUMMARY.differences(TableSummary(200_000, (SUMMARY.columns[0], ColumnSummary("b", 8, None))))
+        out,
+        MEASUREMENT,
+        SUMMARY.find_differences(TableSummary(200_000, (SUMMARY.columns[0], ColumnSummary("b", 8, None)))),
     )
     assert "✓ 200,000 rows match Spark's: null counts of 2 columns, sums of 1 numeric column." in written.getvalue()
     assert "column 'b': 7 nulls and sum None, not 8 and None" in written.getvalue()

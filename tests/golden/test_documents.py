@@ -55,17 +55,15 @@ def test_a_document_passes_the_commands_of_the_harness(tmp_path: Path, case: str
 @cases
 @pytest.mark.parametrize("write_options", WRITE_OPTIONS)
 def test_a_document_is_the_same_in_every_encoding(tmp_path: Path, case: str, write_options: str) -> None:
-    data_file = integration_json.read(json.dumps(document_of(case)).encode())
+    table = integration_json.read(json.dumps(document_of(case)).encode())
     for new, read, kind in ((bs.new_stream, bs.open_stream, ".stream"), (bs.new_file, bs.open_file, ".arrow_file")):
         path = tmp_path / kind
-        with new(path, data_file.schema, options=WRITE_OPTIONS[write_options]) as writer:
-            for batch in data_file.batches:
+        with new(path, table.schema, options=WRITE_OPTIONS[write_options]) as writer:
+            for batch in table.to_batches():
                 writer.write_batch(batch)
         with read(path) as reader:
             assert (
-                list(
-                    integration_json.find_differences(data_file.schema, data_file.batches, reader.schema, list(reader))
-                )
+                list(integration_json.find_differences(table.schema, table.to_batches(), reader.schema, list(reader)))
                 == []
             )
         if TOOL.exists():

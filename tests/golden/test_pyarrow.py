@@ -39,13 +39,12 @@ def encode_stream_with_pyarrow(document: Document) -> bytes:
 def check_agreement(document: Document) -> None:
     """Check that Bowstring and pyarrow read the document alike, and each other's streams of it."""
     document = json.loads(json.dumps(document))
-    data_file = integration_json.read(json.dumps(document).encode())
-    peer_data = read_by_pyarrow(encode_stream(data_file.schema, list(data_file.batches)), ".stream")
+    table = integration_json.read(json.dumps(document).encode())
+    peer_data = read_by_pyarrow(encode_stream(table.schema, table.to_batches()), ".stream")
     assert peer().validate(document, *peer_data) == []
     with bs.open_stream(encode_stream_with_pyarrow(document)) as reader:
         assert (
-            list(integration_json.find_differences(data_file.schema, data_file.batches, reader.schema, list(reader)))
-            == []
+            list(integration_json.find_differences(table.schema, table.to_batches(), reader.schema, list(reader))) == []
         )
 
 
@@ -78,7 +77,7 @@ def test_runs_beyond_the_end_of_the_array_are_truncated_like_in_pyarrow() -> Non
         {"name": "runendencoded"}, data, [child_field("run_ends", INT16, False), child_field("values", INT16)]
     )
     check_agreement(document)
-    assert integration_json.read(json.dumps(document).encode()).batches[0].column("x").to_pylist() == [7, 7, 8]
+    assert integration_json.read(json.dumps(document).encode()).to_batches()[0].column("x").to_pylist() == [7, 7, 8]
 
 
 @pytest.mark.parametrize("name", ["listview", "largelistview"])
@@ -94,5 +93,5 @@ def test_overlapping_and_unordered_list_views_are_read_like_in_pyarrow(name: str
     }
     document = column_document({"name": name}, data, [child_field("item", INT16)])
     check_agreement(document)
-    column_x = integration_json.read(json.dumps(document).encode()).batches[0].column("x")
+    column_x = integration_json.read(json.dumps(document).encode()).to_batches()[0].column("x")
     assert column_x.to_pylist() == [[13], [10, 11, 12], None, []]

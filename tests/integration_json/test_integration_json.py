@@ -22,12 +22,12 @@ from tests.cases import CASES, LONG, Case
 Document = dict[str, Any]
 
 
-def read(document: Document) -> integration_json.DataFile:
+def read(document: Document) -> bs.Table:
     return integration_json.read(json.dumps(document).encode())
 
 
-def differences(schema: bs.Schema, batches: list[bs.RecordBatch], data_file: integration_json.DataFile) -> list[str]:
-    return list(integration_json.find_differences(schema, batches, data_file.schema, data_file.batches))
+def differences(schema: bs.Schema, batches: list[bs.RecordBatch], table: bs.Table) -> list[str]:
+    return list(integration_json.find_differences(schema, batches, table.schema, table.to_batches()))
 
 
 def batch_of(*columns: bs.Array) -> bs.RecordBatch:
@@ -136,7 +136,7 @@ def test_nan_and_infinities_survive_a_round_trip() -> None:
 )
 def test_digits_are_rounded_to_the_nearest_number_of_the_type(precision: str, number: float, expected: float) -> None:
     column = {"count": 2, "VALIDITY": [1, 1], "DATA": [number, -number]}
-    array = read(one_column_document({"name": "floatingpoint", "precision": precision}, column)).batches[0].column("x")
+    array = read(one_column_document({"name": "floatingpoint", "precision": precision}, column))["x"]
     assert array.to_pylist() == [expected, -expected]
 
 
@@ -166,9 +166,9 @@ def test_empty_members_may_be_absent(case: Case) -> None:
 
 def test_an_int32_column_reads_as_the_format_describes_it() -> None:
     int32 = {"name": "int", "isSigned": True, "bitWidth": 32}
-    data_file = read(one_column_document(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))
-    assert data_file.schema == bs.schema({"x": bs.int32()})
-    assert data_file.batches[0].column("x").to_pylist() == [1, None, -3]
+    table = read(one_column_document(int32, {"count": 3, "VALIDITY": [1, 0, 1], "DATA": [1, 99, -3]}))
+    assert table.schema == bs.schema({"x": bs.int32()})
+    assert table["x"].to_pylist() == [1, None, -3]
 
 
 def test_values_are_written_as_the_format_describes_them() -> None:
@@ -204,12 +204,12 @@ def test_values_of_null_slots_are_ignored() -> None:
     )
     number = {"name": "decimal", "precision": 3, "scale": 0}
     for document in (interval, one_column_document(number, {"count": 1, "VALIDITY": [0], "DATA": ["0\0"]})):
-        assert read(document).batches[0].column("x").to_pylist() == [None]
+        assert read(document)["x"].to_pylist() == [None]
 
 
 def test_the_bytes_of_a_null_string_may_be_absent() -> None:
     column = {"count": 3, "VALIDITY": [1, 0, 1], "OFFSET": [0, 1, 5, 6], "DATA": ["a", "", "b"]}
-    assert read(one_column_document({"name": "utf8"}, column)).batches[0].column("x").to_pylist() == ["a", None, "b"]
+    assert read(one_column_document({"name": "utf8"}, column))["x"].to_pylist() == ["a", None, "b"]
 
 
 def test_null_slots_are_written_as_zero_or_empty() -> None:
@@ -246,7 +246,7 @@ def test_a_decimal_type_is_read_from_its_name_or_its_width(name: str, extra: Doc
 
 def test_a_decimal_beyond_its_precision_is_rejected_only_by_full_validation() -> None:
     number = {"name": "decimal", "precision": 3, "scale": 0}
-    batch = read(one_column_document(number, {"count": 1, "VALIDITY": [1], "DATA": ["12345"]})).batches[0]
+    batch = read(one_column_document(number, {"count": 1, "VALIDITY": [1], "DATA": ["12345"]})).to_batches()[0]
     assert batch.column("x").to_pylist() == [Decimal(12345)]
     with pytest.raises(errors.InvalidDataError, match="precision"):
         batch.validate(full=True)
@@ -331,7 +331,7 @@ def test_a_dictionary_may_have_several_batches_in_any_order() -> None:
         part["count"] = 1
         part["columns"][0].update(count=1, VALIDITY=[1], OFFSET=[0, 1], DATA=[word])
     dictionary["data"] = [first, second]
-    assert [b.column(0).to_pylist() for b in read(document).batches] == [["a", "b"], ["b"]]
+    assert [b.column(0).to_pylist() for b in read(document).to_batches()] == [["a", "b"], ["b"]]
 
 
 # Malformed documents
@@ -493,7 +493,7 @@ def test_a_document_beyond_the_limit_is_rejected_unless_the_option_raises_it() -
         with pytest.raises(errors.LimitError, match="exceeds the limit"):
             integration_json.read(source, limits)
     limits = integration_json.DocumentLimits(max_bytes=len(raw))
-    assert integration_json.read(gzip.compress(raw), limits).batches[0].num_rows == 2
+    assert integration_json.read(gzip.compress(raw), limits).to_batches()[0].num_rows == 2
 
 
 def test_a_gzip_bomb_is_not_decompressed() -> None:
@@ -545,11 +545,11 @@ def test_a_damaged_document_is_a_bowstring_error_or_valid(data: st.DataObject) -
             parent[key] = copy.deepcopy(data.draw(INVALID_VALUES))
             break
     try:
-        data_file = read(document)
-        for batch in data_file.batches:
+        table = read(document)
+        for batch in table.to_batches():
             batch.validate(full=True)
             batch.to_pydict()
-        integration_json.build_document(data_file.schema, data_file.batches)
+        integration_json.build_document(table.schema, table.to_batches())
     except errors.BowstringError:
         pass
 
@@ -583,7 +583,7 @@ def test_nulls_of_a_huge_width_are_not_expanded(count: int, is_read: bool) -> No
     document = {"schema": {"fields": [field]}, "batches": [{"count": count, "columns": [column]}]}
     text = json.dumps(document).encode()
     if is_read:
-        assert [batch.num_rows for batch in integration_json.read(text).batches] == [0]
+        assert [batch.num_rows for batch in integration_json.read(text).to_batches()] == [0]
     else:
         with pytest.raises(errors.LimitError, match="4294967294 bytes"):
             integration_json.read(text)
@@ -592,5 +592,5 @@ def test_nulls_of_a_huge_width_are_not_expanded(count: int, is_read: bool) -> No
 def test_a_document_is_written_to_and_read_from_a_url() -> None:
     batch = bs.record_batch({"n": bs.array([1, None], bs.int32())})
     integration_json.write("memory://document.json", integration_json.build_document(batch.schema, [batch]))
-    (batch_read,) = integration_json.read("memory://document.json").batches
+    (batch_read,) = integration_json.read("memory://document.json").to_batches()
     assert batch_read.to_pydict() == {"n": [1, None]}

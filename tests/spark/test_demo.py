@@ -39,7 +39,7 @@ def test_the_consumer_reads_what_spark_computes_of_real_files(
     measurement = measure_publish(frame)
     assert measurement.summary is not None
     assert measurement.summary.rows > 0
-    assert measurement.summary.differences(summarize_frame(frame)) == []
+    assert measurement.summary.find_differences(summarize_frame(frame)) == []
 
 
 def test_all_methods_deliver_all_rows_of_the_installed_python_files(spark: SparkSession) -> None:
@@ -55,7 +55,7 @@ def test_all_methods_deliver_all_rows_of_the_installed_python_files(spark: Spark
     assert summary.rows > 30_000
     assert [measurement.rows for measurement in measurements] == [summary.rows] * 3
     assert measurements[0].summary is not None
-    assert measurements[0].summary.differences(summary) == []
+    assert measurements[0].summary.find_differences(summary) == []
     assert measurements[0].copied_bytes < measurements[0].size_bytes / 2
     frame.unpersist()
 
@@ -137,10 +137,8 @@ def commands_of(session: int) -> list[str]:
 
 def test_summaries_differ_in_rows_nulls_or_sums() -> None:
     summary = TableSummary(2, (ColumnSummary("a", 0, "3"), ColumnSummary("b", 1, "0.1")))
-    assert (
-        summary.differences(TableSummary(2, (ColumnSummary("a", 0, "3"), ColumnSummary("b", 1, "0.10000000000000002"))))
-        == []
-    )
+    close = TableSummary(2, (ColumnSummary("a", 0, "3"), ColumnSummary("b", 1, "0.10000000000000002")))
+    assert summary.find_differences(close) == []
     for other in (
         TableSummary(3, summary.columns),
         TableSummary(2, (ColumnSummary("a", 0, "4"), summary.columns[1])),
@@ -148,7 +146,7 @@ def test_summaries_differ_in_rows_nulls_or_sums() -> None:
         TableSummary(2, summary.columns[:1]),
         TableSummary(2, (summary.columns[0], ColumnSummary("b", 1, None))),
     ):
-        assert len(summary.differences(other)) == 1
+        assert len(summary.find_differences(other)) == 1
 
 
 def test_sums_of_batches_are_exact_beyond_64_bits() -> None:

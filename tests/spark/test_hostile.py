@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
 from bowstring.spark.arrow_files import read_batches  # noqa: E402
-from bowstring.spark.manifest import Manifest, ManifestEntry, try_create_manifest, part_file_name, read_manifest  # noqa: E402
+from bowstring.spark.manifest import Manifest, ManifestEntry, part_file_name, read_manifest, try_create_manifest  # noqa: E402
 from bowstring.spark.sink import ArrowWriter, PartCommitMessage  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402
 

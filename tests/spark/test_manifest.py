@@ -30,12 +30,12 @@ from bowstring.spark.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    try_create_manifest,
     expand_glob,
     list_arrow_files,
     part_file_name,
     read_manifest,
     remove_old_manifests,
+    try_create_manifest,
 )
 
 SCHEMA = {"type": "struct", "fields": []}
@@ -121,7 +121,7 @@ def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Pa
     (tmp_path / STAGING_FOLDER).touch()
     staging.discard_orphaned_jobs(tmp_path)
     with pytest.raises(NotDirectoryError, match=f"{STAGING_FOLDER}.*: cannot be written: Not a directory"):
-        staging.create_folder(tmp_path, JOB)
+        staging.create_staging_folder(tmp_path, JOB)
     (tmp_path / MANIFEST_FOLDER).touch()
     with pytest.raises(NotDirectoryError, match=f"{MANIFEST_FOLDER}: cannot be read: Not a directory"):
         read_manifest(tmp_path)
@@ -150,12 +150,12 @@ def test_files_of_an_uncommitted_job_are_not_plain_files(tmp_path: Path) -> None
     for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", part_file_name(JOB, 0, 1)):
         (tmp_path / name).touch()
     assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow", part_file_name(JOB, 0, 1)]
-    staging.create_folder(tmp_path, JOB)
+    staging.create_staging_folder(tmp_path, JOB)
     assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow"]
 
 
 def stage_files(folder: Path, owner: ProcessIdentity) -> None:
-    staged = staging.create_folder(folder, JOB)
+    staged = staging.create_staging_folder(folder, JOB)
     (staged / part_file_name(JOB, 0, 1)).touch()
     (folder / part_file_name(JOB, 1, 2)).touch()
     (staged / staging.OWNER_FILE_NAME).write_text(staging.encode_owner(owner))
@@ -203,7 +203,7 @@ def test_committed_files_of_a_dead_job_stay(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotDirectoryError, match=r"file/_staging.*cannot be written|file.*cannot be written"):
-        staging.create_folder(tmp_path / "file", JOB)
+        staging.create_staging_folder(tmp_path / "file", JOB)
 
 
 def test_a_glob_matches_no_hidden_file_and_no_file_that_is_not_committed(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_another_process_sums_a_column(spark: SparkSession) -> None:
 def test_partitions_have_host_rows_and_bytes(spark: SparkSession) -> None:
     with publish(spark.range(0, 10_000, 1, 3), name="numbers") as published:
         assert published.num_rows == 10_000
-        assert [partition.number for partition in published.partitions] == [0, 1, 2]
+        assert [partition.index for partition in published.partitions] == [0, 1, 2]
         assert sum(partition.num_rows for partition in published.partitions) == 10_000
         assert {partition.host for partition in published.partitions} == {os.uname().nodename}
         assert 80_000 < published.nbytes < 120_000

@@ -11,7 +11,7 @@ from bowstring.datatypes.conversion import field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema
 from bowstring.errors import UnsupportedTypeError
-from bowstring.spark.types import METADATA_KEY, arrow_schema, as_nullable, spark_schema, with_utc_timestamps
+from bowstring.spark.types import METADATA_KEY, as_nullable, to_arrow_schema, to_spark_schema, with_utc_timestamps
 
 sql = pytest.importorskip("pyspark.sql.types")
 
@@ -40,9 +40,9 @@ EQUAL_TYPES = [
 
 @pytest.mark.parametrize(("name", "arrow_type"), EQUAL_TYPES, ids=[name for name, _ in EQUAL_TYPES])
 def test_a_flat_type_survives_a_round_trip(name: str, arrow_type: arrow.DataType) -> None:
-    there = arrow_schema(single_field(getattr(sql, name)()))
+    there = to_arrow_schema(single_field(getattr(sql, name)()))
     assert there == schema([("c", arrow_type)])
-    assert spark_schema(there) == single_field(getattr(sql, name)())
+    assert to_spark_schema(there) == single_field(getattr(sql, name)())
 
 
 def test_strings_and_binaries_have_64_bit_offsets_where_the_session_prefers_them() -> None:
@@ -51,7 +51,7 @@ def test_strings_and_binaries_have_64_bit_offsets_where_the_session_prefers_them
     )
     element = field("element", arrow.LargeUtf8())
     expected = schema([("c", arrow.List(element)), ("d", arrow.LargeBinary())])
-    assert arrow_schema(nested, prefers_large_types=True) == expected
+    assert to_arrow_schema(nested, prefers_large_types=True) == expected
 
 
 def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
@@ -66,21 +66,21 @@ def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
 
 def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_the_way_back() -> None:
     inner = sql.StructType([sql.StructField("m", sql.MapType(sql.StringType(), sql.DecimalType(10, 2), False), False)])
-    there = arrow_schema(single_field(sql.ArrayType(inner, False), False))
+    there = to_arrow_schema(single_field(sql.ArrayType(inner, False), False))
     entries = arrow.map_(arrow.Utf8(), field("value", arrow.decimal128(10, 2), nullable=False))
     element = Field("element", arrow.struct([Field("m", entries, False)]), False)
     assert there == Schema((Field("c", arrow.List(element), False),))
-    assert spark_schema(there) == as_nullable(single_field(sql.ArrayType(inner, False), False))
-    assert spark_schema(there).simpleString() == "struct<c:array<struct<m:map<string,decimal(10,2)>>>>"
+    assert to_spark_schema(there) == as_nullable(single_field(sql.ArrayType(inner, False), False))
+    assert to_spark_schema(there).simpleString() == "struct<c:array<struct<m:map<string,decimal(10,2)>>>>"
 
 
 def test_the_metadata_of_a_column_survives_a_round_trip() -> None:
     column = sql.StructField("c", sql.LongType(), True, {"comment": "of fishes"})
-    schema = arrow_schema(sql.StructType([column]))
+    schema = to_arrow_schema(sql.StructType([column]))
     assert schema["c"].metadata == {METADATA_KEY: b'{"comment": "of fishes"}'}
-    assert spark_schema(schema)["c"].metadata == {"comment": "of fishes"}
+    assert to_spark_schema(schema)["c"].metadata == {"comment": "of fishes"}
     malformed = Schema((schema["c"].with_metadata([(METADATA_KEY, b"{")]),))
-    assert spark_schema(malformed)["c"].metadata == {}
+    assert to_spark_schema(malformed)["c"].metadata == {}
 
 
 WIDER_TYPES = [
@@ -106,16 +106,16 @@ WIDER_TYPES = [
 
 @pytest.mark.parametrize(("arrow_type", "expected"), WIDER_TYPES, ids=[str(t) for t, _ in WIDER_TYPES])
 def test_a_type_without_an_equal_is_read_as_a_wider_one(arrow_type: arrow.DataType, expected: str) -> None:
-    assert spark_schema(schema([("c", arrow_type)])).simpleString() == f"struct<c:{expected}>"
+    assert to_spark_schema(schema([("c", arrow_type)])).simpleString() == f"struct<c:{expected}>"
 
 
 def test_an_unsupported_spark_type_is_named_with_its_column_path() -> None:
     intervals = sql.MapType(sql.StringType(), sql.ArrayType(sql.YearMonthIntervalType()))
     nested = sql.StructType([sql.StructField("a.b", intervals)])
     with pytest.raises(UnsupportedTypeError, match=r"column c\.a\.b\{value\}\[\]: Spark's type interval year to month"):
-        arrow_schema(single_field(nested))
+        to_arrow_schema(single_field(nested))
     with pytest.raises(UnsupportedTypeError, match="column c: Spark's type variant"):
-        arrow_schema(single_field(sql.VariantType()))
+        to_arrow_schema(single_field(sql.VariantType()))
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_an_unsupported_spark_type_is_named_with_its_column_path() -> None:
 )
 def test_an_unsupported_arrow_type_is_named_with_its_column_path(arrow_type: arrow.DataType) -> None:
     with pytest.raises(UnsupportedTypeError, match=r"column c\[\]\.x: Arrow's type .* has no counterpart in Spark"):
-        spark_schema(schema([("c", arrow.list_(arrow.struct([("x", arrow_type)])))]))
+        to_spark_schema(schema([("c", arrow.list_(arrow.struct([("x", arrow_type)])))]))

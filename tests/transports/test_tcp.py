@@ -146,15 +146,15 @@ def test_an_option_that_is_not_supported_is_named(
 
 
 @pytest.fixture
-def ends() -> Iterator[ChannelPair]:
+def channel_pair() -> Iterator[ChannelPair]:
     with assert_descriptors_closed():
         one, other = BlockingChannel.pair(TCP, DEFAULT_OPTIONS)
         with one, other:
             yield one, other
 
 
-def test_keep_alive_probes_end_within_30_seconds(ends: ChannelPair) -> None:
-    for end in ends:
+def test_keep_alive_probes_end_within_30_seconds(channel_pair: ChannelPair) -> None:
+    for end in channel_pair:
         connection: socket.socket = end.channel._socket  # type: ignore[attr-defined]
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
@@ -162,8 +162,8 @@ def test_keep_alive_probes_end_within_30_seconds(ends: ChannelPair) -> None:
         assert idle + interval * count <= 30
 
 
-def test_the_connection_is_not_authenticated(ends: ChannelPair) -> None:
-    assert [end.channel.traits.peer for end in ends] == [None, None]
+def test_the_connection_is_not_authenticated(channel_pair: ChannelPair) -> None:
+    assert [end.channel.traits.peer for end in channel_pair] == [None, None]
 
 
 def check_range_is_sent(one: BlockingChannel, other: BlockingChannel, path: Path) -> None:
@@ -176,12 +176,12 @@ def check_range_is_sent(one: BlockingChannel, other: BlockingChannel, path: Path
     assert not raised
 
 
-def test_a_range_of_a_file_is_sent_between_bytes(ends: ChannelPair, tmp_path: Path) -> None:
-    check_range_is_sent(*ends, tmp_path / "file")
+def test_a_range_of_a_file_is_sent_between_bytes(channel_pair: ChannelPair, tmp_path: Path) -> None:
+    check_range_is_sent(*channel_pair, tmp_path / "file")
 
 
-def test_a_file_that_became_shorter_ends_the_connection(ends: ChannelPair, tmp_path: Path) -> None:
-    one, other = ends
+def test_a_file_that_became_shorter_ends_the_connection(channel_pair: ChannelPair, tmp_path: Path) -> None:
+    one, other = channel_pair
     path = tmp_path / "file"
     path.write_bytes(bytes(100))
     with Region.from_file(path) as region:

@@ -16,11 +16,11 @@ from bowstring.cli.progress import ReportProgress
 from bowstring.cli.pyarrow_adapters import (
     INFERENCE_NOTE,
     WritableFile,
+    add_hint,
     import_pyarrow,
     open_sequential_file,
     read_batches,
     translate_pyarrow_errors,
-    with_note,
     write_batches,
 )
 from bowstring.datatypes.extension import ExtensionType
@@ -143,7 +143,7 @@ def _check_not_json(text: str, name: str) -> None:
     if _JSON_START.match(text):
         contents = "an array of objects" if text.startswith("[") else "an object on each line"
         error = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON: {contents}")
-        raise with_note(error, "use --from json")
+        raise add_hint(error, "use --from json")
 
 
 def _error_from_pyarrow(
@@ -156,9 +156,9 @@ def _error_from_pyarrow(
         column = header[int(index)] if int(index) < len(header) else f"#{index}"
         error_prefix = f"{name}: " + (f"row {int(number):,}, " if number else "")
         error = InvalidDataError(f"{error_prefix}column {column!r}: {reason} for {kind}")
-        return error if column in column_types else with_note(error, INFERENCE_NOTE.format(column=column))
+        return error if column in column_types else add_hint(error, INFERENCE_NOTE.format(column=column))
     if "straddl" in message:
-        return with_note(InvalidDataError(f"{name}: a row is larger than a block"), "--block-size sets a larger size")
+        return add_hint(InvalidDataError(f"{name}: a row is larger than a block"), "--block-size sets a larger size")
     if row is not None:
         return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2][:_MAX_MESSAGE_CHARACTERS]}")
     return InvalidDataError(f"{name}: {message.removeprefix('CSV parse error: ')}")
@@ -169,7 +169,7 @@ def _check_utf8_columns(name: str, schema: Schema, column_types: Mapping[str, An
     for field in schema:
         if isinstance(field.type, Binary) and field.name not in column_types:
             error = InvalidDataError(f"{name}: column {field.name!r} is not valid UTF-8")
-            raise with_note(error, "--encoding sets another encoding")
+            raise add_hint(error, "--encoding sets another encoding")
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:

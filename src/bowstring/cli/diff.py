@@ -17,9 +17,9 @@ from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.inspection.diff import (
     LengthDifference,
     RowDifference,
-    common_columns,
-    row_differences,
-    schema_differences,
+    find_common_columns,
+    find_row_differences,
+    find_schema_differences,
 )
 from bowstring.inspection.formatting import format_json, to_json_value
 from bowstring.inspection.text import to_printable
@@ -53,10 +53,10 @@ def diff(left: str, right: str, **options: Any) -> int:
         open_any(resolve_source(left), max_piped_bytes=max_piped_bytes) as left_reader,
         open_any(resolve_source(right), max_piped_bytes=max_piped_bytes) as right_reader,
     ):
-        schema = list(schema_differences(left_reader.schema, right_reader.schema, not options["ignore_metadata"]))
-        columns = common_columns(left_reader.schema, right_reader.schema)
+        schema = list(find_schema_differences(left_reader.schema, right_reader.schema, not options["ignore_metadata"]))
+        columns = find_common_columns(left_reader.schema, right_reader.schema)
         with progress_bar("comparing") as report_progress:
-            rows = row_differences(
+            rows = find_row_differences(
                 _select_columns(
                     left,
                     iterate_with_progress(left_reader, report_progress),

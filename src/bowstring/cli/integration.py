@@ -131,8 +131,8 @@ def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: 
     """Write integration JSON (gzip or not) as Arrow."""
     source, target = _resolve_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
     sink = resolve_output(target, source)
-    data_file = integration_json.read(resolve_source(source))
-    write_arrow(sink, data_file.schema, data_file.batches, as_stream=arrow_format == "stream")
+    table = integration_json.read(resolve_source(source))
+    write_arrow(sink, table.schema, table.to_batches(), as_stream=arrow_format == "stream")
 
 
 @integration.command("arrow-to-json")
@@ -163,10 +163,12 @@ def validate(paths: tuple[str, ...], *, json_path: str | None, arrow_path: str |
     expected = integration_json.read(resolve_source(json_file))
     with open_any(resolve_source(arrow_file)) as reader:
         actual = list(reader)
-        for name, batches in ((json_file, expected.batches), (arrow_file, actual)):
+        for name, batches in ((json_file, expected.to_batches()), (arrow_file, actual)):
             with prefix_errors(name):
                 _validate_batches(batches, value_checks)
-        all_differences = integration_json.find_differences(expected.schema, expected.batches, reader.schema, actual)
+        all_differences = integration_json.find_differences(
+            expected.schema, expected.to_batches(), reader.schema, actual
+        )
         differences = list(islice(all_differences, _DIFFERENCES_SHOWN + 1))
     for difference in differences[:_DIFFERENCES_SHOWN]:
         click.echo(f"{arrow_file}: {to_printable(difference)}", err=True)

@@ -19,11 +19,11 @@ from bowstring.cli.progress import ReportProgress
 from bowstring.cli.pyarrow_adapters import (
     INFERENCE_NOTE,
     ReadableFile,
+    add_hint,
     import_pyarrow,
     open_sequential_file,
     read_batches,
     translate_pyarrow_errors,
-    with_note,
 )
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError
@@ -80,7 +80,7 @@ def open_batches(
 def _check_json_start(start: bytes, name: str) -> None:
     if start and start[:1] not in b"[{":
         error = FormatMismatchError(f"{name}: expected JSON objects or an array of objects, found {start[:20]!r}")
-        raise with_note(error, "use --from csv for CSV")
+        raise add_hint(error, "use --from csv for CSV")
 
 
 def _make_read_function(chunks: Iterator[bytes]) -> Callable[[int], memoryview]:
@@ -204,7 +204,7 @@ class _JsonArrayScanner:
 
 def _block_size_error(name: str, what: str) -> LimitError:
     error = LimitError(f"{name}: {what} is larger than a block, or not valid JSON")
-    return with_note(error, "--block-size sets a larger size")
+    return add_hint(error, "--block-size sets a larger size")
 
 
 def _nesting_error(name: str) -> LimitError:
@@ -263,11 +263,11 @@ def _error_from_pyarrow(name: str, message: str, rows: int) -> InvalidDataError:
         return InvalidDataError(f"{location}expected a JSON object, found {root[1]}")
     if reason == "unexpected field":
         error = InvalidDataError(f"{location}an object has a key that those of the first block do not have")
-        return with_note(error, "declare it with --column-type KEY=TYPE, or use a larger --block-size")
+        return add_hint(error, "declare it with --column-type KEY=TYPE, or use a larger --block-size")
     if column is None:
         return InvalidDataError(f"{location}malformed JSON: {reason}")
     error = InvalidDataError(f"{location}column {column[1]!r}{' → '.join(column[2].split('/'))}: {column[3]}")
-    return with_note(error, INFERENCE_NOTE.format(column=column[1])) if rows else error
+    return add_hint(error, INFERENCE_NOTE.format(column=column[1])) if rows else error
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], is_array: bool) -> None:

@@ -58,7 +58,7 @@ def import_pyarrow(module: str = "pyarrow") -> Any:
         raise MissingExtraError.for_package("pyarrow", EXTRA) from None
 
 
-def with_note(error: _Error, note: str) -> _Error:
+def add_hint(error: _Error, note: str) -> _Error:
     """Return the error with a note, which is shown as a hint."""
     error.add_note(note)
     return error

@@ -42,7 +42,7 @@ class LengthDifference:
     right: int
 
 
-def schema_differences(left: Schema, right: Schema, check_metadata: bool = True) -> Iterator[str]:
+def find_schema_differences(left: Schema, right: Schema, check_metadata: bool = True) -> Iterator[str]:
     """Yield a sentence for each difference between two schemas. Columns are matched by name."""
     left_fields, right_fields = _fields_by_name(left), _fields_by_name(right)
     for key, field in left_fields.items():
@@ -71,7 +71,7 @@ def schema_differences(left: Schema, right: Schema, check_metadata: bool = True)
         yield "the custom metadata of the schema differs"
 
 
-def common_columns(left: Schema, right: Schema) -> list[tuple[int, int]]:
+def find_common_columns(left: Schema, right: Schema) -> list[tuple[int, int]]:
     """Return the pairs of indices of columns with the same name and type."""
     right_fields = {key: (index, field) for index, (key, field) in enumerate(_fields_by_name(right).items())}
     return [
@@ -81,7 +81,7 @@ def common_columns(left: Schema, right: Schema) -> list[tuple[int, int]]:
     ]
 
 
-def row_differences(
+def find_row_differences(
     left: Iterable[RecordBatch], right: Iterable[RecordBatch], columns: Sequence[tuple[int, int]]
 ) -> Iterator[RowDifference | LengthDifference]:
     """Yield the rows that differ in these columns, in order; then a difference in length, if any.

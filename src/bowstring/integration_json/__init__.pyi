@@ -1,7 +1,6 @@
 from bowstring.integration_json.compare import find_differences as find_differences
-from bowstring.integration_json.document import (
+from bowstring.integration_json.json_access import (
     DEFAULT_LIMITS as DEFAULT_LIMITS,
-    DataFile as DataFile,
     DocumentLimits as DocumentLimits,
 )
 from bowstring.integration_json.reader import read as read

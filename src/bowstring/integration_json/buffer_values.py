@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.datatypes import types as t
 from bowstring.errors import InvalidDataError
-from bowstring.integration_json.document import convert_values, expect_json_type, read_member
+from bowstring.integration_json.json_access import convert_values, expect_json_type, read_member
 from bowstring.layouts.base import Values
 from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.binary_view_validation import INLINE_BYTES
@@ -133,7 +133,7 @@ def _read_fixed_size_binary(values: list[Any], dtype: np.dtype[Any], valid: Vali
     return np.frombuffer(b"".join(raw), dtype) if width else np.empty(len(raw), dtype)
 
 
-def _read_structured_slots(values: list[Any], dtype: np.dtype[Any], valid: Validity) -> Values:
+def _read_struct_slots(values: list[Any], dtype: np.dtype[Any], valid: Validity) -> Values:
     names = dtype.names or ()
     converters = [(name, _integer_converter(dtype[name])) for name in names]
 
@@ -158,7 +158,7 @@ def read_slots(type_: t.DataType, dtype: np.dtype[Any], values: list[Any], valid
     if reader is not None:
         return reader(values, dtype, valid)
     if dtype.names:
-        return _read_structured_slots(values, dtype, valid)
+        return _read_struct_slots(values, dtype, valid)
     if dtype.kind == "f":
         return np.array(convert_values(values, valid, _float_converter(dtype), 0.0, "DATA"), dtype)
     return read_integers(values, dtype, "DATA", valid)
@@ -199,14 +199,14 @@ def write_integers(values: Values) -> list[Any]:
 
 
 def _write_decimals(slots: Values) -> list[Any]:
-    return [str(int.from_bytes(part, "little", signed=True)) for part in _split_slots(slots)]
+    return [str(int.from_bytes(part, "little", signed=True)) for part in _slots_to_bytes(slots)]
 
 
 def _write_fixed_size_binary(slots: Values) -> list[Any]:
-    return [to_hex(part) for part in _split_slots(slots)]
+    return [to_hex(part) for part in _slots_to_bytes(slots)]
 
 
-def _split_slots(slots: Values) -> list[bytes]:
+def _slots_to_bytes(slots: Values) -> list[bytes]:
     data, width = slots.tobytes(), slots.dtype.itemsize
     return [data[index * width : (index + 1) * width] for index in range(len(slots))]
 

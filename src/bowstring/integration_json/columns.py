@@ -25,7 +25,7 @@ from bowstring.integration_json.buffer_values import (
     write_slots,
     write_views,
 )
-from bowstring.integration_json.document import Json, convert_values, expect_json_type, read_count, read_member
+from bowstring.integration_json.json_access import Json, convert_values, expect_json_type, read_count, read_member
 from bowstring.integration_json.schema import FieldNode
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
@@ -113,7 +113,7 @@ def _read_children(
     return tuple(children)
 
 
-def _read_elements(column: Json, key: str, length: int) -> list[Any]:
+def _read_list_member(column: Json, key: str, length: int) -> list[Any]:
     default: tuple[list[Any], ...] = () if length else ([],)  # some writers omit empty members
     elements = read_member(column, key, list, *default)
     if len(elements) != length:
@@ -123,10 +123,10 @@ def _read_elements(column: Json, key: str, length: int) -> list[Any]:
 
 def _read_validity(storage: Layout, column: Json, length: int) -> Validity:
     if storage.has_validity:
-        booleans = read_booleans(_read_elements(column, "VALIDITY", length), "VALIDITY")
+        booleans = read_booleans(_read_list_member(column, "VALIDITY", length), "VALIDITY")
         return None if booleans.all() else booleans.tolist()
     has_legacy_validity = storage.buffers and "VALIDITY" in column  # unions before metadata version 5
-    if has_legacy_validity and not read_booleans(_read_elements(column, "VALIDITY", length), "VALIDITY").all():
+    if has_legacy_validity and not read_booleans(_read_list_member(column, "VALIDITY", length), "VALIDITY").all():
         raise UnsupportedError("a union of metadata version 4 with top-level nulls is not supported")
     return None
 
@@ -138,7 +138,7 @@ def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, v
     if spec.num_extra and length == 0 and not read_member(column, key, list, []):
         elements: list[Any] = [0] * spec.num_extra  # some writers omit the single offset of an empty array
     else:
-        elements = _read_elements(column, key, length + spec.num_extra)
+        elements = _read_list_member(column, key, length + spec.num_extra)
     if spec.dtype is None:
         return bitmap.pack(read_booleans(elements, key, valid))
     if isinstance(storage, BinaryViewLayout):
@@ -150,7 +150,7 @@ def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, v
 
 def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validity) -> list[Buffer | None]:
     """Build offsets and data from the strings. OFFSET must match the lengths of the valid strings."""
-    strings = read_strings(_read_elements(column, "DATA", length), storage.is_text, "DATA", valid)
+    strings = read_strings(_read_list_member(column, "DATA", length), storage.is_text, "DATA", valid)
     lengths = np.fromiter(map(len, strings), np.int64, length)
     stored_offsets = _read_buffer(storage, storage.buffers[1], column, length, valid)
     assert stored_offsets is not None

@@ -11,6 +11,7 @@ from typing import Any
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     FormatMismatchError,
@@ -18,9 +19,8 @@ from bowstring.errors import (
     LimitError,
 )
 from bowstring.integration_json.columns import read_column, read_dictionary_values
-from bowstring.integration_json.document import (
+from bowstring.integration_json.json_access import (
     DEFAULT_LIMITS,
-    DataFile,
     DocumentLimits,
     Json,
     expect_json_type,
@@ -36,8 +36,8 @@ from bowstring.layouts.registry import layout_of
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> DataFile:
-    """Read an integration JSON document.
+def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Table:
+    """Read an integration JSON document as a table, with the batches of the document.
 
     `source` is a path, a URL, bytes or a binary file object, which is read entirely; the document may be compressed
     with gzip. The structure is checked, but not the values: decimals may exceed their precision, for example, which
@@ -54,7 +54,7 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> DataFile:
         for index, batch in enumerate(read_member(document, "batches", list)):
             with prefix_errors(f"batch {index}"):
                 batches.append(_read_batch(schema, nodes, batch, dictionaries))
-        return DataFile(schema, tuple(batches))
+        return Table.from_batches(batches, schema)
 
 
 def _read_document(source: Any, limits: DocumentLimits) -> tuple[str, bytes]:

@@ -15,7 +15,7 @@ from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.type_specs import REQUIRED, TYPE_SPECS, TYPE_SPECS_BY_CLASS, Enumeration, TypeParameter
 from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedTypeError
-from bowstring.integration_json.document import DocumentLimits, Json, expect_json_type, read_member
+from bowstring.integration_json.json_access import DocumentLimits, Json, expect_json_type, read_member
 from bowstring.layouts.base import prefix_errors
 
 _TYPE_SPECS_BY_JSON_NAME = {type_spec.json_name: type_spec for type_spec in TYPE_SPECS}
@@ -62,7 +62,7 @@ def _read_parameter(json_object: Json, parameter: TypeParameter) -> Any:
     return [expect_json_type(number, int, "a type id") for number in value] if isinstance(value, list) else value
 
 
-def _read_pairs(json_object: Json) -> Metadata:
+def _read_metadata(json_object: Json) -> Metadata:
     pairs = []
     for pair in read_member(json_object, "metadata", list, []):
         entry = expect_json_type(pair, dict, "an entry of 'metadata'")
@@ -90,7 +90,7 @@ def read_schema(
         first_type, type_ = _value_type(first_node), _value_type(node)
         if first_type != type_:
             raise InvalidDataError(f"dictionary {node.id} has conflicting types {first_type} and {type_}")
-    return Schema(tuple(node.field for node in nodes), _read_pairs(json_object)), nodes, dictionary_nodes
+    return Schema(tuple(node.field for node in nodes), _read_metadata(json_object)), nodes, dictionary_nodes
 
 
 def _iter_nodes(nodes: tuple[FieldNode, ...]) -> Iterator[FieldNode]:
@@ -132,7 +132,7 @@ def _read_node(value: Any, depth: int, limits: DocumentLimits) -> FieldNode:
                 type_ = t.Dictionary(index_type, type_, read_member(encoding, "isOrdered", bool, False))
         except (InvalidArgumentError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
-        field = Field(name, type_, read_member(json_object, "nullable", bool, True), _read_pairs(json_object))
+        field = Field(name, type_, read_member(json_object, "nullable", bool, True), _read_metadata(json_object))
         return FieldNode(_resolve_extension(field), dictionary_id, children)
 
 
@@ -175,7 +175,7 @@ def write_schema(schema: Schema, ids: Iterator[int]) -> Json:
     """
     json_object: Json = {"fields": [_write_field(field, ids, field.name) for field in schema]}
     if schema.pairs:
-        json_object["metadata"] = _write_pairs(schema.pairs, "the schema")
+        json_object["metadata"] = _write_metadata(schema.pairs, "the schema")
     return json_object
 
 
@@ -194,11 +194,11 @@ def _write_field(field: Field, ids: Iterator[int], path: str) -> Json:
         index = _write_type(encoding.index_type)
         json_object["dictionary"] = {"id": next(ids), "indexType": index, "isOrdered": encoding.ordered}
     if field.pairs:
-        json_object["metadata"] = _write_pairs(field.pairs, f"column {path}")
+        json_object["metadata"] = _write_metadata(field.pairs, f"column {path}")
     return json_object
 
 
-def _write_pairs(pairs: Metadata, location: str) -> list[Json]:
+def _write_metadata(pairs: Metadata, location: str) -> list[Json]:
     try:
         return [{"key": key.decode(), "value": value.decode()} for key, value in pairs]
     except UnicodeDecodeError as error:

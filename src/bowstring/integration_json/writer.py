@@ -14,7 +14,7 @@ from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionar
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.integration_json.columns import write_column
-from bowstring.integration_json.document import Json
+from bowstring.integration_json.json_access import Json
 from bowstring.integration_json.schema import write_schema
 from bowstring.io.sinks import open_sink
 from bowstring.layouts.array_data import ArrayData

@@ -22,7 +22,6 @@ import numpy as np
 
 from bowstring.errors import (
     BowstringError,
-    UnmetRequirementError,
     InvalidArgumentError,
     MissingExtraError,
     ResourceError,

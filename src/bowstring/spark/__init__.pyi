@@ -1,3 +1,7 @@
-from bowstring.spark.java import Java as Java, find_java as find_java, set_java_home as set_java_home
-from bowstring.spark.publication import Partition as Partition, PublishedDataset as PublishedDataset, publish as publish
+from bowstring.spark.java import JavaRuntime as JavaRuntime, find_java as find_java, set_java_home as set_java_home
+from bowstring.spark.publication import (
+    PublishedDataset as PublishedDataset,
+    PublishedPartition as PublishedPartition,
+    publish as publish,
+)
 from bowstring.spark.spark_session import register as register, session as session

@@ -17,7 +17,7 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
 from bowstring.spark.manifest import ManifestEntry
-from bowstring.spark.types import spark_schema, with_utc_timestamps
+from bowstring.spark.types import to_spark_schema, with_utc_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -95,13 +95,13 @@ def describe_file(path: Path) -> FileDescription:
         InvalidDataError: it is not an Arrow file or stream, or malformed.
         UnsupportedTypeError: a column's type has no counterpart in Spark.
     """
-    with _locate_errors(path):
+    with _prefix_errors_with_path(path):
         if _is_stream(path):
             with open_stream(path) as stream:
-                return FileDescription(spark_schema(stream.schema), None)
+                return FileDescription(to_spark_schema(stream.schema), None)
         with open_file(path) as reader:
             batch_lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
-            return FileDescription(spark_schema(reader.schema), batch_lengths_bytes)
+            return FileDescription(to_spark_schema(reader.schema), batch_lengths_bytes)
 
 
 def read_batches(path: Path, batch_indices: range | None, column_names: list[str]) -> Iterator[tuple[int, Any]]:
@@ -116,7 +116,7 @@ def read_batches(path: Path, batch_indices: range | None, column_names: list[str
     import pyarrow as pa
 
     for index, batch in _iter_batches(path, batch_indices, column_names):
-        with _locate_errors(path, index):
+        with _prefix_errors_with_path(path, index):
             batch.validate(full=True)
             pyarrow_batch = pa.record_batch(batch)
         yield index, pyarrow_batch
@@ -125,13 +125,13 @@ def read_batches(path: Path, batch_indices: range | None, column_names: list[str
 def _iter_batches(
     path: Path, batch_indices: range | None, column_names: list[str]
 ) -> Iterator[tuple[int, RecordBatch]]:
-    with _locate_errors(path):
+    with _prefix_errors_with_path(path):
         reader = open_stream(path, column_names) if _is_stream(path) else open_file(path, column_names)
     with reader:
         remaining = map(reader.get_batch, batch_indices or ()) if isinstance(reader, FileReader) else reader
         index = 0 if batch_indices is None else batch_indices.start
         while True:
-            with _locate_errors(path, index):
+            with _prefix_errors_with_path(path, index):
                 batch = next(remaining, None)
             if batch is None:
                 return
@@ -151,12 +151,12 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def _locate_errors(path: Path, index: int | None = None) -> Iterator[None]:
+def _prefix_errors_with_path(path: Path, index: int | None = None) -> Iterator[None]:
     """Prefix errors with the path and the index of the record batch, unless they have the path."""
     try:
         yield
     except BowstringError as problem:
         if str(path) in str(problem):
             raise
-        where = "" if index is None else f", record batch {index}"
-        raise type(problem)(f"{path}{where}: {problem}") from problem
+        suffix = "" if index is None else f", record batch {index}"
+        raise type(problem)(f"{path}{suffix}: {problem}") from problem

@@ -15,14 +15,14 @@ from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.spark.types import map_child_types
 
 
-def cast_batch(batch: Any, target_schema: Any, where: str, *, truncate_times: bool) -> Any:
+def cast_batch(batch: Any, target_schema: Any, location: str, *, truncate_times: bool) -> Any:
     """Return `batch` with the columns and types of the pyarrow schema `target_schema`. Columns of equal types are not
     copied.
 
     Columns that `batch` lacks are null. `truncate_times` allows units of time to lose digits.
 
     Raises:
-        InvalidDataError: a value does not fit Spark's type; the message begins with `where` and the column.
+        InvalidDataError: a value does not fit Spark's type; the message begins with `location` and the column.
         UnsupportedTypeError: the column's type can't be cast to Spark's.
     """
     import pyarrow as pa
@@ -35,17 +35,17 @@ def cast_batch(batch: Any, target_schema: Any, where: str, *, truncate_times: bo
             columns.append(_cast_column(column, field.type, truncate_times))
         except pa.ArrowNotImplementedError as problem:
             raise UnsupportedTypeError(
-                f"{where}, column {field.name}: {column.type} cannot be read as {field.type}: {problem}"
+                f"{location}, column {field.name}: {column.type} cannot be read as {field.type}: {problem}"
             ) from problem
         except pa.ArrowException as problem:
             raise InvalidDataError(
-                f"{where}, column {field.name}: a value of {column.type} does not fit "
+                f"{location}, column {field.name}: a value of {column.type} does not fit "
                 f"{_with_microsecond_times(field.type)}: {problem}"
             ) from problem
         null_count = _count_forbidden_nulls(columns[-1], field)
         if null_count:
             raise InvalidDataError(
-                f"{where}, column {field.name}: found {null_count} nulls in a column that is not nullable"
+                f"{location}, column {field.name}: found {null_count} nulls in a column that is not nullable"
             )
     return pa.record_batch(columns, schema=target_schema)
 

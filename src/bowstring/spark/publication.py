@@ -29,7 +29,7 @@ from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.batch_size import collect_map_in_arrow, drop_padding_rows
-from bowstring.spark.types import arrow_schema
+from bowstring.spark.types import to_arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,20 +39,22 @@ _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 _AGENT_TIMEOUT_S = 120.0
 """How long a task waits for its host agent; starting it can take a while on a busy host."""
 
-_REPORT_SCHEMA = "number long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
+_REPORT_SCHEMA = (
+    "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
+)
 """The columns that a task reports to the driver; `uri` is empty if the partition has no rows."""
 
 _agent_keys: dict[ProcessIdentity, AgentKey] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PublishedPartition:
     """One partition of a published data set: its location and size.
 
     Partitions without rows have no URI, except for the first one of a data set without rows.
     """
 
-    number: int
+    index: int
     uri: str | None
     host: str
     num_rows: int
@@ -69,7 +71,9 @@ class PublishedDataset(Closable):
 
     __slots__ = ("__weakref__", "_agent_key", "_is_closed", "name", "partitions", "schema")
 
-    def __init__(self, name: str, schema: Schema, partitions: Sequence[Partition], agent_key: AgentKey | None) -> None:
+    def __init__(
+        self, name: str, schema: Schema, partitions: Sequence[PublishedPartition], agent_key: AgentKey | None
+    ) -> None:
         self.name = name
         self.schema = schema
         self.partitions = tuple(partitions)
@@ -144,14 +148,14 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     if not hasattr(df, "mapInArrow"):
         raise InvalidArgumentError(f"publish: expected a Spark data frame, not {type(df).__name__}")
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
-    schema = arrow_schema(df.schema, prefers_large_types=prefers_large_types)
+    schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     agent_key = _process_agent_key(ttl_s)
     try:
         reports = collect_map_in_arrow(df, partial(_publish_partition, dataset, agent_key, schema), _REPORT_SCHEMA)
-        reports.sort(key=lambda report: report.number)
-        partitions = [Partition(r.number, r.uri or None, r.host, r.num_rows, r.nbytes) for r in reports]
-        attempts = {r.number: r.attempt for r in reports if r.is_local and r.num_rows}
+        reports.sort(key=lambda report: report.partition_id)
+        partitions = [PublishedPartition(r.partition_id, r.uri or None, r.host, r.num_rows, r.nbytes) for r in reports]
+        attempts = {r.partition_id: r.attempt for r in reports if r.is_local and r.num_rows}
         if not any(partition.num_rows for partition in partitions):
             partitions[:1] = [_publish_empty_partition(dataset, agent_key, schema)]
             attempts = {0: 0}
@@ -187,17 +191,17 @@ def _publish_partition(dataset: str, agent_key: AgentKey, schema: Schema, batche
 
     task = TaskContext.get()
     assert task is not None
-    number, attempt = task.partitionId(), task.taskAttemptId()
+    partition_id, attempt = task.partitionId(), task.taskAttemptId()
     columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
     uri, nbytes = "", 0
-    with Region.create_writer(f"{dataset}/{number}") as memory:
+    with Region.create_writer(f"{dataset}/{partition_id}") as memory:
         num_rows, _ = write_batches(memory.fileno(), columns, schema)
         if num_rows:
             with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
-                uri = agent.put(dataset, (number, attempt), region, rows=num_rows, ttl_s=agent_key.ttl_s)
+                uri = agent.put(dataset, (partition_id, attempt), region, rows=num_rows, ttl_s=agent_key.ttl_s)
                 nbytes = region.size_bytes
     report = {
-        "number": number,
+        "partition_id": partition_id,
         "attempt": attempt,
         "host": os.uname().nodename,
         "is_local": agent_key.owner.is_local,
@@ -208,13 +212,13 @@ def _publish_partition(dataset: str, agent_key: AgentKey, schema: Schema, batche
     yield pa.RecordBatch.from_pylist([report])
 
 
-def _publish_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> Partition:
+def _publish_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> PublishedPartition:
     """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
     with Region.create_writer(f"{dataset}/0") as memory:
         new_file(memory.fileno(), schema).close()
         with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
             uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
-            return Partition(0, uri, os.uname().nodename, 0, region.size_bytes)
+            return PublishedPartition(0, uri, os.uname().nodename, 0, region.size_bytes)
 
 
 def _drop_dataset(dataset: str, agent_key: AgentKey) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from bowstring.errors import (
-    UnmetRequirementError,
     InvalidArgumentError,
     MissingFileError,
     ResourceError,
@@ -29,14 +28,14 @@ from bowstring.spark.manifest import (
     MANIFEST_FOLDER,
     Manifest,
     ManifestEntry,
-    try_create_manifest,
     list_arrow_files,
     part_file_name,
     read_manifest,
     remove_old_manifests,
     sync_folder,
+    try_create_manifest,
 )
-from bowstring.spark.types import arrow_schema, as_nullable, parse_struct_type
+from bowstring.spark.types import as_nullable, parse_struct_type, to_arrow_schema
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class ArrowWriter(DataSourceArrowWriter):
             self._existing_file_names(read_manifest(folder))  # an error in the folder comes before the tasks
         staging.discard_orphaned_jobs(folder)
         self._created_folders = staging.find_missing_folders(folder)
-        self._staging = staging.create_folder(folder, self._job)
+        self._staging = staging.create_staging_folder(folder, self._job)
 
     @hide_traceback()
     def write(self, iterator: Iterator[Any]) -> PartCommitMessage:
@@ -92,7 +91,7 @@ class ArrowWriter(DataSourceArrowWriter):
         entries = tuple(m.entry for m in messages if isinstance(m, PartCommitMessage) and m.entry is not None)
         self._move_staged_files(entries)
         superseded_names = self._commit_manifest(entries)
-        staging.remove_folder(self._folder, self._job)
+        staging.remove_staging_folder(self._folder, self._job)
         try:
             for name in superseded_names:
                 (self._folder / name).unlink(missing_ok=True)
@@ -166,7 +165,7 @@ class ArrowWriter(DataSourceArrowWriter):
 
 def _check_writable(folder: Path, schema: StructType) -> None:
     """Raise errors before a task runs: for unsupported types, ambiguous names, or a file in place of the folder."""
-    arrow_schema(schema)
+    to_arrow_schema(schema)
     names = schema.names
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:

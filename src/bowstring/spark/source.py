@@ -18,15 +18,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
 from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
-from bowstring.spark.compatibility import (
+from bowstring.spark.manifest import ManifestEntry, expand_glob, list_arrow_files, read_manifest
+from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
+from bowstring.spark.schema_compatibility import (
     check_conversions,
-    check_inferred_schema,
+    check_same_schema,
     check_unique_column_names,
     find_missing_columns,
     merge_schemas,
 )
-from bowstring.spark.manifest import ManifestEntry, expand_glob, list_arrow_files, read_manifest
-from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
 from bowstring.spark.sink import ArrowWriter
 from bowstring.spark.types import parse_struct_type
 from bowstring.spark.unsupported_streaming import UnsupportedStreamReader, streaming_write_error
@@ -193,9 +193,9 @@ class ArrowReader(DataSourceReader):
                 indices = None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop)
                 column_names = [name for name in target_schema.names if name not in batch_range.missing_columns]
                 for index, batch in read_batches(Path(batch_range.path), indices, column_names):
-                    where = f"{batch_range.path}, record batch {index}"
-                    yield from _slice_for_jvm(
-                        cast_batch(batch, target_schema, where, truncate_times=self._truncate_times)
+                    location = f"{batch_range.path}, record batch {index}"
+                    yield from _split_batch(
+                        cast_batch(batch, target_schema, location, truncate_times=self._truncate_times)
                     )
 
     def _iter_batch_ranges(self) -> Iterator[tuple[BatchRange, int]]:
@@ -204,7 +204,7 @@ class ArrowReader(DataSourceReader):
             missing_columns = find_missing_columns(
                 group.path, group.schema, self._schema, allow_missing=self._merge_schema
             )
-            check_types = check_inferred_schema if self._is_inferred else check_conversions
+            check_types = check_same_schema if self._is_inferred else check_conversions
             check_types(group.path, group.schema, self._schema)
             for file in group.files:
                 for start, stop, length_bytes in _split_file(file, self._split_bytes):
@@ -214,7 +214,7 @@ class ArrowReader(DataSourceReader):
 def _check_partition_folders(paths: list[Path], first_named: Path) -> None:
     """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `first_named`."""
     for path in paths:
-        others = _partition_folders(path) - _partition_folders(first_named)
+        others = _parse_partition_folders(path) - _parse_partition_folders(first_named)
         if others:
             folder = min(others)
             raise InvalidArgumentError(
@@ -223,7 +223,7 @@ def _check_partition_folders(paths: list[Path], first_named: Path) -> None:
             )
 
 
-def _partition_folders(path: Path) -> set[str]:
+def _parse_partition_folders(path: Path) -> set[str]:
     return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}
 
 
@@ -288,7 +288,7 @@ def _split_file(file: _DataFile, split_bytes: int) -> Iterator[tuple[int, int, i
         yield start, len(batch_lengths_bytes), range_bytes
 
 
-def _slice_for_jvm(batch: Any) -> Iterator[Any]:
+def _split_batch(batch: Any) -> Iterator[Any]:
     """Yield slices of `batch` of some MAX_SENT_BATCH_BYTES."""
     rows = batch.num_rows
     step = max(1, rows * MAX_SENT_BATCH_BYTES // max(batch.nbytes, MAX_SENT_BATCH_BYTES))

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from bowstring.errors import UnmetRequirementError, InvalidArgumentError, MissingExtraError
+from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
 from bowstring.sharing.processes import parent_pid, wait_for_exit
 from bowstring.spark.java import set_java_home
 

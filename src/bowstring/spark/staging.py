@@ -28,7 +28,7 @@ def find_missing_folders(folder: Path) -> tuple[Path, ...]:
     return tuple(path for path in (folder, *folder.parents) if not path.exists())
 
 
-def create_folder(folder: Path, job: str) -> Path:
+def create_staging_folder(folder: Path, job: str) -> Path:
     """Create the staging folder of `job` under `folder`, and `folder` itself.
 
     Raises:
@@ -47,7 +47,7 @@ def create_folder(folder: Path, job: str) -> Path:
                     raise
         (staging / OWNER_FILE_NAME).write_text(encode_owner(find_java_ancestor()))
     except OSError as problem:
-        remove_folder(folder, job)
+        remove_staging_folder(folder, job)
         remove_empty_folders(missing)
         message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
@@ -68,10 +68,10 @@ def discard_job(folder: Path, job: str) -> None:
         for path in folder.iterdir():
             if is_part_file_name(path.name, job):
                 path.unlink(missing_ok=True)
-    remove_folder(folder, job)
+    remove_staging_folder(folder, job)
 
 
-def remove_folder(folder: Path, job: str) -> None:
+def remove_staging_folder(folder: Path, job: str) -> None:
     """Remove the staging folder of `job`, and the folder above it if it is the last."""
     shutil.rmtree(folder / STAGING_FOLDER / job, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def discard_orphaned_jobs(folder: Path) -> None:
     try:
         staging_folders = list((folder / STAGING_FOLDER).iterdir())
     except OSError:
-        return  # there is none, or `create_folder` reports why it can't be read
+        return  # there is none, or `create_staging_folder` reports why it can't be read
     for staging in staging_folders:
         if _is_orphaned(staging):
             discard_job(folder, staging.name)

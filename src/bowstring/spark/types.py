@@ -1,7 +1,7 @@
 """Convert schemas between Spark and Arrow («Data Types»).
 
-Types that `_arrow_type` or `_spark_type` do not list are unsupported. Errors name the column path, in which ``[]``
-stands for the elements of a list, ``{key}`` and ``{value}`` for those of a map.
+Types that `_to_arrow_type` or `_to_spark_type` do not list are unsupported. Errors name the column path, in which
+``[]`` stands for the elements of a list, ``{key}`` and ``{value}`` for those of a map.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TYPES_WITHOUT_PARAMETERS: dict[str, arrow.DataType] = {
 _SPARK_TYPE_NAMES = {arrow_type: name for name, arrow_type in _TYPES_WITHOUT_PARAMETERS.items()}
 
 
-def arrow_schema(struct: StructType, *, prefers_large_types: bool = False, prefix: str = "") -> Schema:
+def to_arrow_schema(struct: StructType, *, prefers_large_types: bool = False, prefix: str = "") -> Schema:
     """Return the Arrow schema of ``DataFrame.toArrow``: timestamps have the time zone UTC, whatever the session's.
 
     With `prefers_large_types`, strings and binaries have 64-bit offsets. `prefix` precedes the column paths in errors.
@@ -57,13 +57,13 @@ def arrow_schema(struct: StructType, *, prefers_large_types: bool = False, prefi
     """
     fields = []
     for field in struct.fields:
-        data_type = _arrow_type(field.dataType, prefix + field.name, prefers_large_types)
+        data_type = _to_arrow_type(field.dataType, prefix + field.name, prefers_large_types)
         pairs = ((METADATA_KEY, json.dumps(field.metadata).encode()),) if field.metadata else ()
         fields.append(Field(field.name, data_type, field.nullable, pairs))
     return Schema(tuple(fields))
 
 
-def _arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.DataType:
+def _to_arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.DataType:
     match type(data_type).__name__:
         case "StringType" | "BinaryType" as name if prefers_large_types:
             return arrow.LargeUtf8() if name == "StringType" else arrow.LargeBinary()
@@ -72,14 +72,14 @@ def _arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.D
         case "DecimalType":
             return arrow.Decimal(data_type.precision, data_type.scale)
         case "ArrayType":
-            element = _arrow_type(data_type.elementType, f"{path}[]", prefers_large_types)
+            element = _to_arrow_type(data_type.elementType, f"{path}[]", prefers_large_types)
             return arrow.List(Field("element", element, data_type.containsNull))
         case "MapType":
-            key = _arrow_type(data_type.keyType, f"{path}{{key}}", prefers_large_types)
-            value = _arrow_type(data_type.valueType, f"{path}{{value}}", prefers_large_types)
+            key = _to_arrow_type(data_type.keyType, f"{path}{{key}}", prefers_large_types)
+            value = _to_arrow_type(data_type.valueType, f"{path}{{value}}", prefers_large_types)
             return arrow.map_(Field("key", key, nullable=False), Field("value", value, data_type.valueContainsNull))
         case "StructType":
-            schema = arrow_schema(data_type, prefers_large_types=prefers_large_types, prefix=f"{path}.")
+            schema = to_arrow_schema(data_type, prefers_large_types=prefers_large_types, prefix=f"{path}.")
             return arrow.Struct(schema.fields)
     raise UnsupportedTypeError(
         f"column {path}: Spark's type {data_type.simpleString()} has no Arrow counterpart that PySpark supports"
@@ -112,7 +112,7 @@ def map_child_types(data_type: arrow.DataType, convert: Callable[[arrow.DataType
     return data_type
 
 
-def spark_schema(schema: Schema) -> StructType:
+def to_spark_schema(schema: Schema) -> StructType:
     """Return the Spark schema of data with an Arrow `schema`: fields are nullable.
 
     Types without an equivalent become wider: unsigned integers the next wider signed type (uint64: decimal(20,0)),
@@ -122,7 +122,7 @@ def spark_schema(schema: Schema) -> StructType:
     Raises:
         UnsupportedTypeError: a type has no counterpart; the message has its column path.
     """
-    return _spark_struct(schema, "")
+    return _to_spark_struct(schema, "")
 
 
 def parse_struct_type(folder: Path, schema: dict[str, Any]) -> StructType:
@@ -159,15 +159,15 @@ def as_nullable(schema: StructType) -> StructType:
 _NULLABILITY_KEYS = frozenset(("nullable", "containsNull", "valueContainsNull"))
 
 
-def _spark_struct(fields: Iterable[Field], prefix: str) -> StructType:
+def _to_spark_struct(fields: Iterable[Field], prefix: str) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     return StructType(
-        [StructField(f.name, _spark_type(f.type, prefix + f.name), True, _spark_metadata(f)) for f in fields]
+        [StructField(f.name, _to_spark_type(f.type, prefix + f.name), True, _to_spark_metadata(f)) for f in fields]
     )
 
 
-def _spark_metadata(field: Field) -> dict[str, Any] | None:
+def _to_spark_metadata(field: Field) -> dict[str, Any] | None:
     try:
         metadata = json.loads(field.metadata.get(METADATA_KEY, b"null"))
     except ValueError:
@@ -175,18 +175,18 @@ def _spark_metadata(field: Field) -> dict[str, Any] | None:
     return metadata if isinstance(metadata, dict) else None
 
 
-def _spark_type(data_type: arrow.DataType, path: str) -> SparkType:
+def _to_spark_type(data_type: arrow.DataType, path: str) -> SparkType:
     from pyspark.sql import types as spark
 
     match data_type:
         case ExtensionType():
-            return _spark_type(data_type.storage_type, path)
+            return _to_spark_type(data_type.storage_type, path)
         case arrow.Dictionary() | arrow.RunEndEncoded():
-            return _spark_type(data_type.value_type, path)
+            return _to_spark_type(data_type.value_type, path)
         case arrow.Int(bit_width=64, is_signed=False):
             return spark.DecimalType(20, 0)
         case arrow.Int(bit_width=bits, is_signed=False):
-            return _spark_type(arrow.Int(2 * bits), path)
+            return _to_spark_type(arrow.Int(2 * bits), path)
         case arrow.FloatingPoint(bit_width=16):
             return spark.FloatType()
         case arrow.Decimal():
@@ -211,12 +211,12 @@ def _spark_type(data_type: arrow.DataType, path: str) -> SparkType:
         case arrow.Binary() | arrow.LargeBinary() | arrow.BinaryView() | arrow.FixedSizeBinary():
             return spark.BinaryType()
         case BaseList():
-            return spark.ArrayType(_spark_type(data_type.value_type, f"{path}[]"))
+            return spark.ArrayType(_to_spark_type(data_type.value_type, f"{path}[]"))
         case arrow.Map():
-            key = _spark_type(data_type.key_field.type, f"{path}{{key}}")
-            return spark.MapType(key, _spark_type(data_type.item_field.type, f"{path}{{value}}"))
+            key = _to_spark_type(data_type.key_field.type, f"{path}{{key}}")
+            return spark.MapType(key, _to_spark_type(data_type.item_field.type, f"{path}{{value}}"))
         case arrow.Struct():
-            return _spark_struct(data_type.fields, f"{path}.")
+            return _to_spark_struct(data_type.fields, f"{path}.")
         case _ if data_type in _SPARK_TYPE_NAMES:
             spark_type: SparkType = getattr(spark, _SPARK_TYPE_NAMES[data_type])()
             return spark_type

@@ -1,4 +1,4 @@
-from bowstring.testing.exported_memory_conformance import MemoryConformance as MemoryConformance
+from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance as ExportedMemoryConformance
 from bowstring.testing.protocol_conformance import ProtocolConformance as ProtocolConformance
 from bowstring.testing.session_conformance import (
     ClientConformance as ClientConformance,
@@ -10,7 +10,7 @@ from bowstring.testing.strategies import (
     fields as fields,
     flat_types as flat_types,
     metadata as metadata,
-    slots as slots,
+    nullable_values as nullable_values,
     types as types,
     values as values,
 )

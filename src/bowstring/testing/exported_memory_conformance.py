@@ -100,99 +100,101 @@ class ExportingConnection:
         raise AssertionError("the fetch did not end")
 
 
-class MemoryConformance:
+class ExportedMemoryConformance:
     """Tests of memory that one end of a connection exports. A subclass sets `transport`; see `TransportConformance`."""
 
     transport: Transport
     shares_memory = True
 
     @pytest.fixture
-    def pair(self) -> Iterator[ExportingConnection]:
+    def connection(self) -> Iterator[ExportingConnection]:
         """A connection that is closed after the test, which must not leak descriptors."""
         if not self.shares_memory:
             pytest.skip("this transport shares no memory")
         with assert_descriptors_closed():
-            pair = ExportingConnection(self.transport)
-            yield pair
-            pair.close()
+            connection = ExportingConnection(self.transport)
+            yield connection
+            connection.close()
 
     def read_view(self, view: Any, offset_bytes: int, length_bytes: int) -> bytes:
         """Return bytes of a view, which must be read-only. Override it for memory of a device."""
         assert memoryview(view).readonly
         return bytes(view[offset_bytes : offset_bytes + length_bytes])
 
-    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, pair: ExportingConnection) -> None:
+    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, connection: ExportingConnection) -> None:
         with Region.copy_of([CONTENT]) as region:
-            start = pair.export(region).address
+            start = connection.export(region).address
         addresses, lengths = (
             _uint64_array(start + 1, 0, start + 300, start + len(CONTENT)),
             _uint64_array(9, 0, 5000, 0),
         )
-        located_buffers = pair.memory.locate_buffers(addresses, lengths)
-        view = pair.memory.view_extent(located_buffers.extent)
+        located_buffers = connection.memory.locate_buffers(addresses, lengths)
+        view = connection.memory.view_extent(located_buffers.extent)
         if view is not None:
             first, _, third, _ = located_buffers.offsets.tolist()
             assert self.read_view(view, first, 9) == CONTENT[1:10]
             assert self.read_view(view, third, 5000) == CONTENT[300:5300]
-        assert pair.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
-        assert pair.fetch(_uint64_array(start), _uint64_array(len(CONTENT))) == CONTENT
+        assert connection.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
+        assert connection.fetch(_uint64_array(start), _uint64_array(len(CONTENT))) == CONTENT
 
-    def test_every_export_has_its_own_addresses(self, pair: ExportingConnection) -> None:
+    def test_every_export_has_its_own_addresses(self, connection: ExportingConnection) -> None:
         with Region.copy_of([b"first "]) as first, Region.copy_of([b"second"]) as second:
-            starts = [pair.export(region).address for region in (first, second, first)]
+            starts = [connection.export(region).address for region in (first, second, first)]
         addresses, lengths = _uint64_array(*starts, 0), _uint64_array(6, 6, 6, 0)
         buffers: dict[int, bytes] = {}
-        for indices, located_buffers in pair.memory.locate_buffers_by_extent(addresses, lengths):
+        for indices, located_buffers in connection.memory.locate_buffers_by_extent(addresses, lengths):
             assert (located_buffers.offsets + np.uint64(located_buffers.extent.start)).tolist() == addresses[
                 indices
             ].tolist()
             for index in indices.tolist():
-                buffers[index] = pair.fetch(addresses[index : index + 1], lengths[index : index + 1])
+                buffers[index] = connection.fetch(addresses[index : index + 1], lengths[index : index + 1])
         assert buffers == {0: b"first ", 1: b"second", 2: b"first "}
 
-    def test_addresses_outside_of_exported_memory_are_rejected(self, pair: ExportingConnection) -> None:
+    def test_addresses_outside_of_exported_memory_are_rejected(self, connection: ExportingConnection) -> None:
         with Region.copy_of([CONTENT]) as region:
-            start = pair.export(region).address
-        extent = pair.memory.find_extent(start)
-        assert extent.size_bytes <= pair.memory.size_bytes
+            start = connection.export(region).address
+        extent = connection.memory.find_extent(start)
+        assert extent.size_bytes <= connection.memory.size_bytes
         end = extent.start + extent.size_bytes
         for address, length in [(end, 1), (end - 1, 2), (start, 2**64 - 1), (start + 1, 2**63), (2**64 - 1, 1)]:
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                pair.memory.locate_buffers(_uint64_array(start, address), _uint64_array(1, length))
+                connection.memory.locate_buffers(_uint64_array(start, address), _uint64_array(1, length))
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                pair.memory.locate_buffers_by_extent(_uint64_array(start, address), _uint64_array(1, length))
-        assert pair.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
+                connection.memory.locate_buffers_by_extent(_uint64_array(start, address), _uint64_array(1, length))
+        assert connection.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
 
-    def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(self, pair: ExportingConnection) -> None:
+    def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(
+        self, connection: ExportingConnection
+    ) -> None:
         with Region.copy_of([CONTENT]) as region:
-            exported_region = pair.export(region)
-        located_buffers = pair.memory.locate_buffers(
+            exported_region = connection.export(region)
+        located_buffers = connection.memory.locate_buffers(
             _uint64_array(exported_region.address), _uint64_array(len(CONTENT))
         )
-        view, offset = pair.memory.view_extent(located_buffers.extent), int(located_buffers.offsets[0])
-        pair.exporter.retire(exported_region)
-        pair.synchronize()
+        view, offset = connection.memory.view_extent(located_buffers.extent), int(located_buffers.offsets[0])
+        connection.exporter.retire(exported_region)
+        connection.synchronize()
         with Region.copy_of([b"later"]) as region:
-            later = pair.export(region)
+            later = connection.export(region)
         assert later.address != exported_region.address
-        assert pair.fetch(_uint64_array(later.address), _uint64_array(5)) == b"later"
-        pair.memory.close()
-        pair.memory.close()
-        pair.client.close()
-        pair.server.close()
+        assert connection.fetch(_uint64_array(later.address), _uint64_array(5)) == b"later"
+        connection.memory.close()
+        connection.memory.close()
+        connection.client.close()
+        connection.server.close()
         if view is not None:
             assert self.read_view(view, offset, len(CONTENT)) == CONTENT
 
-    def test_only_exported_memory_can_be_retired(self, pair: ExportingConnection) -> None:
-        pair.exporter.check_capacity(1)
+    def test_only_exported_memory_can_be_retired(self, connection: ExportingConnection) -> None:
+        connection.exporter.check_capacity(1)
         with pytest.raises(InvalidArgumentError, match=r"has (sent|exported) 0 regions"):
-            pair.exporter.retire(ExportedRegion(0))
+            connection.exporter.retire(ExportedRegion(0))
         with Region.copy_of([b"x"]) as region:
-            exported_region = pair.export(region)
+            exported_region = connection.export(region)
         for index in (-1, exported_region.index + 1):
             with pytest.raises(InvalidArgumentError, match=r"has (sent|exported) 1 regions"):
-                pair.exporter.retire(ExportedRegion(exported_region.address, index))
-        pair.exporter.retire(exported_region)
+                connection.exporter.retire(ExportedRegion(exported_region.address, index))
+        connection.exporter.retire(exported_region)
 
 
 def _uint64_array(*values: int) -> Uint64Array:

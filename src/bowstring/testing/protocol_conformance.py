@@ -58,26 +58,28 @@ class ProtocolConformance:
         return BlockingChannel.pair(self.transport, options)
 
     @pytest.fixture
-    def ends(self) -> Iterator[ChannelPair]:
+    def channel_pair(self) -> Iterator[ChannelPair]:
         """A pair that is closed after the test, which must not leak descriptors."""
         with assert_descriptors_closed():
             one, other = self.connect_pair()
             with one, other:
                 yield one, other
 
-    def test_a_stream_with_packed_bodies_arrives(self, ends: ChannelPair) -> None:
-        received = self._transfer_stream(ends, [PackedBody.from_parts(bytes([n]) * 1000, b"tail") for n in range(20)])
+    def test_a_stream_with_packed_bodies_arrives(self, channel_pair: ChannelPair) -> None:
+        received = self._transfer_stream(
+            channel_pair, [PackedBody.from_parts(bytes([n]) * 1000, b"tail") for n in range(20)]
+        )
         assert [bytes(m.body.parts[0]) for m in received[1:]] == [bytes([n]) * 1000 + b"tail" for n in range(20)]
 
-    def test_a_stream_with_addresses_arrives_and_its_memory_is_freed(self, ends: ChannelPair) -> None:
+    def test_a_stream_with_addresses_arrives_and_its_memory_is_freed(self, channel_pair: ChannelPair) -> None:
         self._skip_without_regions()
-        one, other = ends
+        one, other = channel_pair
         with Region.copy_of([bytes(range(256)) * 16]) as region:
             index = one.export(region).index
         bodies = [
             AddressBody.from_arrays(encode_region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)
         ]
-        received = self._transfer_stream(ends, bodies)
+        received = self._transfer_stream(channel_pair, bodies)
         views = [other.memory.view_buffers(m.body.addresses, m.body.lengths) for m in received[1:]]
         whole = bytes(range(256)) * 16
         assert [[bytes(v) for v in pair] for pair in views] == [
@@ -107,9 +109,9 @@ class ProtocolConformance:
                 with pytest.raises(ConnectionLostError, match=f"message {(step + 1) // 2}"):
                     client.connection_lost()
 
-    def _transfer_stream(self, ends: ChannelPair, bodies: list[Any]) -> list[Any]:
+    def _transfer_stream(self, channel_pair: ChannelPair, bodies: list[Any]) -> list[Any]:
         """Send a schema and these bodies, and free all addresses; return the messages that the client received."""
-        one, other = ends
+        one, other = channel_pair
         closing_events: list[Any] = []
 
         def serve() -> None:

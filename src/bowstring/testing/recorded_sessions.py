@@ -214,7 +214,7 @@ class _TableMessages:
     """The addresses of the buffers of each body in a region with all bodies."""
 
     @classmethod
-    def of(cls, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS) -> _TableMessages:
+    def from_table(cls, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS) -> _TableMessages:
         encoder, decoder = Encoder(table.schema, options=options), Decoder()
         schema_message = encoder.encode_schema_message()
         decoder.decode_header(schema_message.metadata)
@@ -252,20 +252,20 @@ def _describe_header(header: BatchHeader) -> str:
     return note if template.compression is None else f"{note}; each buffer is compressed with {template.compression}"
 
 
-def _rows_of(table: Table) -> tuple[dict[str, Any], ...]:
+def _table_rows(table: Table) -> tuple[dict[str, Any], ...]:
     return tuple(table.to_pylist())
 
 
 @cache
-def _messages_of_numbers() -> _TableMessages:
-    return _TableMessages.of(TABLE)
+def _encode_numbers_table() -> _TableMessages:
+    return _TableMessages.from_table(TABLE)
 
 
 def _stream_entries(
     bodies: Sequence[SessionEntry], messages: _TableMessages | None = None, first: int = 0
 ) -> list[SessionEntry]:
     """Return the messages of a stream, in which each body follows its metadata."""
-    messages = messages or _messages_of_numbers()
+    messages = messages or _encode_numbers_table()
     entries = [_metadata_entry(first, messages.schema, "schema")]
     for index, (header, note, body) in enumerate(zip(messages.headers, messages.notes, bodies, strict=True), 1):
         entries += [_metadata_entry(_sequence_number(first, index), header, note), body]
@@ -273,7 +273,7 @@ def _stream_entries(
 
 
 def _packed_body_entries(messages: _TableMessages | None = None, first: int = 0) -> list[SessionEntry]:
-    bodies = (messages or _messages_of_numbers()).bodies
+    bodies = (messages or _encode_numbers_table()).bodies
     return [_body_entry(_sequence_number(first, index), body) for index, body in enumerate(bodies, 1)]
 
 
@@ -282,7 +282,7 @@ def _sequence_number(first: int, index: int) -> int:
 
 
 def _valid_sessions() -> Iterator[RecordedSession]:
-    numbers, packed = _messages_of_numbers(), _packed_body_entries()
+    numbers, packed = _encode_numbers_table(), _packed_body_entries()
     one, two = numbers.addresses
     address_bodies = [_address_body_entry(1, one), _address_body_entry(2, two)]
     free_entries = [_free_data_entry(one), _free_data_entry(two)]
@@ -324,7 +324,7 @@ def _valid_sessions() -> Iterator[RecordedSession]:
     )
     for name, sides, purpose, entries in streams:
         session = RecordedSession(
-            name, purpose, (_want_data_entry(), *entries, _close_entry("client")), sides, _rows_of(TABLE)
+            name, purpose, (_want_data_entry(), *entries, _close_entry("client")), sides, _table_rows(TABLE)
         )
         yield replace(session, is_ordered=name != "out-of-order")
     yield _client_session("no-batches", "A stream with a schema only.", Table(SCHEMA, []))
@@ -341,10 +341,10 @@ def _client_session(
     name: str, purpose: str, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS, first: int = 0
 ) -> RecordedSession:
     """Return a session in which a client reads a table with bodies of bytes."""
-    messages = _TableMessages.of(table, options)
+    messages = _TableMessages.from_table(table, options)
     stream = _stream_entries(_packed_body_entries(messages, first), messages, first)
     entries = (_want_data_entry(), *stream, _close_entry("client"))
-    return RecordedSession(name, purpose, entries, _CLIENT, _rows_of(table), first_sequence=first)
+    return RecordedSession(name, purpose, entries, _CLIENT, _table_rows(table), first_sequence=first)
 
 
 def _dictionary_table(*dictionaries: list[str]) -> Table:
@@ -363,7 +363,7 @@ def _dictionary_sessions() -> Iterator[RecordedSession]:
         "The second dictionary has the id of the first one and replaces it; the first batch keeps its values.",
         _dictionary_table(["Oslo", "Rome"], ["Bern", "Rome"]),
     )
-    messages = _TableMessages.of(growing)
+    messages = _TableMessages.from_table(growing)
     bodies = [_address_body_entry(sequence, body) for sequence, body in enumerate(messages.addresses, 1)]
     stream = [messages.region_entry(), *_stream_entries(bodies, messages)]
     free_entries = [
@@ -374,7 +374,7 @@ def _dictionary_sessions() -> Iterator[RecordedSession]:
         "As dictionary-delta, with bodies of addresses. A client may keep those of dictionaries until it disconnects.",
         (_want_data_entry(), *stream, *free_entries, _close_entry("client")),
         _CLIENT,
-        _rows_of(growing),
+        _table_rows(growing),
     )
 
 
@@ -390,7 +390,7 @@ def _compressed_sessions() -> Iterator[RecordedSession]:
 
 
 def _two_connection_sessions() -> Iterator[RecordedSession]:
-    numbers, rows = _messages_of_numbers(), _rows_of(TABLE)
+    numbers, rows = _encode_numbers_table(), _table_rows(TABLE)
     tags = (WANT_METADATA, WANT_BODIES)
     one, two = numbers.addresses
     requests = _want_data_entry(WANT_METADATA), _want_data_entry(WANT_BODIES, connection=1)
@@ -416,7 +416,7 @@ def _two_connection_sessions() -> Iterator[RecordedSession]:
 
 
 def _interrupted_sessions() -> Iterator[RecordedSession]:
-    numbers = _messages_of_numbers()
+    numbers = _encode_numbers_table()
     packed = _packed_body_entries()
     refusal = b"not-found\nthe server has no data set 'absent'"
     yield RecordedSession(
@@ -460,19 +460,19 @@ def _interrupted_sessions() -> Iterator[RecordedSession]:
             _close_entry("client", 1),
         ),
         _SERVER,
-        _rows_of(TABLE),
+        _table_rows(TABLE),
     )
 
 
 def _address_stream_entries() -> list[SessionEntry]:
     return _stream_entries(
-        [_address_body_entry(sequence, body) for sequence, body in enumerate(_messages_of_numbers().addresses, 1)]
+        [_address_body_entry(sequence, body) for sequence, body in enumerate(_encode_numbers_table().addresses, 1)]
     )
 
 
 def _server_violation_sessions() -> Iterator[RecordedSession]:
     """Yield sessions in which the last message of the server violates the protocol."""
-    numbers, packed = _messages_of_numbers(), _packed_body_entries()
+    numbers, packed = _encode_numbers_table(), _packed_body_entries()
     metadata = [entry for entry in _stream_entries(packed) if entry.tag is None]
     first_entries = [metadata[0], metadata[1]]
     addresses = numbers.addresses[0]
@@ -531,7 +531,7 @@ def _violation_sessions(violations: dict[str, list[SessionEntry]]) -> Iterator[R
 
 def _client_violation_sessions() -> Iterator[RecordedSession]:
     """Yield sessions in which the last message of the client violates the protocol."""
-    numbers = _messages_of_numbers()
+    numbers = _encode_numbers_table()
     stream = [_want_data_entry(), numbers.region_entry(), *_address_stream_entries()]
     one = numbers.addresses[0].addresses
     twice = np.concatenate([one[-1:], one[-1:]])

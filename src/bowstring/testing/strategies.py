@@ -129,7 +129,7 @@ def values(type_: t.DataType) -> ValueStrategy:
 
 
 @functools.lru_cache(_CACHE_SIZE)
-def slots(field: Field) -> ValueStrategy:
+def nullable_values(field: Field) -> ValueStrategy:
     """Values of a field's type, or None if the field is nullable."""
     non_null = values(field.type)
     return st.one_of(non_null, st.none()) if field.nullable and not isinstance(field.type, t.Union) else non_null
@@ -165,15 +165,15 @@ def _intervals(type: t.Interval) -> ValueStrategy:
 
 
 def _list_values(type: Any) -> ValueStrategy:
-    return st.lists(slots(type.value_field), max_size=3)
+    return st.lists(nullable_values(type.value_field), max_size=3)
 
 
 def _struct_values(type: t.Struct) -> ValueStrategy:
-    return st.fixed_dictionaries({f.name: slots(f) for f in type.children})
+    return st.fixed_dictionaries({f.name: nullable_values(f) for f in type.children})
 
 
 def _map_values(type: t.Map) -> ValueStrategy:
-    pairs = st.tuples(values(type.key_field.type), slots(type.item_field))
+    pairs = st.tuples(values(type.key_field.type), nullable_values(type.item_field))
     return st.lists(pairs, max_size=3, unique_by=lambda pair: repr(pair[0]))
 
 
@@ -201,7 +201,7 @@ _VALUES: dict[type[t.DataType], Callable[[Any], ValueStrategy]] = {
     t.LargeList: _list_values,
     t.ListView: _list_values,
     t.LargeListView: _list_values,
-    t.FixedSizeList: lambda it: st.lists(slots(it.value_field), min_size=it.list_size, max_size=it.list_size),
+    t.FixedSizeList: lambda it: st.lists(nullable_values(it.value_field), min_size=it.list_size, max_size=it.list_size),
     t.Struct: _struct_values,
     t.Map: _map_values,
     t.Union: lambda it: st.one_of([values(f.type) for f in it.children]),
@@ -217,7 +217,7 @@ def arrays(draw: st.DrawFn, type_: t.DataType | None = None, max_size: int = 8, 
     before, after = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (3, 1), (9, 8)]))
     array_length = draw(st.integers(0, max_size)) if length is None else length
     total = before + array_length + after
-    elements = draw(st.lists(slots(Field("", type_, draw(st.booleans()))), min_size=total, max_size=total))
+    elements = draw(st.lists(nullable_values(Field("", type_, draw(st.booleans()))), min_size=total, max_size=total))
     array = (
         _union_array(draw, type_, total)
         if isinstance(type_, t.Union)

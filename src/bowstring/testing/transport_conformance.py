@@ -30,7 +30,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.exported_memory_conformance import MemoryConformance
+from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, ProtocolConformance, run_in_thread
 from bowstring.transports import regions
 from bowstring.transports.base import (
@@ -48,13 +48,13 @@ from bowstring.transports.blocking import BlockingChannel, wait_for_interests
 from bowstring.transports.region_addresses import MAX_REGIONS, encode_region_address
 
 
-class TransportConformance(MemoryConformance, ProtocolConformance):
+class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
     """The tests of a transport. A subclass sets `transport`; if it shares no memory, also `shares_memory` to False."""
 
     # Messages
 
-    def test_messages_arrive_in_order_with_their_tags(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_messages_arrive_in_order_with_their_tags(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         tags = [None, 0, 1, 2**64 - 1, None, 1 << 56 | 7]
         for number, tag in enumerate(tags):
             one.send([b"message ", str(number).encode()], tag=tag)
@@ -62,22 +62,22 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             received = other.receive()
             assert (received.tag, bytes(received.data)) == (tag, f"message {number}".encode())
 
-    def test_empty_messages_are_messages(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_empty_messages_are_messages(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         one.send([])
         one.send([b"", b""], tag=9)
         assert [(m.tag, bytes(m.data)) for m in (other.receive(), other.receive())] == [(None, b""), (9, b"")]
 
-    def test_a_message_of_many_parts_arrives_whole(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_a_message_of_many_parts_arrives_whole(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         parts = [bytes([number % 251]) * (number % 97) for number in range(5000)]
         with run_in_thread(lambda: one.send(parts, tag=3)) as raised:
             received = other.receive()
         assert not raised
         assert received.data == b"".join(parts)
 
-    def test_a_large_message_arrives_in_the_allocated_buffer(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_a_large_message_arrives_in_the_allocated_buffer(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         body = os.urandom(1 << 20) * 24 + b"end"
         destination = bytearray(len(body))
         requests: list[tuple[int | None, int]] = []
@@ -98,15 +98,15 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         [(bytearray(4), "4 writable"), (bytearray(6), "6 writable"), (bytes(5), "5 read-only")],
     )
     def test_an_allocated_buffer_of_the_wrong_size_is_rejected(
-        self, ends: ChannelPair, destination: bytes | bytearray, description: str
+        self, channel_pair: ChannelPair, destination: bytes | bytearray, description: str
     ) -> None:
-        one, other = ends
+        one, other = channel_pair
         one.send([b"12345"], tag=5)
         with pytest.raises(InvalidArgumentError, match=f"expected 5 writable bytes, found {description} bytes"):
             other.receive(allocate=lambda _tag, _length: destination)
 
-    def test_both_directions_work_at_the_same_time(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_both_directions_work_at_the_same_time(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         count, body = 300, b"x" * 5000
 
         def exchange(own: BlockingChannel, mark: bytes) -> None:
@@ -125,8 +125,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             exchange(one, b"a")
         assert not raised
 
-    def test_messages_of_several_threads_do_not_mix(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_messages_of_several_threads_do_not_mix(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
 
         def send_many(mark: bytes) -> None:
             for _ in range(100):
@@ -155,8 +155,10 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
 
     # Deadlines
 
-    def test_receiving_from_a_silent_peer_ends_at_the_deadline_and_can_be_repeated(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_receiving_from_a_silent_peer_ends_at_the_deadline_and_can_be_repeated(
+        self, channel_pair: ChannelPair
+    ) -> None:
+        one, other = channel_pair
         begin = time.monotonic()
         with pytest.raises(DeadlineError, match=r"0\.1 s"):
             other.receive(timeout_s=0.1)
@@ -170,8 +172,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             for _ in range(10_000):
                 one.send([b"x" * 50_000])
 
-    def test_a_call_can_wait_without_a_deadline(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_a_call_can_wait_without_a_deadline(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         with run_in_thread(lambda: other.receive(timeout_s=math.inf)) as raised:
             time.sleep(0.02)
             one.send([b"x"], timeout_s=math.inf)
@@ -179,36 +181,36 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
 
     # Peers that go away
 
-    def test_messages_sent_before_closing_arrive(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_messages_sent_before_closing_arrive(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         one.send([b"last words"])
         one.close()
         assert bytes(other.receive().data) == b"last words"
         with pytest.raises(ConnectionLostError):
             other.receive()
 
-    def test_sending_to_a_closed_peer_is_an_error(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_sending_to_a_closed_peer_is_an_error(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         one.close()
         with pytest.raises(ConnectionLostError):
             other.send([b"hello"])
 
-    def test_a_blocked_receiver_fails_when_the_peer_closes(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_a_blocked_receiver_fails_when_the_peer_closes(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         with run_in_thread(other.receive) as raised:
             time.sleep(0.05)
             one.close()
         assert [isinstance(error, ConnectionLostError) for error in raised] == [True]
 
-    def test_a_blocked_receiver_fails_when_its_own_end_is_closed(self, ends: ChannelPair) -> None:
-        _, other = ends
+    def test_a_blocked_receiver_fails_when_its_own_end_is_closed(self, channel_pair: ChannelPair) -> None:
+        _, other = channel_pair
         with run_in_thread(other.receive) as raised:
             time.sleep(0.05)
             other.close()
         assert [type(error) for error in raised] == [ClosedError]
 
-    def test_a_blocked_sender_fails_when_the_peer_closes(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_a_blocked_sender_fails_when_the_peer_closes(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
 
         def send_much() -> None:
             for _ in range(10_000):
@@ -219,8 +221,8 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             other.close()
         assert [isinstance(error, ConnectionLostError) for error in raised] == [True]
 
-    def test_calls_on_a_closed_transport_raise_closed_error(self, ends: ChannelPair) -> None:
-        one, _ = ends
+    def test_calls_on_a_closed_transport_raise_closed_error(self, channel_pair: ChannelPair) -> None:
+        one, _ = channel_pair
         one.close()
         one.close()
         assert one.is_closed
@@ -230,9 +232,9 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
 
     # Regions
 
-    def test_a_region_is_available_with_the_next_message(self, ends: ChannelPair) -> None:
+    def test_a_region_is_available_with_the_next_message(self, channel_pair: ChannelPair) -> None:
         self._skip_without_regions()
-        one, other = ends
+        one, other = channel_pair
         with Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
             indexes = [one.export(first).index, one.export(second).index]
         one.send([b"go"])
@@ -244,9 +246,9 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         other.close()
         assert bytes(view) == b"second"
 
-    def test_a_retired_region_is_removed_but_its_views_stay_valid(self, ends: ChannelPair) -> None:
+    def test_a_retired_region_is_removed_but_its_views_stay_valid(self, channel_pair: ChannelPair) -> None:
         self._skip_without_regions()
-        one, other = ends
+        one, other = channel_pair
         with Region.copy_of([b"data"]) as region:
             exported_region = one.export(region)
         one.send([b"go"])
@@ -260,10 +262,10 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         assert bytes(view) == b"data"
 
     def test_the_number_of_regions_is_limited_and_only_sent_regions_can_be_retired(
-        self, ends: ChannelPair, monkeypatch: pytest.MonkeyPatch
+        self, channel_pair: ChannelPair, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._skip_without_regions()
-        one, other = ends
+        one, other = channel_pair
         monkeypatch.setattr(regions, "MAX_REGIONS", 2)
         with Region.copy_of([b"data"]) as region:
             indexes = [one.export(region).index for _ in range(2)]
@@ -278,9 +280,9 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
         other.receive()
         assert list(other.memory) == indexes == [0, 1]
 
-    def test_addresses_outside_a_region_are_rejected(self, ends: ChannelPair) -> None:
+    def test_addresses_outside_a_region_are_rejected(self, channel_pair: ChannelPair) -> None:
         self._skip_without_regions()
-        one, other = ends
+        one, other = channel_pair
         with Region.copy_of([b"x" * 100]) as region:
             one.export(region)
         one.send([b"go"])
@@ -405,7 +407,13 @@ class TransportConformance(MemoryConformance, ProtocolConformance):
             assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [3, 4, 5]
             for number in range(20):
                 one.submit([bytes(100)], number)
-            assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [0, 1, 2, 3, 4]
+            assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [
+                0,
+                1,
+                2,
+                3,
+                4,
+            ]
 
     def test_the_end_of_sending_follows_the_submitted_messages(self) -> None:
         with self._connect_channels() as (one, other):

@@ -17,7 +17,6 @@ import bowstring as bs
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
     ConnectionLostError,
-    UnmetRequirementError,
     InvalidArgumentError,
     MissingExtraError,
     ProtocolError,

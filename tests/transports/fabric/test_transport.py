@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.errors import UnmetRequirementError, InvalidArgumentError, UnsupportedError
+from bowstring.errors import InvalidArgumentError, UnmetRequirementError, UnsupportedError
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.fabric.transport import FabricOptions, FabricTransport, parse_fabric_address
 from bowstring.transports.tls import TlsOptions

@@ -31,9 +31,9 @@ class TestUcx(TransportConformance):
             dialed, accepted = (BlockingChannel(self.transport, channel) for channel in channels)
             return dialed, accepted
 
-    def test_messages_arrive_in_order_with_their_tags(self, ends: ChannelPair) -> None:
+    def test_messages_arrive_in_order_with_their_tags(self, channel_pair: ChannelPair) -> None:
         """Plain and tagged messages overtake each other; short messages of one kind do not."""
-        one, other = ends
+        one, other = channel_pair
         assert not other.channel.traits.is_ordered
         tags = [None, 0, 1, 2**64 - 1, None, 1 << 56 | 7]
         for number, tag in enumerate(tags):
@@ -42,8 +42,8 @@ class TestUcx(TransportConformance):
         sent = [(tag, f"message {number}".encode()) for number, tag in enumerate(tags)]
         assert sorted(received, key=is_plain) == sorted(sent, key=is_plain)
 
-    def test_a_short_plain_message_does_not_overtake_a_long_one(self, ends: ChannelPair) -> None:
-        one, other = ends
+    def test_a_short_plain_message_does_not_overtake_a_long_one(self, channel_pair: ChannelPair) -> None:
+        one, other = channel_pair
         sizes_bytes = [8 << 20, 10, 100_000, 0, 40_000, 3]
 
         def send() -> None:

@@ -13,7 +13,7 @@ import pytest
 import bowstring
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.region import Region
-from bowstring.testing.exported_memory_conformance import MemoryConformance
+from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, DirectionEnded, Event, ExportedRegion
 from bowstring.transports.blocking import dial
 from bowstring.transports.export_arena import ArenaExporter, ExportArena
@@ -104,11 +104,11 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
     assert transport._context is None
 
 
-class TestMapped(MemoryConformance):
+class TestMapped(ExportedMemoryConformance):
     transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
 
 
-class TestFetched(MemoryConformance):
+class TestFetched(ExportedMemoryConformance):
     """Over tcp, memory is not mapped."""
 
     transport = UcxTransport(UcxOptions(options={"TLS": "tcp"}, shares_memory=True, arena_bytes=1 << 20))

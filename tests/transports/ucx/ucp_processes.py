@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.errors import UnmetRequirementError, MissingExtraError
+from bowstring.errors import MissingExtraError, UnmetRequirementError
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, RegisteredMemory
 from bowstring.transports.ucx.libucp import Feature

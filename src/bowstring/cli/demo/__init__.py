@@ -218,7 +218,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
         difference
         for measurement in published
         if measurement.summary
-        for difference in measurement.summary.differences(summary)
+        for difference in measurement.summary.find_differences(summary)
     ]
     last = published[-1]
     console.print()

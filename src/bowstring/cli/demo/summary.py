@@ -55,7 +55,7 @@ class TableSummary:
     rows: int
     columns: tuple[ColumnSummary, ...]
 
-    def differences(self, other: TableSummary) -> list[str]:
+    def find_differences(self, other: TableSummary) -> list[str]:
         """Return a sentence for each difference from another summary."""
         sentences = [] if self.rows == other.rows else [f"{self.rows:,} rows, not {other.rows:,}"]
         if len(self.columns) != len(other.columns):

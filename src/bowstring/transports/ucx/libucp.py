@@ -21,7 +21,7 @@ from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Any
 
-from bowstring.errors import UnmetRequirementError, InvalidArgumentError, MissingExtraError
+from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
 
 _WHEEL = "libucx"
 _WHEEL_LIBRARIES = ("libucs.so.0", "libuct.so.0", "libucp.so.0")

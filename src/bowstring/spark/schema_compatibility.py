@@ -63,7 +63,7 @@ def check_unique_column_names(path: Path, schema: StructType, names: Iterable[st
         )
 
 
-def check_inferred_schema(path: Path, schema: StructType, inferred: StructType) -> None:
+def check_same_schema(path: Path, schema: StructType, inferred: StructType) -> None:
     """Raise `InvalidArgumentError` if the file at `path` has other columns or types than the first file."""
     types = {field.name: field.dataType for field in inferred.fields}
     for field in schema.fields:
@@ -116,34 +116,36 @@ def check_conversions(path: Path, schema: StructType, requested: StructType) -> 
             _check_type_conversion(types[field.name], field.dataType, f"{path}: column {field.name}")
 
 
-def _check_type_conversion(source: Any, target: Any, where: str) -> None:
+def _check_type_conversion(source: Any, target: Any, location: str) -> None:
     kind = type(source).__name__
     if kind == type(target).__name__:
         if kind == "StructType":
-            _check_struct_fields(source, target, where)
+            _check_struct_fields(source, target, location)
         elif kind == "ArrayType":
-            _check_type_conversion(source.elementType, target.elementType, f"{where}[]")
+            _check_type_conversion(source.elementType, target.elementType, f"{location}[]")
         elif kind == "MapType":
-            _check_type_conversion(source.keyType, target.keyType, f"{where}{{key}}")
-            _check_type_conversion(source.valueType, target.valueType, f"{where}{{value}}")
-        elif not _has_precision_of(target, source):
-            raise _conversion_error(source, target, where)
+            _check_type_conversion(source.keyType, target.keyType, f"{location}{{key}}")
+            _check_type_conversion(source.valueType, target.valueType, f"{location}{{value}}")
+        elif not _is_as_precise(target, source):
+            raise _conversion_error(source, target, location)
     elif kind != "NullType" and not _is_convertible(source, target):
-        raise _conversion_error(source, target, where)
+        raise _conversion_error(source, target, location)
 
 
-def _check_struct_fields(source: Any, target: Any, where: str) -> None:
+def _check_struct_fields(source: Any, target: Any, location: str) -> None:
     types = {field.name: field.dataType for field in source.fields}
     counts = Counter(source.names)
     for field in target.fields:
         if counts[field.name] > 1:
-            raise InvalidArgumentError(f"{where}: several fields are called {field.name!r}")
+            raise InvalidArgumentError(f"{location}: several fields are called {field.name!r}")
         if field.name not in types:
-            raise NotFoundError(f"{where}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}")
-        _check_type_conversion(types[field.name], field.dataType, f"{where}.{field.name}")
+            raise NotFoundError(
+                f"{location}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}"
+            )
+        _check_type_conversion(types[field.name], field.dataType, f"{location}.{field.name}")
 
 
-def _has_precision_of(target: Any, source: Any) -> bool:
+def _is_as_precise(target: Any, source: Any) -> bool:
     """Whether `target` has the precision of `source`, a type of the same class."""
     if hasattr(target, "precision") and not hasattr(target, "scale"):  # a time of day; decimals are cast by value
         return bool(target.precision >= source.precision)
@@ -159,9 +161,9 @@ def _is_convertible(source: Any, target: Any) -> bool:
     return not hasattr(target, "scale") or bool(target.precision - target.scale >= _INTEGER_DIGITS[kind])
 
 
-def _conversion_error(source: Any, target: Any, where: str) -> UnsupportedTypeError:
+def _conversion_error(source: Any, target: Any, location: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        f"{where}: {source.simpleString()} can't be read as {target.simpleString()}: "
+        f"{location}: {source.simpleString()} can't be read as {target.simpleString()}: "
         f"read it as {source.simpleString()} and cast it in Spark"
     )
 

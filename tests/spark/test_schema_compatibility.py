@@ -12,9 +12,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql import types as spark
 
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
-from bowstring.spark.compatibility import (
+from bowstring.spark.schema_compatibility import (
     check_conversions,
-    check_inferred_schema,
+    check_same_schema,
     check_unique_column_names,
     check_unique_field_names,
     find_missing_columns,
@@ -48,11 +48,11 @@ def test_repeated_names_are_an_error_only_if_read() -> None:
 
 def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
     infer_array = struct_type(("x", LONG))
-    check_inferred_schema(B, struct_type(("x", LONG)), infer_array)
+    check_same_schema(B, struct_type(("x", LONG)), infer_array)
     with pytest.raises(InvalidArgumentError, match=r"/b\.arrow: column y is not in the first file"):
-        check_inferred_schema(B, struct_type(("x", LONG), ("y", LONG)), infer_array)
+        check_same_schema(B, struct_type(("x", LONG), ("y", LONG)), infer_array)
     with pytest.raises(InvalidArgumentError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
-        check_inferred_schema(B, struct_type(("x", INT)), infer_array)
+        check_same_schema(B, struct_type(("x", INT)), infer_array)
 
 
 def test_a_missing_column_is_allowed_only_with_merge_schema() -> None:

@@ -1,4 +1,4 @@
-"""Shared definitions of integration JSON: the data file, the reader's limits, and typed access to JSON objects."""
+"""Shared definitions of integration JSON: the limits of the reader, and typed access to JSON objects."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.base import join_reprs
 
@@ -40,14 +38,6 @@ class DocumentLimits:
 
 
 DEFAULT_LIMITS = DocumentLimits()
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """The schema and the record batches of a «Data file»."""
-
-    schema: Schema
-    batches: tuple[RecordBatch, ...]
 
 
 def expect_json_type(value: Any, kind: type[_T], name: str) -> _T:
