@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, DataRequested, MessageReady
+from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, DataRequested, StreamMessage
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.messages import AddressBody, PackedBody, encode_body_tag, encode_prefix
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
@@ -149,8 +149,8 @@ class _Client:
 
     def _check_events(self, events: Sequence[object]) -> None:
         for event in events:
-            if isinstance(event, MessageReady):
-                message = event.message
+            if isinstance(event, StreamMessage):
+                message = event
                 expect(message.sequence == self._next, f"expected message {self._next}, found {message.sequence}")
                 self._next = (self._next + 1) & 0xFFFFFFFF
                 has_body = bytes(message.header[:1]) == b"B"

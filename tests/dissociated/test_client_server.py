@@ -17,8 +17,8 @@ from bowstring.dissociated.events import (
     AllMessagesReceived,
     ClientEvent,
     DataRequested,
-    MessageReady,
     StreamComplete,
+    StreamMessage,
 )
 from bowstring.dissociated.limits import ProtocolLimits
 from bowstring.dissociated.messages import AddressBody, Message, PackedBody
@@ -135,11 +135,11 @@ def test_the_client_gets_messages_in_order_with_their_bodies() -> None:
     events += receive_all(client, server.send(b"B1", PackedBody.from_parts(b"abcd")))
     events += receive_all(client, server.send_end())
     first, second, ended, complete = events
-    assert isinstance(first, MessageReady)
-    assert isinstance(second, MessageReady)
-    assert (first.message.sequence, bytes(first.message.header), first.message.body) == (0, b"Schema", None)
-    assert isinstance(second.message.body, PackedBody)
-    assert second.message.body.parts == (b"abcd",)
+    assert isinstance(first, StreamMessage)
+    assert isinstance(second, StreamMessage)
+    assert (first.sequence, bytes(first.header), first.body) == (0, b"Schema", None)
+    assert isinstance(second.body, PackedBody)
+    assert second.body.parts == (b"abcd",)
     assert (ended, complete) == (AllMessagesReceived(2), StreamComplete())
     assert server.state is StreamState.COMPLETE
     assert client.is_complete
@@ -156,7 +156,7 @@ def test_the_stream_is_complete_when_the_client_has_freed_all_memory() -> None:
     events = receive_all(client, messages)
     assert events[-1] == AllMessagesReceived(2)
     assert (client.has_all_messages, client.is_complete, server.state) == (True, False, StreamState.LEASED)
-    body = events[1].message.body  # type: ignore[union-attr]
+    body = events[1].body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
     gc.collect()
     assert alive() is not None
@@ -184,7 +184,7 @@ def test_one_message_frees_several_bodies_and_several_messages_free_one() -> Non
     receive_all(client, server.send(b"Schema"))
     bodies = [[10, 20, 30], [20, 40, 50], [60, 70, 80]]
     ready = [receive_all(client, server.send(b"B", AddressBody.from_arrays(body, [1, 0, 1])))[0] for body in bodies]
-    first, second, third = (event.message.body for event in ready if isinstance(event, MessageReady))
+    first, second, third = (event.body for event in ready if isinstance(event, StreamMessage))
     assert isinstance(first, AddressBody)
     assert isinstance(second, AddressBody)
     assert isinstance(third, AddressBody)
@@ -208,7 +208,7 @@ def test_an_empty_body_is_a_message_of_no_bytes() -> None:
     assert (body.tag, body.length_bytes) == (1, 0)
     assert receive_all(client, [metadata]) == []
     (event,) = receive_all(client, [body])
-    assert isinstance(event, MessageReady)
+    assert isinstance(event, StreamMessage)
 
 
 def test_the_bytes_of_a_packed_body_are_never_read() -> None:
@@ -216,9 +216,9 @@ def test_the_bytes_of_a_packed_body_are_never_read() -> None:
     client.receive(None, prefix(1, 0) + b"Schema")
     client.receive(None, prefix(1, 1) + b"B")
     (event,) = client.receive(1, body, 1 << 30)
-    assert isinstance(event, MessageReady)
-    assert isinstance(event.message.body, PackedBody)
-    assert event.message.body.parts == (body,)
+    assert isinstance(event, StreamMessage)
+    assert isinstance(event.body, PackedBody)
+    assert event.body.parts == (body,)
 
 
 def test_the_lower_half_of_a_tag_matches_a_body_of_any_type_with_its_metadata() -> None:
@@ -227,19 +227,19 @@ def test_the_lower_half_of_a_tag_matches_a_body_of_any_type_with_its_metadata() 
     for tag, data in ((1, b"x"), (1 << 56 | 2, encode_uint64s(1, 1, 7, 1)), (3, b"y")):
         assert client.receive(None, prefix(1, tag & 0xFFFF_FFFF) + b"B") == []
         (event,) = client.receive(tag, data)
-        assert isinstance(event, MessageReady)
-        assert event.message.sequence == tag & 0xFFFF_FFFF
+        assert isinstance(event, StreamMessage)
+        assert event.sequence == tag & 0xFFFF_FFFF
 
 
 def test_metadata_that_is_missing_at_the_end_of_stream_is_still_processed() -> None:
     server, client = streaming_server(), requesting_client(in_order=False)
     messages = server.send(b"Schema") + server.send(b"B", PackedBody.from_parts(b"x")) + server.send_end()
     schema, metadata, body, end = messages
-    assert [type(event) for event in receive_all(client, [schema, end])] == [MessageReady]
+    assert [type(event) for event in receive_all(client, [schema, end])] == [StreamMessage]
     assert not client.has_all_messages
     assert receive_all(client, [body]) == []
     assert [type(event) for event in receive_all(client, [metadata])] == [
-        MessageReady,
+        StreamMessage,
         AllMessagesReceived,
         StreamComplete,
     ]
@@ -251,7 +251,7 @@ def test_a_batch_without_buffers_leases_nothing() -> None:
         client, server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([], [])) + server.send_end()
     )
     assert events[-1] == StreamComplete()
-    body = events[1].message.body  # type: ignore[union-attr]
+    body = events[1].body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
     assert client.free(body) is None
 
@@ -278,7 +278,7 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
     events = receive_all(client, tagged)
     assert events == []
     events = receive_all(client, plain)
-    assert [type(event) for event in events] == [MessageReady, MessageReady, MessageReady, AllMessagesReceived]
+    assert [type(event) for event in events] == [StreamMessage, StreamMessage, StreamMessage, AllMessagesReceived]
 
 
 def test_the_tag_of_the_request_selects_the_role() -> None:
@@ -293,7 +293,7 @@ def test_the_tag_of_the_request_selects_the_role() -> None:
         messages = server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([7], [1])) + server.send_end()
         assert [message.tag for message in messages] == kinds
         events += receive_all(client, messages)
-    assert [type(event) for event in events] == [MessageReady, MessageReady, AllMessagesReceived]
+    assert [type(event) for event in events] == [StreamMessage, StreamMessage, AllMessagesReceived]
     server = ServerConnection(tags, FREE)
     assert server.receive(WANT, b"t") == [DataRequested(b"t")]
     assert server.role is ConnectionRole.BOTH
@@ -327,7 +327,7 @@ def test_an_unordered_transport_may_deliver_in_any_order(random: Any, start: int
     messages += server.send_end()
     random.shuffle(messages)
     events = receive_all(client, messages)
-    ready = [event.message for event in events if isinstance(event, MessageReady)]
+    ready = [event for event in events if isinstance(event, StreamMessage)]
     assert [bytes(message.header) for message in ready] == [b"Schema", b"B0", b"B1", b"B2", b"B3", b"B4", b"B5"]
     assert [type(event) for event in events[-2:]] == [AllMessagesReceived, StreamComplete]
 
@@ -337,7 +337,7 @@ def test_the_sequence_number_rolls_over_on_both_sides() -> None:
     events = receive_all(
         client, server.send(b"Schema") + server.send(b"B", PackedBody.from_parts(b"x")) + server.send_end()
     )
-    assert [event.message.sequence for event in events if isinstance(event, MessageReady)] == [2**32 - 1, 0]
+    assert [event.sequence for event in events if isinstance(event, StreamMessage)] == [2**32 - 1, 0]
 
 
 def test_one_connection_serves_one_stream_after_the_other() -> None:
@@ -532,8 +532,8 @@ def test_any_messages_to_a_client_are_events_or_errors_of_bowstring(
             assert client.metadata_state is StreamState.FAILED
             return
         for event in events:
-            if isinstance(event, MessageReady):
-                assert event.message.sequence == expected
+            if isinstance(event, StreamMessage):
+                assert event.sequence == expected
                 expected += 1
 
 
@@ -574,7 +574,7 @@ def test_a_server_lost_after_the_end_is_not_an_error() -> None:
         client, server.send(b"Schema") + server.send(b"B", AddressBody.from_arrays([1], [1])) + server.send_end()
     )
     client.connection_lost()
-    body = events[1].message.body  # type: ignore[union-attr]
+    body = events[1].body  # type: ignore[union-attr]
     assert isinstance(body, AddressBody)
     assert client.free(body) is None
 
@@ -627,10 +627,10 @@ def test_a_client_frees_all_addresses_of_a_body_also_those_of_empty_buffers() ->
     server, client = streaming_server(), requesting_client()
     receive_all(client, server.send(b"Schema"))
     (event,) = receive_all(client, server.send(b"B", AddressBody.from_arrays([10, 20], [0, 5])))
-    assert isinstance(event, MessageReady)
-    assert isinstance(event.message.body, AddressBody)
+    assert isinstance(event, StreamMessage)
+    assert isinstance(event.body, AddressBody)
     assert client.leases.outstanding == 1
-    freed = client.free(event.message.body)
+    freed = client.free(event.body)
     assert freed is not None
     assert message_bytes(freed) == encode_uint64s(10, 20)
     receive_all(client, server.send_end())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from bowstring.dissociated.events import StreamMessage
 from bowstring.dissociated.limits import ProtocolLimits
-from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
+from bowstring.dissociated.message_assembler import MessageAssembler
 from bowstring.dissociated.messages import PackedBody
 from bowstring.errors import BowstringError, LimitError, ProtocolError
 

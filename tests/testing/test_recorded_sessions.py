@@ -12,7 +12,7 @@ from typing import Any
 
 import bowstring as bs
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import MessageReady
+from bowstring.dissociated.events import StreamMessage
 from bowstring.dissociated.messages import PackedBody
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
@@ -58,7 +58,7 @@ def read_without_io(own: RecordedSession, **options: Any) -> bs.Table:
     client.request(b"numbers")
     events = [event for entry in received for event in client.receive(entry.tag, entry.body)]
     batches = []
-    for message in (event.message for event in events if isinstance(event, MessageReady)):
+    for message in (event for event in events if isinstance(event, StreamMessage)):
         body = Buffer.of(message.body.parts[0] if isinstance(message.body, PackedBody) else b"")
         batches.append(decoder.decode(bytes(message.header), body))
     assert client.is_complete

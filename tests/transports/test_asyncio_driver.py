@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, MessageReady, StreamComplete
+from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, StreamComplete, StreamMessage
 from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError
@@ -66,7 +66,7 @@ async def running(*servers: Served) -> AsyncIterator[None]:
 
 
 def body_contents(events: Sequence[Any]) -> list[bytes]:
-    return [bytes(event.message.body.parts[0]) for event in events if event.message.body is not None]
+    return [bytes(event.body.parts[0]) for event in events if event.body is not None]
 
 
 def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
@@ -103,7 +103,7 @@ def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
         thread.join(30)
         assert not thread_error
         assert bytes(located.memory) == b"some bytes"
-        assert packed.message.body.parts[0] == body
+        assert packed.body.parts[0] == body
         assert ended == AllMessagesReceived(3)
 
 
@@ -211,7 +211,7 @@ def test_a_slow_task_slows_down_the_server(transport: Transport) -> None:
         async with AsyncSession(client_session(server)) as driver, running(server):
             send_request(driver)
             server.stream(None, [PackedBody.from_parts(body)] * count)
-            assert isinstance(await next_event(driver), MessageReady)
+            assert isinstance(await next_event(driver), StreamMessage)
             for _ in range(100):
                 await asyncio.sleep(0.002)
             assert server.client_channel.bytes_received < count * len(body) // 2
@@ -244,7 +244,7 @@ def test_the_time_of_a_slow_task_does_not_count_as_silence_of_the_server(transpo
         async with AsyncSession(client_session(server, input_timeout_s=0.5)) as driver:
             send_request(driver)
             server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(2)])
-            assert isinstance(await next_event(driver), MessageReady)
+            assert isinstance(await next_event(driver), StreamMessage)
             first = await next_event(driver)
             await asyncio.sleep(1.0)  # the server waits for the lease
             next_task = asyncio.create_task(next_event(driver))

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, MessageReady, StreamComplete
+from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, StreamComplete, StreamMessage
 from bowstring.dissociated.messages import AddressBody, Body, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.protocol_conformance import run_in_thread
-from bowstring.transports.base import ExportedRegion, Transport
+from bowstring.transports.base import RECEIVE, ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.session import MessageLocated, Session, SessionFailed, SessionOptions
@@ -46,13 +46,13 @@ def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(trans
         driver.request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([0, 5], [4, 5]), PackedBody.from_parts(b"packed")])
         schema, located, packed = receive_all(driver)
-        assert bytes(schema.message.header) == b"schema"
+        assert bytes(schema.header) == b"schema"
         assert isinstance(located, MessageLocated)
         assert [bytes(located.memory[o : o + n]) for o, n in zip(located.offsets.tolist(), (4, 5), strict=True)] == [
             b"some",
             b"bytes",
         ]
-        assert isinstance(packed, MessageReady)
+        assert isinstance(packed, StreamMessage)
         assert located.lease is not None
         thread = threading.Thread(target=driver.session.release_lease, args=(located.lease,))
         thread.start()
@@ -77,7 +77,7 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
         _, located, after = receive_all(driver)
         assert located.lease is None
         assert [bytes(located.memory[o : o + 5]) for o in located.offsets.tolist()[:2]] == [b"first", b"econd"]
-        assert isinstance(after, MessageReady)
+        assert isinstance(after, StreamMessage)
         server.step_until(lambda: StreamComplete() in server.events)
         driver.close()
 
@@ -133,7 +133,7 @@ def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(
         (last,) = servers.values()
         last.stream(None, content)
         events += receive_all(driver)
-        assert [bytes(event.message.body.parts[0]) for event in events[1:]] == [bytes([n]) for n in range(5)]
+        assert [bytes(event.body.parts[0]) for event in events[1:]] == [bytes([n]) for n in range(5)]
         driver.close()
 
 
@@ -203,6 +203,18 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
         driver.close()
 
 
+def test_a_step_that_only_receives_sends_nothing_and_checks_no_deadline(transport: Transport) -> None:
+    with served(transport) as server:
+        options = SessionOptions(stall_s=1.0)
+        session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0, options=options)
+        core = client_core()
+        session.request(core, core.request(b"ticket"), 0.0)
+        was_sending = session.is_sending
+        assert session.step(100.0, RECEIVE) == []
+        assert session.is_sending == was_sending
+        session.close()
+
+
 def test_the_first_messages_of_a_stream_are_sent_before_the_last_are_created(transport: Transport) -> None:
     with served(transport) as server:
         session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
@@ -244,12 +256,12 @@ def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transp
         steps: list[list[Any]] = []
 
         def is_at_end() -> bool:
-            steps.append([event for event in session.step(1.0) if isinstance(event, MessageReady)])
+            steps.append([event for event in session.step(1.0) if isinstance(event, StreamMessage)])
             return core.is_complete
 
         assert wait_until(is_at_end)
         thread.join(10)
-        bodies = [sum(isinstance(event.message.body, PackedBody) for event in events) for events in steps]
+        bodies = [sum(isinstance(event.body, PackedBody) for event in events) for events in steps]
         assert sum(bodies) == 8
         assert max(bodies) == 1
         session.close()
@@ -261,7 +273,7 @@ def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> N
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([0, 5], [4, 6])])
-        assert isinstance(driver.next_event(), MessageReady)
+        assert isinstance(driver.next_event(), StreamMessage)
         failed = driver.next_event()
         assert isinstance(failed, SessionFailed)
         assert isinstance(failed.error, ProtocolError)
@@ -278,7 +290,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
         core = client_core()
         driver.request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(2)])
-        assert isinstance(driver.next_event(), MessageReady)
+        assert isinstance(driver.next_event(), StreamMessage)
         first = driver.next_event()
         assert isinstance(first, MessageLocated)
         assert first.lease is not None

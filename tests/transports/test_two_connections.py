@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import MessageReady
+from bowstring.dissociated.events import StreamMessage
 from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.ipc.stream import Decoder
@@ -77,9 +77,9 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
             num_pending[connection] -= 1
             received = connection.receive()
             for event in client.receive(received.tag, received.data):
-                if isinstance(event, MessageReady) and event.message.body is not None:
-                    message = dataset.messages[event.message.sequence - 1]
-                    body = event.message.body
+                if isinstance(event, StreamMessage) and event.body is not None:
+                    message = dataset.messages[event.sequence - 1]
+                    body = event.body
                     if isinstance(body, AddressBody):
                         views = bodies.memory.view_buffers(body.addresses, body.lengths)
                         offsets, lengths = message.buffers.addresses.tolist(), message.buffers.lengths.tolist()

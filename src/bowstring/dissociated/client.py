@@ -18,13 +18,13 @@ import numpy as np
 from bowstring.dissociated.events import (
     AllMessagesReceived,
     ClientEvent,
-    MessageReady,
     RequestRefused,
     StreamComplete,
+    StreamMessage,
 )
 from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
-from bowstring.dissociated.message_assembler import MessageAssembler, StreamMessage
+from bowstring.dissociated.message_assembler import MessageAssembler
 from bowstring.dissociated.messages import (
     PREFIX_BYTES,
     SEQUENCE_MASK,
@@ -168,10 +168,11 @@ class ClientStream:
         streams = [] if role is ConnectionRole.BODIES else [self._metadata]
         if role is not ConnectionRole.METADATA:
             streams.append(self._bodies)
-        if not all(stream.allows(_WANT_DATA) for stream in streams):
-            raise InvalidArgumentError(
-                "client stream: the request was made already; use another ClientStream for another stream"
-            )
+        for stream in streams:
+            if not stream.allows(_WANT_DATA):
+                raise InvalidArgumentError(
+                    "client stream: the request was made already; use another ClientStream for another stream"
+                )
         for stream in streams:
             stream.apply(_WANT_DATA)
         return Message(self._want_data[role], (ticket,), len(ticket))
@@ -207,10 +208,12 @@ class ClientStream:
 
     def receive(self, tag: int | None, body: Any, length_bytes: int | None = None) -> list[ClientEvent]:
         """Process a plain or tagged message; see `receive_metadata` and `receive_body`."""
-        if tag is not None and tag == self._error_data:
+        if tag is None:
+            return self.receive_metadata(body)
+        if tag == self._error_data:
             self.check_tag_and_length(tag, len(body))
             return [RequestRefused(bytes(body))]
-        return self.receive_metadata(body) if tag is None else self.receive_body(tag, body, length_bytes)
+        return self.receive_body(tag, body, length_bytes)
 
     def receive_metadata(self, data: BytesLike) -> list[ClientEvent]:
         """Process a plain message. The events refer to `data`. Raises `ProtocolError` or `LimitError`."""
@@ -302,9 +305,8 @@ class ClientStream:
             raise ProtocolError(f"{kind}: expected sequence number {expected}, found {sequence}")
 
     def _create_events(self, messages: list[StreamMessage]) -> list[ClientEvent]:
-        events: list[ClientEvent] = []
-        for message in messages:
-            events.append(MessageReady(message))
+        events: list[ClientEvent] = [*messages]
+        if messages:
             self._has_schema = True
         if self._metadata.state is _ENDING and self._assembler.is_complete:
             self._metadata.apply(_ALL_PAIRED)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from bowstring.dissociated.message_assembler import StreamMessage
+from bowstring.dissociated.messages import Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,16 @@ class StreamComplete:
     """Server and client: all messages were delivered and all addresses freed."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReady:
-    """Client: the next message in order, with its body. Sequence number 0 is the schema."""
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamMessage:
+    """Client: the next message in order, with its body if it has one. Sequence number 0 is the schema."""
 
-    message: StreamMessage
+    sequence: int
+    header: Any
+    body: Body | None
+
+    def __repr__(self) -> str:
+        return f"<message {self.sequence}: header of {len(self.header)} bytes, body {self.body!r}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +55,4 @@ class RequestRefused:
 
 
 ServerEvent: TypeAlias = DataRequested | AddressesFreed | StreamComplete
-ClientEvent: TypeAlias = MessageReady | AllMessagesReceived | StreamComplete | RequestRefused
+ClientEvent: TypeAlias = StreamMessage | AllMessagesReceived | StreamComplete | RequestRefused

@@ -9,21 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from bowstring.dissociated.events import StreamMessage
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
 from bowstring.dissociated.messages import SEQUENCE_MASK, SEQUENCE_MODULUS, Body, sequence_distance
 from bowstring.errors import LimitError, ProtocolError
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamMessage:
-    """One message of the stream, with its body if it has one."""
-
-    sequence: int
-    header: Any
-    body: Body | None
-
-    def __repr__(self) -> str:
-        return f"<message {self.sequence}: header of {len(self.header)} bytes, body {self.body!r}>"
 
 
 @dataclass(slots=True, eq=False)

@@ -56,13 +56,6 @@ _MESSAGE_TYPES = tuple(MessageType)
 _BODY_TYPES = tuple(BodyType)
 
 
-class MetadataPrefix(NamedTuple):
-    """The first five bytes of a message of the metadata stream."""
-
-    type: MessageType
-    sequence: int
-
-
 class BodyTag(NamedTuple):
     """The fields of a body's tag."""
 
@@ -153,8 +146,11 @@ def encode_prefix(message_type: MessageType, sequence: int) -> bytes:
     return _PREFIX.pack(message_type, sequence)
 
 
-def decode_prefix(data: BytesLike) -> MetadataPrefix:
-    """The prefix at the beginning of a message. Raises `ProtocolError` for an unknown type or fewer than 5 bytes."""
+def decode_prefix(data: BytesLike) -> tuple[MessageType, int]:
+    """Return the type and the sequence number at the beginning of a message of the metadata stream.
+
+    Raises `ProtocolError` for an unknown type or fewer than 5 bytes.
+    """
     if len(data) < PREFIX_BYTES:
         raise ProtocolError(
             f"metadata message: expected a prefix of {PREFIX_BYTES} bytes, found {len(data)} bytes in all"
@@ -164,7 +160,7 @@ def decode_prefix(data: BytesLike) -> MetadataPrefix:
         raise ProtocolError(
             f"metadata message {sequence}: expected type 0 or 1 in byte 0 of the prefix, found {number}"
         )
-    return MetadataPrefix(_MESSAGE_TYPES[number], sequence)
+    return _MESSAGE_TYPES[number], sequence
 
 
 def encode_body_tag(sequence: int, body_type: BodyType) -> int:

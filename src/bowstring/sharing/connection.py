@@ -21,7 +21,7 @@ import numpy.typing as npt
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import AllMessagesReceived, MessageReady, RequestRefused
+from bowstring.dissociated.events import AllMessagesReceived, RequestRefused, StreamMessage
 from bowstring.dissociated.limits import DEFAULT_LIMITS
 from bowstring.dissociated.messages import AddressBody, Addresses, Message, PackedBody
 from bowstring.dissociated.server import ConnectionRole
@@ -51,7 +51,7 @@ from bowstring.transports.session import Lease, MessageLocated, Session, Session
 from bowstring.transports.tls import TlsOptions
 
 _UINT8 = np.dtype(np.uint8)
-_MESSAGES = (MessageReady, MessageLocated)
+_MESSAGES = (StreamMessage, MessageLocated)
 
 
 class Connection:
@@ -252,7 +252,7 @@ class Stream:
             self._headers.append(batch_header)
         return batch_header is not None
 
-    def _receive_message(self) -> MessageReady | MessageLocated | None:
+    def _receive_message(self) -> StreamMessage | MessageLocated | None:
         """Wait for the next message; None at the end of the stream. Raises `ClosedError` if it was closed meanwhile."""
         connection = self._connection
         if connection.is_closed:
@@ -261,7 +261,8 @@ class Stream:
             event = connection.driver.next_event()
             if isinstance(event, _MESSAGES):
                 if not connection.is_ordered:
-                    self._decode_header(event.message.header)
+                    message = event.message if isinstance(event, MessageLocated) else event
+                    self._decode_header(message.header)
                 return event
             if isinstance(event, AllMessagesReceived):
                 return None
@@ -280,15 +281,16 @@ class Stream:
             return type(error)(f"{self._ticket}, {error}")
         return error
 
-    def _decode_batch(self, event: MessageReady | MessageLocated) -> RecordBatch | None:
-        header, message = self._headers.popleft(), event.message
-        body = message.body
+    def _decode_batch(self, event: StreamMessage | MessageLocated) -> RecordBatch | None:
+        header = self._headers.popleft()
         try:
             if isinstance(event, MessageLocated):
                 return self._decode_located_batch(header, event)
+            body = event.body
             assert isinstance(body, PackedBody)
             return self._decoder.decode_body(header, Buffer.of(body.parts[0]) if body.length_bytes else EMPTY)
         except (InvalidDataError, ProtocolError) as error:
+            message = event.message if isinstance(event, MessageLocated) else event
             raise type(error)(f"{self._ticket}, message {message.sequence}: {error}") from error
 
     def _decode_located_batch(self, header: BatchHeader, event: MessageLocated) -> RecordBatch | None:

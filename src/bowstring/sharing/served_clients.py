@@ -229,6 +229,8 @@ class ClientHandler:
         self._exports: dict[Region, ExportedRegion] = {}
         self._connected_at = now
         self._refused_at: float | None = None
+        self._has_more_work = False
+        """Whether the last `handle_events` ended before the session had to wait."""
 
     @property
     def name(self) -> str:
@@ -270,26 +272,34 @@ class ClientHandler:
         if self._connection.state is StreamState.WAITING:
             return self._connected_at + self._clients.options.timeout_s
         # A client may be silent for any time while it uses memory, but not in the middle of a message.
-        return 0.0 if not self._session.max_wait_s else self._session.next_deadline()
+        return 0.0 if self._has_more_work else self._session.next_deadline()
 
     def handle_events(self, _events: int) -> None:
         """As `EventHandler.handle_events`."""
-        for turn in range(_STEPS_PER_TURN):
-            directions = SEND if turn or self._refused_at is not None else BOTH_DIRECTIONS
-            for event in self._session.step(time.monotonic(), directions):
-                if isinstance(event, DataRequested):
-                    self._clients.counters.num_requests += 1
-                    self._start_stream(Ticket.decode(event.ticket))
-                elif isinstance(event, SessionFailed):
-                    self._handle_failure(event.error)
-                    return
+        if self._refused_at is None and not self._step(RECEIVE):
+            return
+        for _ in range(_STEPS_PER_TURN):
+            if not self._step(SEND):
+                return
             if self._refused_at is not None and not self._session.is_sending:
                 self._clients.disconnect(self, "refused", level=logging.DEBUG)
                 return
-            if self._session.max_wait_s:
+            self._has_more_work = not self._session.max_wait_s
+            if not self._has_more_work:
                 break
         if self._clients.is_draining and self._is_finished:
             self._clients.disconnect(self)
+
+    def _step(self, directions: int) -> bool:
+        """Receive or send, and start the streams that were requested; return False if the session has failed."""
+        for event in self._session.step(time.monotonic(), directions):
+            if isinstance(event, DataRequested):
+                self._clients.counters.num_requests += 1
+                self._start_stream(Ticket.decode(event.ticket))
+            elif isinstance(event, SessionFailed):
+                self._handle_failure(event.error)
+                return False
+        return True
 
     @property
     def _is_finished(self) -> bool:
@@ -366,25 +376,33 @@ class ClientHandler:
             if len(ticket.names) > MAX_TICKETS:
                 raise InvalidArgumentError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
             parts = [part for name in ticket.names for part in self._datasets.find_parts(name)]
-            if any(part.schema != parts[0].schema for part in parts):
-                raise InvalidDataError(f"{ticket}: their schemas differ")
-            is_on_device = any(part.region.is_on_device for part in parts)
-            if is_on_device and not self._can_export(parts):
-                raise InvalidArgumentError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
+            role = self._connection.role
+            encoded = self._datasets.find_encoded_stream(parts) if role is ConnectionRole.BOTH else None
+            if encoded is not None:
+                messages = self._generate_encoded_messages(encoded)
+            else:
+                messages = self._generate_messages(parts, self._is_packed(ticket, parts))
         except BowstringError as error:
             self._clients.counters.num_refused_requests += 1
             self.refuse(error, f"{type(error).__name__} for {ticket.redacted}")
             return
         if LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
             LOG.debug("%s: requests %s", self.name, ticket.redacted)
-        encoded = self._datasets.find_encoded_stream(parts) if self._connection.role is ConnectionRole.BOTH else None
-        if encoded is not None:
-            self._session.start_stream(self._generate_encoded_messages(encoded), time.monotonic())
-            return
-        is_packed = not is_on_device and (
-            ticket.is_packed or not self._can_export(parts) or self._datasets.is_sent_inline(parts)
-        )
-        self._session.start_stream(self._generate_messages(parts, is_packed), time.monotonic())
+        self._session.start_stream(messages, time.monotonic())
+
+    def _is_packed(self, ticket: Ticket, parts: Sequence[StoredDataset]) -> bool:
+        """Whether bodies are sent as bytes.
+
+        Raises `InvalidDataError` if the schemas differ, `InvalidArgumentError` if the memory of a device can't be
+        exported.
+        """
+        if any(part.schema != parts[0].schema for part in parts):
+            raise InvalidDataError(f"{ticket}: their schemas differ")
+        if any(part.region.is_on_device for part in parts):
+            if not self._can_export(parts):
+                raise InvalidArgumentError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
+            return False
+        return ticket.is_packed or not self._can_export(parts) or self._datasets.is_sent_inline(parts)
 
     def _can_export(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether bodies can be sent as addresses."""
@@ -395,7 +413,7 @@ class ClientHandler:
             and all(exporter.can_export(part.region) for part in parts)
         )
 
-    def _generate_encoded_messages(self, encoded: EncodedStream) -> Iterator[Sequence[Message]]:
+    def _generate_encoded_messages(self, encoded: EncodedStream) -> Iterator[Sequence[Message] | None]:
         """Yield all messages of a small data set at once."""
         yield self._connection.send_stream(encoded)
         self._retire_unneeded_regions()

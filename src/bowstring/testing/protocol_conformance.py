@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import AddressesFreed, DataRequested, MessageReady, StreamComplete
+from bowstring.dissociated.events import AddressesFreed, DataRequested, StreamComplete, StreamMessage
 from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.dissociated.server import ServerConnection
 from bowstring.errors import ConnectionLostError
@@ -131,7 +131,7 @@ class ProtocolConformance:
             other.send_message(client.request(b"ticket"))
             while not client.has_all_messages:
                 events = client.receive(*other.receive())
-                messages += [event.message for event in events if isinstance(event, MessageReady)]
+                messages += [event for event in events if isinstance(event, StreamMessage)]
             for message in messages:
                 if isinstance(message.body, AddressBody):
                     free_message = client.free(message.body)

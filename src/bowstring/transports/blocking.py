@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -65,13 +65,31 @@ class ReceivedMessage(NamedTuple):
     data: memoryview
 
 
-def wait_for_interests(interests: Iterable[Interest], timeout_s: float) -> bool:
+class Poll:
+    """Waits for descriptors; they stay registered as long as the interests are the same."""
+
+    __slots__ = ("_interests", "_poll")
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._interests: list[Interest] = []
+
+    def wait(self, interests: list[Interest], timeout_s: float) -> bool:
+        """As `wait_for_interests`."""
+        if interests != self._interests:
+            self._poll = poll = select.poll()
+            self._interests = interests
+            for descriptor, events in interests:
+                poll.register(
+                    descriptor, (select.POLLIN if events & RECEIVE else 0) | (select.POLLOUT if events & SEND else 0)
+                )
+        # Rounded up: a wait of less than a millisecond must not become a busy loop.
+        return bool(self._poll.poll(None if timeout_s == math.inf else math.ceil(timeout_s * 1000)))
+
+
+def wait_for_interests(interests: list[Interest], timeout_s: float) -> bool:
     """Wait until a descriptor is ready; return False if `timeout_s` passes first. `math.inf` waits for any time."""
-    poll = select.poll()
-    for descriptor, events in interests:
-        poll.register(descriptor, (select.POLLIN if events & RECEIVE else 0) | (select.POLLOUT if events & SEND else 0))
-    # Rounded up: a wait of less than a millisecond must not become a busy loop.
-    return bool(poll.poll(None if timeout_s == math.inf else math.ceil(timeout_s * 1000)))
+    return Poll().wait(interests, timeout_s)
 
 
 def dial(
@@ -104,14 +122,15 @@ class BlockingSession(Closable):
         self.is_closed = False
         self._events: deque[SessionEvent] = deque()
         self._failure: SessionFailed | None = None
+        self._poll = Poll()
         weak_self = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
         session.wake = lambda: None if (driver := weak_self()) is None else driver.flush()
 
     def request(self, core: ProtocolCore, request: RequestMessages) -> None:
         """As `Session.request`; sends as much as the transport accepts at once."""
         with self.lock:
-            now = time.monotonic()
-            self.session.request(core, request, now)
+            self._events.clear()  # those after the end of an earlier stream
+            self.session.request(core, request, time.monotonic())
             self._step(SEND)
 
     def next_event(self) -> SessionEvent:
@@ -178,7 +197,7 @@ class BlockingSession(Closable):
         session = self.session
         timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.max_wait_s, _MAX_WAIT_S)
         if timeout_s > 0 and (interests := session.interests()):
-            wait_for_interests(interests, timeout_s)
+            self._poll.wait(interests, timeout_s)
 
 
 class BlockingChannel(Closable):

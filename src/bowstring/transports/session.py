@@ -19,9 +19,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import ClientEvent, MessageReady, ServerEvent
+from bowstring.dissociated.events import ClientEvent, ServerEvent, StreamMessage
 from bowstring.dissociated.leases import LeaseTable
-from bowstring.dissociated.message_assembler import StreamMessage
 from bowstring.dissociated.messages import AddressBody, Message
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
@@ -275,7 +274,10 @@ class Session(Closable):
         self._received_at = self._sent_at = now
 
     def step(self, now: float, directions: int = BOTH_DIRECTIONS) -> list[SessionEvent]:
-        """Receive and send without waiting. Return what happened, in order; `SessionFailed` is the last event."""
+        """Receive and send without waiting. Return what happened, in order; `SessionFailed` is the last event.
+
+        A step that only receives does not check deadlines: its caller processes the events, then sends.
+        """
         events: list[SessionEvent] = []
         if self._is_failed:
             return events
@@ -287,18 +289,21 @@ class Session(Closable):
                     self._complete_fetches(events)
                 if self._lost_channels:
                     self._check_lost()
-            if self._released_leases or self._stream is not None or self.is_sending:
+            if directions & SEND and (self._released_leases or self._stream is not None or self.is_sending):
                 self._submit_and_send()
         except BowstringError as error:
             self._is_failed = True
             events.append(SessionFailed(strip_traceback(error)))
+        has_progress = self._record_progress(now)
+        if not directions & SEND:
+            return events
         if self.options.total_limits is not None:
             self.options.total_limits.update_and_wake_next(
                 self, self._outstanding_amounts(), has_more=self._stream is not None
             )
         if self._is_failed:
             return events
-        if not self._record_progress(now) and not events and now >= self.next_deadline():
+        if not has_progress and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
             channel = next((channel for channel in channels if channel.is_sending), channels[0])
             events.append(SessionFailed(self._create_deadline_error(channel.wait_description)))
@@ -387,8 +392,8 @@ class Session(Closable):
     def _deliver(self, event: ClientEvent | ServerEvent, events: list[SessionEvent]) -> None:
         """Report an event of the protocol; a message with addresses once its buffers are located or copied."""
         delivery: SessionEvent | _PendingBodyCopy = event
-        if isinstance(event, MessageReady) and isinstance(event.message.body, AddressBody):
-            delivery = self._locate_body(event.message, event.message.body)
+        if isinstance(event, StreamMessage) and isinstance(event.body, AddressBody):
+            delivery = self._locate_body(event, event.body)
         if isinstance(delivery, _PendingBodyCopy) or self._undelivered:
             self._undelivered.append(delivery)
             self._complete_fetches(events)
@@ -513,15 +518,15 @@ class Session(Closable):
             return False
         return options.total_limits is None or options.total_limits.allows_more(self, outstanding)
 
-    def _outstanding_amounts(self) -> OutstandingAmounts:
-        """What the peer has not freed, and not received."""
+    def _outstanding_amounts(self) -> tuple[int, int, int]:
+        """The fields of `OutstandingAmounts`: what the peer has not freed, and not received."""
         queued_bytes = 0
         for channel in self.channels.values():
             queued_bytes += channel.queued_bytes
         if self.core is None:
-            return OutstandingAmounts(queued_bytes=queued_bytes)
+            return 0, 0, queued_bytes
         leases = self.core.leases
-        return OutstandingAmounts(leases.outstanding, leases.outstanding_bytes, queued_bytes)
+        return leases.outstanding, leases.outstanding_bytes, queued_bytes
 
     def _create_deadline_error(self, wait_description: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)

@@ -45,7 +45,7 @@ class TotalLimits:
         self._limits = [
             _SharedLimit(0, limit - limit // 2, max(limit // 2 // max(max_sessions, 1), 1)) for limit in limits
         ]
-        self._outstanding: dict[WakeableSession, OutstandingAmounts] = {}
+        self._outstanding: dict[WakeableSession, tuple[int, int, int]] = {}
         self._waiting: dict[WakeableSession, None] = {}
 
     @property
@@ -53,7 +53,7 @@ class TotalLimits:
         """What all sessions have outstanding."""
         return OutstandingAmounts(*(limit.total for limit in self._limits))
 
-    def allows_more(self, session: WakeableSession, outstanding: OutstandingAmounts) -> bool:
+    def allows_more(self, session: WakeableSession, outstanding: tuple[int, int, int]) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
         if outstanding == _NONE_OUTSTANDING:
             return True
@@ -64,7 +64,7 @@ class TotalLimits:
         return True
 
     def update_and_wake_next(
-        self, session: WakeableSession, outstanding: OutstandingAmounts, *, has_more: bool
+        self, session: WakeableSession, outstanding: tuple[int, int, int], *, has_more: bool
     ) -> None:
         """Record the outstanding amounts of a session, and whether it has more to send.
 

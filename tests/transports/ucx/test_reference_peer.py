@@ -18,7 +18,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import DataRequested, MessageReady
+from bowstring.dissociated.events import DataRequested, StreamMessage
 from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import parse_uri
@@ -67,10 +67,10 @@ def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str],
         while not core.has_all_messages:
             for event in session.step(time.monotonic()):
                 assert not isinstance(event, SessionFailed), event.error
-                if isinstance(event, MessageReady):
-                    body = event.message.body
+                if isinstance(event, StreamMessage):
+                    body = event.body
                     assert body is None or isinstance(body, PackedBody)
-                    messages.append((bytes(event.message.header), b"" if body is None else b"".join(body.parts)))
+                    messages.append((bytes(event.header), b"" if body is None else b"".join(body.parts)))
             if not core.has_all_messages:
                 descriptors = [interest.descriptor for interest in session.interests()]
                 assert select.select(descriptors, [], [], TIMEOUT_S)[0]
