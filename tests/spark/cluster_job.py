@@ -1,6 +1,6 @@
-"""What test_cluster.py runs in a process of its own, since a process has only one Spark: one job on a real cluster.
+"""What test_cluster.py runs in a process of its own, since a process has only one Spark: jobs on a real cluster.
 
-Usage: cluster_job.py MASTER FOLDER. Prints a line of JSON.
+Usage: cluster_job.py MASTER FOLDER... Prints a line of JSON with a report for each folder.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = 60_000
 
@@ -54,7 +57,21 @@ def disturb_tasks(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return pass_on
 
 
-def main(master: str, folder: str) -> None:
+def write_and_read(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    """Write the rows while tasks are disturbed; return what is read, and the names of the files."""
+    frame = (
+        spark.range(0, ROWS, 1, 4)
+        .selectExpr("id", "repeat('x', 50) as s")
+        .mapInArrow(disturb_tasks(str(folder)), "id long, s string")
+    )
+    data = str(folder / "data")
+    frame.write.format("arrow").mode("append").save(data)
+    saved_frame = spark.read.format("arrow").load(data)
+    rows, distinct, total = saved_frame.selectExpr("count(id)", "count(distinct id)", "sum(id)").collect()[0]
+    return {"rows": rows, "distinct": distinct, "sum": total, "names": sorted(os.listdir(data))}
+
+
+def main(master: str, *folders: str) -> None:
     from bowstring.spark import session
 
     spark = session(
@@ -62,7 +79,7 @@ def main(master: str, folder: str) -> None:
         {
             "spark.executor.memory": "512m",
             "spark.sql.execution.arrow.maxRecordsPerBatch": 500,
-            "spark.speculation": Path(folder, "lag").exists(),
+            "spark.speculation": True,
             "spark.speculation.minTaskRuntime": "1s",
             "spark.speculation.quantile": "0.5",
             "spark.driver.host": "127.0.0.1",
@@ -70,16 +87,7 @@ def main(master: str, folder: str) -> None:
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         },
     )
-    frame = (
-        spark.range(0, ROWS, 1, 4)
-        .selectExpr("id", "repeat('x', 50) as s")
-        .mapInArrow(disturb_tasks(folder), "id long, s string")
-    )
-    data = f"{folder}/data"
-    frame.write.format("arrow").mode("append").save(data)
-    saved_frame = spark.read.format("arrow").load(data)
-    rows, distinct, total = saved_frame.selectExpr("count(id)", "count(distinct id)", "sum(id)").collect()[0]
-    print(json.dumps({"rows": rows, "distinct": distinct, "sum": total, "names": sorted(os.listdir(data))}))  # noqa: T201
+    print(json.dumps([write_and_read(spark, Path(folder)) for folder in folders]))  # noqa: T201
     spark.stop()
 
 

@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STARTS_SPARK = {"spark", "cluster_report"}
+STARTS_SPARK = {"spark", "cluster_report", "cluster_reports"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,47 +22,7 @@ ROWS = 60_000
 
 
 @pytest.fixture(scope="module")
-def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The report of a job on a local cluster of two executors, one of which was killed during the job."""
-    folder = tmp_path_factory.mktemp("cluster")
-    return run_job("local-cluster[2,1,1024]", folder)
-
-
-def run_job(master: str, folder: Path, **environment: str) -> dict[str, Any]:
-    command = [sys.executable, str(JOB), master, str(folder)]
-    process = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr[-5000:]
-    report: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
-    return {**report, "folder": folder, "log": process.stderr}
-
-
-def test_an_executor_was_killed_and_a_task_failed_in_the_middle_of_their_files(cluster_report: dict[str, Any]) -> None:
-    assert (cluster_report["folder"] / "trouble-1").exists()
-    assert "Command exited with code 137" in cluster_report["log"]
-
-
-def test_each_row_is_written_once(cluster_report: dict[str, Any]) -> None:
-    assert cluster_report["rows"] == cluster_report["distinct"] == ROWS
-    assert cluster_report["sum"] == sum(range(ROWS))
-
-
-def test_failed_attempts_leave_no_files(cluster_report: dict[str, Any]) -> None:
-    manifest, *parts = cluster_report["names"]
-    assert manifest == "_manifest"
-    assert [part.split("-")[2] for part in parts] == ["00000", "00001", "00002", "00003"]
-    assert sorted(path.name for path in cluster_report["folder"].iterdir()) == ["data", "trouble-1", "trouble-3"]
-
-
-@pytest.fixture
-def two_hosts(tmp_path: Path) -> Iterator[str]:
+def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The master of a cluster of two workers with addresses of their own: Spark never runs a task twice on one host."""
     from pyspark.find_spark_home import _find_spark_home
 
@@ -70,11 +30,12 @@ def two_hosts(tmp_path: Path) -> Iterator[str]:
 
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
+    work = tmp_path_factory.mktemp("work")
     url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
     for host in ("127.0.0.2", "127.0.0.3"):
-        limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work")]
+        limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(work)]
         commands.append([f"{deploy}.worker.Worker", "--host", host, *limits, url])
     processes = []
     try:
@@ -104,13 +65,58 @@ def two_hosts(tmp_path: Path) -> Iterator[str]:
             process.wait(30)
 
 
-@pytest.mark.spark
-def test_one_of_an_attempt_and_its_speculative_copy_is_committed(two_hosts: str, tmp_path: Path) -> None:
-    folder = tmp_path / "job"
-    folder.mkdir()
-    (folder / "lag").touch()
-    (folder / "trouble-1").touch()  # no executor is killed this time
-    report = run_job(two_hosts, folder, SPARK_LOCAL_IP="127.0.0.1")
+@pytest.fixture(scope="module")
+def cluster_reports(two_hosts: str, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The reports of two jobs: an executor is killed during the first, and a task of the second lags."""
+    folder = tmp_path_factory.mktemp("cluster")
+    killed, lagging = folder / "killed", folder / "lagging"
+    killed.mkdir()
+    lagging.mkdir()
+    (lagging / "lag").touch()
+    (lagging / "trouble-1").touch()  # no executor is killed this time
+    process = subprocess.run(
+        [sys.executable, str(JOB), two_hosts, str(killed), str(lagging)],
+        cwd=folder,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr[-5000:]
+    reports = json.loads(process.stdout.splitlines()[-1])
+    return [
+        {**report, "folder": path, "log": process.stderr}
+        for report, path in zip(reports, (killed, lagging), strict=True)
+    ]
+
+
+@pytest.fixture
+def cluster_report(cluster_reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """The report of the job during which an executor was killed."""
+    return cluster_reports[0]
+
+
+def test_an_executor_was_killed_and_a_task_failed_in_the_middle_of_their_files(cluster_report: dict[str, Any]) -> None:
+    assert (cluster_report["folder"] / "trouble-1").exists()
+    assert "Command exited with code 137" in cluster_report["log"]
+
+
+def test_each_row_is_written_once(cluster_report: dict[str, Any]) -> None:
+    assert cluster_report["rows"] == cluster_report["distinct"] == ROWS
+    assert cluster_report["sum"] == sum(range(ROWS))
+
+
+def test_failed_attempts_leave_no_files(cluster_report: dict[str, Any]) -> None:
+    manifest, *parts = cluster_report["names"]
+    assert manifest == "_manifest"
+    assert [part.split("-")[2] for part in parts] == ["00000", "00001", "00002", "00003"]
+    assert sorted(path.name for path in cluster_report["folder"].iterdir()) == ["data", "trouble-1", "trouble-3"]
+
+
+def test_one_of_an_attempt_and_its_speculative_copy_is_committed(cluster_reports: list[dict[str, Any]]) -> None:
+    report = cluster_reports[1]
+    folder = report["folder"]
     assert report["rows"] == report["distinct"] == ROWS
     committed = {part.split("-")[2]: part.split("-")[3].removesuffix(".arrow") for part in report["names"][1:]}
     assert sorted(committed) == ["00000", "00001", "00002", "00003"]

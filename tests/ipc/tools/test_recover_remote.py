@@ -78,8 +78,7 @@ def damaged_forms(data: bytes) -> Iterator[bytes]:
 
 
 @EVERY_FORMAT
-@pytest.mark.parametrize("small", [False, True])
-@pytest.mark.parametrize("compression", [None, "lz4"])
+@pytest.mark.parametrize(("compression", "small"), [(None, False), (None, True), ("lz4", True)])
 def test_the_same_batches_are_recovered_from_a_url_and_from_local_data(
     format_: str, small: bool, compression: str | None, upload: Callable[[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
