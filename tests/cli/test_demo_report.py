@@ -84,8 +84,8 @@ def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> 
     assert words[0] == ["Publish", "Parquet"]
     assert words[1] == ["through", "shared", "memory", "files"]
     assert ["size", "1.53", "MiB", "1.53", "MiB"] in words
-    assert words[-2] == ["total", "1.39", "s", "1.39", "s"]
-    assert lines[-1] == "The rows were cached in Spark. Total: write, read and sum. The demo took 42 s."
+    assert words[-3] == ["total", "1.39", "s", "1.39", "s"]
+    assert " ".join(words[-2] + words[-1]).endswith("once before. Total: write, read and sum. The demo took 42 s.")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _JAVA_NOTICE = "WARNING: Using incubator modules"
 _POLL_S = 0.1
-_WARM_UP_ROWS = 20_000
 _PIPE_WIDTH = 200
 _INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -84,11 +83,10 @@ def _create_frame(spark: SparkSession, path: str | None, lines: int) -> DataFram
     return corpus.create_line_frame(spark, corpus.list_installed_python_files(lines))
 
 
-def _warm_up(frame: DataFrame, rows: int) -> None:
-    """Run each method once with a sample of the rows, so that Spark has compiled all its code."""
-    sample = frame if rows <= _WARM_UP_ROWS else frame.sample(_WARM_UP_ROWS / rows, 0)
+def _warm_up(frame: DataFrame) -> None:
+    """Run each method once with all rows, because Java compiles Spark's code while it runs the plans themselves."""
     for measure in transfer_methods.TRANSFER_METHODS.values():
-        measure(sample)
+        measure(frame)
 
 
 def _run_round(frame: DataFrame, number: int, measurements: dict[str, list[Measurement]]) -> None:
@@ -208,7 +206,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
             )
             if not summary.rows:
                 raise InvalidArgumentError(f"{path}: there are no rows to hand over")
-            steps.run_step("Warming up each method with some of the rows", partial(_warm_up, frame, summary.rows))
+            steps.run_step("Warming up: running each method once", partial(_warm_up, frame))
             measurements: dict[str, list[Measurement]] = {name: [] for name in transfer_methods.TRANSFER_METHODS}
             for number in range(rounds):
                 title = f"Running each method with all rows, round {number + 1} of {rounds}"

@@ -83,7 +83,7 @@ def show_measurements(console: Console, measurements: dict[str, list[Measurement
         if rounds > 1:
             table.add_row("", *(Text(format_time_range(round_times), style="not bold dim") for round_times in times))
     console.print(table)
-    sentences = ["The rows were cached in Spark.", "Total: write, read and sum."]
+    sentences = ["The rows were cached in Spark, and each method was run once before.", "Total: write, read and sum."]
     if rounds > 1:
         sentences.append(f"Medians of {rounds} rounds, minimum and maximum below them.")
     console.print(*sentences, f"The demo took {elapsed_s:.0f} s.", style="dim", highlight=False)

@@ -133,6 +133,8 @@ def sum_column(column: Array) -> int | float | Decimal | None:
 
 
 def _sum_exactly(values: npt.NDArray[np.integer[Any]]) -> int:
-    """Return the sum of 64-bit integers, computed in halves that can't overflow."""
+    """Return the sum of integers. The halves of 64-bit integers are added separately, so that no sum overflows."""
+    if values.dtype.itemsize < 8:
+        return int(values.sum(dtype="i8"))
     wide = values.astype("u8" if values.dtype.kind == "u" else "i8")
     return (int((wide >> 32).sum()) << 32) + int((wide & 0xFFFFFFFF).sum())
