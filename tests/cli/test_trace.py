@@ -20,8 +20,11 @@ from tests.cli.command_line import read_uri, run_command, run_with_pipe, running
 TABLE = bs.Table.from_batches([bs.record_batch({"n": range(start, start + 3000)}) for start in (0, 3000)])
 
 
-def record_stream(path: Path, **options: Any) -> None:
-    with bs.serve({"numbers": TABLE}) as server, bs.connect(server.uri("numbers"), record=path, **options) as dataset:
+def record_stream(path: Path, scheme: str = "unix", **options: Any) -> None:
+    with (
+        bs.serve({"numbers": TABLE}, scheme=scheme) as server,
+        bs.connect(server.uri("numbers"), record=path, **options) as dataset,
+    ):
         assert dataset.read_all() == TABLE
 
 
@@ -51,7 +54,7 @@ def test_a_stream_of_addresses_is_shown_in_order(tmp_path: Path, capsys: pytest.
 
 
 def test_bodies_of_bytes_and_refusals_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record_stream(tmp_path / "r", copy=True)
+    record_stream(tmp_path / "r", "tcp")
     options = ServerOptions(record=tmp_path / "refused")
     with bs.serve({"a": TABLE}, options=options) as server, pytest.raises(bs.errors.NotFoundError):
         bs.connect(server.uri("a"), "absent\x1b[2J")

@@ -308,6 +308,30 @@ def test_a_file_on_tmpfs_is_accepted_as_a_file() -> None:
             Region.attach(os.dup(file.fileno()), 22)
 
 
+def test_a_file_that_is_truncated_while_it_is_copied_is_an_error(tmp_path: Path) -> None:
+    path, content = tmp_path / "file", bytes(range(256)) * (10 << 12)  # several pieces
+    path.write_bytes(content)
+    with Region.attach(os.open(path, os.O_RDONLY), len(content), accept_files=True) as region:
+        copy = bytearray(len(content) - 3)
+        region.copy_into(3, memoryview(copy))
+        assert copy == content[3:]
+        with pytest.raises(LimitError):
+            region.copy_into(4, memoryview(copy))
+        os.truncate(path, 5000)
+        with pytest.raises(TruncatedError, match=r"expected 10485757 bytes at byte 3, found 4997"):  # not SIGBUS
+            region.copy_into(3, memoryview(copy))
+
+
+def test_a_sealed_region_is_copied_without_its_descriptor() -> None:
+    with Region.copy_of([b"0123456789"]) as region:
+        region.release_descriptor()
+        copy = bytearray(4)
+        region.copy_into(2, memoryview(copy))
+        assert copy == b"2345"
+        with pytest.raises(LimitError):
+            region.copy_into(7, memoryview(copy))
+
+
 def test_a_truncated_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10_000)

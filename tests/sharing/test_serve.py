@@ -29,6 +29,7 @@ from bowstring.errors import (
     InvalidDataError,
     NotFoundError,
     ProtocolError,
+    TruncatedError,
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import stored_dataset
@@ -253,6 +254,33 @@ def test_a_copy_is_private_memory() -> None:
             table = data.read_all()
             assert count_leases(data) == 0
         assert table.to_pydict() == {"a": list(range(10))}
+
+
+def test_a_copy_is_made_without_sending_the_bytes(tmp_path: Path) -> None:
+    memory = bs.table({"a": np.arange(100_000)})
+    with bs.new_file(tmp_path / "file", memory.schema) as writer:
+        writer.write(memory)
+    parts: dict[str, Any] = {f"part {number}": bs.table({"a": np.arange(5000) + number * 5000}) for number in range(20)}
+    with bs.serve({"memory": memory, "file": tmp_path / "file", **parts}) as server:
+        for names in (["memory"], ["file"], list(parts)):  # the server retires some of the many regions at once
+            with bs.connect([server.uri(name) for name in names], copy=True) as data:
+                table = data.read_all()
+                (connection,) = data._connections
+                (channel,) = connection.driver.session.channels.values()
+                assert channel.bytes_received < 50_000
+                assert count_leases(data) == 0
+            assert table["a"].to_pylist() == list(range(100_000))
+
+
+def test_a_copy_of_a_file_that_is_truncated_is_an_error(tmp_path: Path) -> None:
+    table = bs.Table.from_batches([bs.record_batch({"a": np.arange(10_000)})] * 3)
+    with bs.new_file(tmp_path / "file", table.schema) as writer:
+        for batch in table.to_batches():
+            writer.write(batch)
+    with bs.serve({"t": tmp_path / "file"}) as server, bs.connect(server.uri("t"), copy=True) as data:
+        os.truncate(tmp_path / "file", 100_000)
+        with pytest.raises(TruncatedError, match="region 0"):
+            data.read_all()
 
 
 def test_an_arrow_file_is_served_by_its_own_descriptor(tmp_path: Path) -> None:

@@ -82,6 +82,58 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
         driver.close()
 
 
+def test_bodies_are_copied_when_the_caller_takes_them(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bowstring.transports.session._MAX_COPYING_BYTES", 1)  # one body at a time
+    with served(transport) as server, Region.copy_of([b"0123456789"]) as region:
+        session = Session(
+            {ConnectionRole.BOTH: server.client_channel},
+            server.client_memory,
+            now=0.0,
+            options=SessionOptions(copies_memory=True),
+        )
+        driver, core = BlockingSession(session), client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(5)])
+        assert server.exporter is not None
+        server.exporter.retire(ExportedRegion(0))  # the region that all bodies refer to
+        server.step()
+        assert isinstance(driver.next_event(), StreamMessage)  # the schema
+        for index in range(5):
+            located = driver.next_event()
+            assert isinstance(located, MessageLocated)
+            assert (bytes(located.memory[located.offsets[0] :][:2]), located.lease) == (
+                b"%d%d" % (index, index + 1),
+                None,
+            )
+            assert core.leases.outstanding <= 5 - index
+            assert core.leases.outstanding >= 4 - index
+        assert isinstance(driver.next_event(), AllMessagesReceived)
+        server.step_until(lambda: StreamComplete() in server.events)
+        driver.close()
+
+
+def test_a_copy_has_only_the_memory_around_its_buffers(transport: Transport) -> None:
+    with served(transport) as server, Region.copy_of([bytes(range(250)) * 400]) as region:
+        options = SessionOptions(copies_memory=True)
+        channels = {ConnectionRole.BOTH: server.client_channel}
+        driver = BlockingSession(Session(channels, server.client_memory, now=0.0, options=options))
+        core = client_core()
+        driver.request(core, core.request(b"ticket"))
+        server.stream(
+            region,
+            [AddressBody.from_arrays([1000, 0, 1510], [500, 0, 8]), AddressBody.from_arrays([70, 90_000], [5, 60])],
+        )
+        _, together, apart = receive_all(driver)
+        assert together.memory.size == 1518 - 960
+        assert together.offsets.tolist() == [40, 0, 550]
+        assert apart.memory.size == 128
+        copied = [bytes(apart.memory[start:][:5]) for start in apart.offsets.tolist()]
+        assert copied == [bytes(range(70, 75)), bytes(range(5))]
+        assert bytes(together.memory[550:558]) == bytes(range(10, 18))
+        server.step_until(lambda: StreamComplete() in server.events)
+        driver.close()
+
+
 def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transport) -> None:
     with (
         served(transport, ConnectionRole.METADATA) as metadata,

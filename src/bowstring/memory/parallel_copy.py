@@ -1,7 +1,8 @@
-"""Copies of memory by several threads: one alone does not reach the memory's bandwidth."""
+"""Copies of memory and files by several threads: one alone does not reach the memory's bandwidth."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,6 +28,23 @@ def copy_all(copies: Sequence[tuple[Bytes, Bytes]]) -> None:
         for start in range(0, source.size, _PIECE_BYTES)
     ]
     map_in_threads(_copy, pieces, [source.size for source, _ in pieces])
+
+
+def read_file_into(descriptor: int, offset_bytes: int, target: memoryview) -> int:
+    """Read the bytes of a file from an offset into `target`, writable memory. Return how many there are: less than its
+    size if the file ends before. Raises `OSError`.
+    """
+    pieces = [
+        (offset_bytes + start, target[start : start + _PIECE_BYTES]) for start in range(0, target.nbytes, _PIECE_BYTES)
+    ]
+
+    def read_piece(piece: tuple[int, memoryview]) -> int:
+        offset, rest = piece
+        while rest and (num_read := os.preadv(descriptor, [rest], offset)):
+            offset, rest = offset + num_read, rest[num_read:]
+        return offset - piece[0]
+
+    return sum(map_in_threads(read_piece, pieces, [piece.nbytes for _, piece in pieces]))
 
 
 def _copy(piece: tuple[Bytes, Bytes]) -> None:

@@ -53,6 +53,7 @@ from bowstring.memory.descriptors import (
     translate_shortage_errors,
 )
 from bowstring.memory.iovec import remaining_buffers, write_all
+from bowstring.memory.parallel_copy import copy_bytes, read_file_into
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
@@ -201,12 +202,28 @@ class Region(Closable):
 
     def view(self, offset_bytes: int, length_bytes: int) -> memoryview:
         """Return bytes of the region, read-only and not copied. Raises `LimitError` if they are outside the region."""
-        if offset_bytes < 0 or length_bytes < 0 or offset_bytes + length_bytes > self.size_bytes:
-            raise LimitError(
-                f"region {self.name!r}: bytes {offset_bytes} to {offset_bytes + length_bytes} "
-                f"are not inside its {self.size_bytes} bytes"
-            )
+        self._check_range(offset_bytes, length_bytes)
         return self.memory[offset_bytes : offset_bytes + length_bytes]
+
+    def copy_into(self, offset_bytes: int, destination: memoryview) -> None:
+        """Copy bytes of the region into `destination`, writable memory.
+
+        Bytes of a sealed region are copied from its mapping, others read from its descriptor: a file that becomes
+        shorter meanwhile raises `TruncatedError` and no SIGBUS. Raises `LimitError` as `view`, and `ResourceError` or
+        `InvalidDataError` if the file can't be read.
+        """
+        if self.is_sealed:
+            copy_bytes(self.view(offset_bytes, destination.nbytes), destination)
+            return
+        self._check_range(offset_bytes, destination.nbytes)
+        try:
+            num_read = read_file_into(self.descriptor, offset_bytes, destination)
+        except OSError as error:
+            raise translate_os_error(error, f"region {self.name!r}: cannot be read: {error.strerror}") from error
+        if num_read < destination.nbytes:
+            raise TruncatedError(
+                f"region {self.name!r}: expected {destination.nbytes} bytes at byte {offset_bytes}, found {num_read}"
+            )
 
     def check_unchanged(self) -> None:
         """Raise `TruncatedError` if an ordinary file became shorter; a sealed region can't.
@@ -272,6 +289,13 @@ class Region(Closable):
         self._memory = None
         self._file = None
         self._close_descriptor()
+
+    def _check_range(self, offset_bytes: int, length_bytes: int) -> None:
+        if offset_bytes < 0 or length_bytes < 0 or offset_bytes + length_bytes > self.size_bytes:
+            raise LimitError(
+                f"region {self.name!r}: bytes {offset_bytes} to {offset_bytes + length_bytes} "
+                f"are not inside its {self.size_bytes} bytes"
+            )
 
     def _close_descriptor(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

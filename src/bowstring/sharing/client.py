@@ -44,7 +44,10 @@ class DatasetRequest:
 
     @classmethod
     def for_dataset(cls, uri: StreamURI, name: str, *, copy: bool) -> DatasetRequest:
-        """Return a request for one data set; with `copy`, for bodies as bytes if the server supports that."""
+        """Return a request for one data set; with `copy`, for bodies as bytes if the server supports that.
+
+        `Connection.request_stream` replaces it if it can copy the server's memory.
+        """
         return cls(without_ticket(uri), (uri,), Ticket((name,), requests_packed_bodies(uri, copy)))
 
     def split_by_dataset(self) -> list[DatasetRequest]:

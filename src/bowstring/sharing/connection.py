@@ -125,9 +125,14 @@ class Connection:
         return len(self._leased_memories)
 
     def request_stream(self, ticket: Ticket) -> Stream:
-        """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data."""
+        """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data.
+
+        A request for bytes becomes one for addresses if the client copies and can do that itself.
+        """
         memory, options = self.driver.session.memory, self.driver.session.options
-        if ticket.is_packed and options.copies_memory and memory is not None and memory.has_stable_mapping:
+        *_, body_server = self.servers.values()
+        can_free = body_server.free_data is not None
+        if ticket.is_packed and options.copies_memory and can_free and memory is not None and memory.can_copy_locally:
             ticket = replace(ticket, is_packed=False)
         stream = Stream(self, ticket)
         try:

@@ -398,8 +398,11 @@ class RemoteMemory(Closable, ABC):
         """Return an extent's memory without a copy, None if it has to be fetched. Raises as `check_unchanged`."""
 
     @property
-    def has_stable_mapping(self) -> bool:
-        """Whether a copy of it is made from a mapping that the peer can't truncate, rather than from sent bytes."""
+    def can_copy_locally(self) -> bool:
+        """Whether this process can copy it without messages of the peer, and no truncation of it is a SIGBUS.
+
+        A client that copies then requests addresses; otherwise it requests bytes.
+        """
         return False
 
     @abstractmethod

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
-from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BufferLocations,
@@ -107,11 +106,16 @@ class RemoteRegionTable(RemoteMemory):
         memory: memoryview = extent.memory.memory
         return memory
 
+    @property
+    def can_copy_locally(self) -> bool:
+        """As `RemoteMemory.can_copy_locally`."""
+        return True
+
     def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
-        """As `RemoteMemory.start_fetch`: copies at once."""
-        memory, whole, end = self.view_extent(locations.extent), memoryview(destination), 0
+        """As `RemoteMemory.start_fetch`: copies at once. Raises as `Region.copy_into`."""
+        region, whole, end = locations.extent.memory, memoryview(destination), 0
         for offset, length in zip(locations.offsets.tolist(), lengths.tolist(), strict=True):
-            copy_bytes(memory[offset : offset + length], whole[end : end + length])
+            region.copy_into(offset, whole[end : end + length])
             end += length
         self._next_token += 1
         self._fetched.append(FetchEnded(self._next_token))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ from bowstring.dissociated.messages import AddressBody, Message
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
 from bowstring.memory.available_memory import check_available_memory
-from bowstring.memory.buffer import allocate
+from bowstring.memory.buffer import Bytes, allocate
 from bowstring.memory.closable import Closable
 from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
 from bowstring.transports.base import (
@@ -48,6 +48,9 @@ from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 # Globals, as in bowstring.dissociated.client
 _METADATA, _BODIES, _METADATA_AND_BODIES = ConnectionRole.METADATA, ConnectionRole.BODIES, ConnectionRole.BOTH
 _ALIGNMENT_BYTES = 64
+_UNKNOWN_BYTES = 1 << 64
+_MAX_COPYING_BYTES = 1 << 26
+"""Bodies of this size are copied at a time, because the caller may take one by one."""
 _ROUNDS_PER_STEP = 16
 _FIRST_ROUND_ELEMENTS = 4
 """The number of elements of a stream that are sent first, so that the peer reads them while the next are encoded. Each
@@ -132,14 +135,16 @@ RequestMessages: TypeAlias = Message | Mapping[ConnectionRole, Message]
 SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | SessionFailed
 
 
+@dataclass(slots=True, eq=False)
 class _PendingBodyCopy:
-    """A message whose body is being copied from several extents, or fetched."""
+    """A message whose body has to be copied or fetched. `locations` is None for buffers in several extents."""
 
-    __slots__ = ("message", "num_fetches")
-
-    def __init__(self, message: MessageLocated) -> None:
-        self.message = message
-        self.num_fetches = 0
+    message: StreamMessage
+    lease: Lease
+    locations: BufferLocations | None
+    located: MessageLocated | None = None
+    """The message with its copy, once that has started."""
+    num_fetches: int = 0
 
 
 class Session(Closable):
@@ -170,6 +175,10 @@ class Session(Closable):
         self._released_leases: deque[Lease] = deque()
         self._retirements: deque[Any] = deque()
         self._undelivered: deque[SessionEvent | _PendingBodyCopy] = deque()
+        self._waiting_copies: deque[_PendingBodyCopy] = deque()
+        """Those of `_undelivered` that have not started."""
+        self._copying_bytes = 0
+        """The size of those that have started."""
         self._fetches: dict[int, _PendingBodyCopy] = {}
         self._bytes_received = self._bytes_sent = 0
         self._received_at = self._sent_at = now
@@ -200,7 +209,7 @@ class Session(Closable):
     @property
     def max_wait_s(self) -> float:
         """How long to wait for the interests at most: 0 if `step` can continue at once."""
-        if self.has_released_leases or self._can_submit():
+        if self.has_released_leases or self._can_submit() or self._can_start_copy:
             return 0.0
         max_wait_s = math.inf
         for channel in self.channels.values():
@@ -283,11 +292,12 @@ class Session(Closable):
             return events
         try:
             if directions & RECEIVE:
-                for role, channel in self.channels.items():
-                    self._receive(role, channel, events)
-                if self._fetches:
-                    self._complete_fetches(events)
-                if self._lost_channels:
+                if not self._can_start_copy:  # else the caller processes these bodies before more are received
+                    for role, channel in self.channels.items():
+                        self._receive(role, channel, events)
+                if self._undelivered:
+                    self._copy_bodies(events)
+                if self._lost_channels and not self._can_start_copy:
                     self._check_lost()
             if directions & SEND and (self._released_leases or self._stream is not None or self.is_sending):
                 self._submit_and_send()
@@ -347,7 +357,7 @@ class Session(Closable):
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
                 for protocol_event in core.receive(event.tag, event.data):
                     self._deliver(protocol_event, events)
-                if self._retirements and not core.has_unpaired_messages:
+                if self._retirements and not self._needs_retired_memory:
                     self._apply_retirements()
             elif isinstance(event, MessageOffered):
                 if core is None:
@@ -360,14 +370,19 @@ class Session(Closable):
             elif isinstance(event, RemoteMemoryUpdated):
                 if self.memory is None:
                     raise ProtocolError("the peer exported memory, which this end can't read")
-                if event.is_retirement and core is not None and core.has_unpaired_messages:
-                    self._retirements.append(event.update)  # a body whose metadata is late may refer to this memory
+                if event.is_retirement and self._needs_retired_memory:
+                    self._retirements.append(event.update)
                 else:
                     self.memory.apply_update(event.update)
             elif isinstance(event, DirectionEnded):
                 self._record_loss(role, event)
         if num_messages:
             channel.grant_credit(num_messages, nbytes)
+
+    @property
+    def _needs_retired_memory(self) -> bool:
+        """Whether a body that is to be copied, or whose metadata is late, may refer to memory that was retired."""
+        return bool(self._waiting_copies) or (self.core is not None and self.core.has_unpaired_messages)
 
     def _apply_retirements(self) -> None:
         """Retire memory that waiting bodies referred to."""
@@ -394,9 +409,10 @@ class Session(Closable):
         delivery: SessionEvent | _PendingBodyCopy = event
         if isinstance(event, StreamMessage) and isinstance(event.body, AddressBody):
             delivery = self._locate_body(event, event.body)
+        if isinstance(delivery, _PendingBodyCopy):
+            self._waiting_copies.append(delivery)
         if isinstance(delivery, _PendingBodyCopy) or self._undelivered:
             self._undelivered.append(delivery)
-            self._complete_fetches(events)
         else:
             events.append(delivery)
 
@@ -416,19 +432,62 @@ class Session(Closable):
             raise ProtocolError(f"message {message.sequence}: {error}") from error
         view = None if locations is None or self.options.copies_memory else memory.view_extent(locations.extent)
         if locations is None or view is None:
-            return self._start_copy(message, lease, memory)
+            return _PendingBodyCopy(message, lease, locations)
         return MessageLocated(message, view, locations.offsets, lease)
 
-    def _start_copy(self, message: StreamMessage, lease: Lease, memory: RemoteMemory) -> _PendingBodyCopy:
-        """Start to copy the buffers of a body, each aligned to 64 bytes."""
-        body = lease.body
+    @property
+    def _can_start_copy(self) -> bool:
+        return bool(self._waiting_copies) and self._copying_bytes < _MAX_COPYING_BYTES
+
+    def _copy_bodies(self, events: list[SessionEvent]) -> None:
+        """Copy bodies in order, some at a time, and report the messages whose bodies are copied."""
+        assert self.memory is not None
+        while self._can_start_copy and not events:  # the caller may not need the bodies after an event, as the schema
+            copy = self._waiting_copies.popleft()
+            self._copying_bytes += copy.lease.body.total_bytes
+            self._start_copy(copy, self.memory)
+        for fetch in self.memory.poll_fetches():
+            if fetch.error is not None:
+                raise fetch.error
+            self._fetches.pop(fetch.token).num_fetches -= 1
+        while self._undelivered:
+            delivery = self._undelivered[0]
+            if isinstance(delivery, _PendingBodyCopy):
+                if delivery.located is None or delivery.num_fetches:
+                    break
+                self._copying_bytes -= delivery.lease.body.total_bytes
+                self._released_leases.append(delivery.lease)
+                delivery = delivery.located
+            events.append(delivery)
+            self._undelivered.popleft()
+        if self._retirements and not self._needs_retired_memory:
+            self._apply_retirements()
+
+    def _start_copy(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
+        """Start to copy a body: as a whole if its buffers are close together, otherwise each buffer."""
+        body, locations = copy.lease.body, copy.locations
+        span = None if locations is None or memory.size_bytes >= _UNKNOWN_BYTES else _find_span(locations, body.lengths)
+        if locations is None or span is None:
+            self._start_copy_of_buffers(copy, memory)
+            return
+        start, size_bytes = span
+        destination = _allocate_copy(size_bytes, copy.message)
+        offsets = np.where(body.lengths > 0, locations.offsets - np.uint64(start), np.uint64(0))
+        copy.located = MessageLocated(copy.message, destination, offsets, None)
+        whole = locations._replace(offsets=np.array([start], np.uint64))
+        token = memory.start_fetch(whole, np.array([size_bytes], np.uint64), memoryview(destination.data))
+        self._fetches[token] = copy
+        copy.num_fetches = 1
+
+    def _start_copy_of_buffers(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
+        """Start to copy the buffers of a body one by one, each aligned to 64 bytes."""
+        body = copy.lease.body
         if body.total_bytes > memory.size_bytes:
             raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
         ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
-        check_available_memory(int(ends[-1]), f"message {message.sequence}")
-        destination = MEMORY_POOL.allocate(int(ends[-1])) if ends[-1] >= POOLED_BYTES else allocate(int(ends[-1]))
+        destination = _allocate_copy(int(ends[-1]), copy.message)
         starts = np.concatenate(([0], ends[:-1]))
-        copy = _PendingBodyCopy(MessageLocated(message, destination, starts.astype(np.uint64), lease))
+        copy.located = MessageLocated(copy.message, destination, starts.astype(np.uint64), None)
         for indices, locations in memory.locate_buffers_by_extent(body.addresses, body.lengths):
             for index, offset in zip(indices.tolist(), locations.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
@@ -437,25 +496,6 @@ class Session(Closable):
                 location = locations._replace(offsets=np.array([offset], np.uint64))
                 self._fetches[memory.start_fetch(location, body.lengths[index : index + 1], target)] = copy
                 copy.num_fetches += 1
-        return copy
-
-    def _complete_fetches(self, events: list[SessionEvent]) -> None:
-        assert self.memory is not None
-        for fetch in self.memory.poll_fetches():
-            if fetch.error is not None:
-                raise fetch.error
-            self._fetches.pop(fetch.token).num_fetches -= 1
-        while self._undelivered:
-            delivery = self._undelivered[0]
-            if isinstance(delivery, _PendingBodyCopy):
-                if delivery.num_fetches:
-                    return
-                assert delivery.message.lease is not None
-                self._released_leases.append(delivery.message.lease)
-                events.append(replace(delivery.message, lease=None))
-            else:
-                events.append(delivery)
-            self._undelivered.popleft()
 
     def _submit_and_send(self) -> None:
         """Submit released addresses and messages of the stream, and send as long as the transport accepts them."""
@@ -545,6 +585,24 @@ def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLoca
         if len(memory.locate_buffers_by_extent(body.addresses, body.lengths)) == 1:
             raise
     return None
+
+
+def _find_span(locations: BufferLocations, lengths: Uint64Array) -> tuple[int, int] | None:
+    """Return the offset and size of the range of an extent that contains all buffers; None if most of it is between
+    them. The offset is aligned to 64 bytes.
+    """
+    is_used = lengths > 0
+    offsets, ends = locations.offsets[is_used], (locations.offsets + lengths)[is_used]
+    start = int(offsets.min()) & -_ALIGNMENT_BYTES
+    size_bytes = int(ends.max()) - start
+    is_dense = size_bytes <= 2 * int(lengths.sum()) + _ALIGNMENT_BYTES * lengths.size
+    return (start, size_bytes) if is_dense else None
+
+
+def _allocate_copy(size_bytes: int, message: StreamMessage) -> Bytes:
+    """Return memory for a copy of a body. Raises `ResourceError`."""
+    check_available_memory(size_bytes, f"message {message.sequence}")
+    return MEMORY_POOL.allocate(size_bytes) if size_bytes >= POOLED_BYTES else allocate(size_bytes)
 
 
 def _ignore_wake() -> None:

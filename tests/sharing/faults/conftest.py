@@ -15,9 +15,9 @@ from tests.transports.certificates import Authority
 MODES = pytest.mark.parametrize(
     ("scheme", "copy"),
     [("unix", False), ("unix", True), ("tcp", False), ("tcp+tls", False)],
-    ids=["addresses", "bytes", "tcp", "tls"],
+    ids=["addresses", "copies", "tcp", "tls"],
 )
-"""The scheme of a server, and whether a client requests bytes."""
+"""The scheme of a server, and whether a client copies its memory."""
 FaultCounter: TypeAlias = Callable[[str, int], None]
 
 

@@ -77,10 +77,12 @@ def test_a_server_survives_clients_that_are_killed(
     server.kill()
     assert not num_errors
     counts = Counter(steps)
-    num_bodies = 0 if (scheme, copy) == ("unix", False) else BATCHES
-    assert counts["received", "offer"] == num_bodies
+    has_addresses = scheme == "unix"
+    assert counts["received", "offer"] == (0 if has_addresses else BATCHES)
     assert counts["received", "message"] == 2 + 2 * BATCHES  # the schema, batches and their bodies, the end
-    assert counts["sent", "message"] == counts["sent", "departure"] == 1 if num_bodies else 1 + BATCHES
+    nums_sent = range(2, 2 + BATCHES) if copy else [1 + BATCHES]  # copies may be freed together
+    assert counts["sent", "message"] in (nums_sent if has_addresses else [1])
+    assert counts["sent", "departure"] == counts["sent", "message"]
     count_faults("kills of a client", len(steps))
 
 
@@ -102,7 +104,7 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
         )
     counts = Counter(steps)
     assert counts["sent", "message"] == 2 + 2 * BATCHES
-    assert counts["sent", "region"] == ((scheme, copy) == ("unix", False))
+    assert counts["sent", "region"] == (scheme == "unix")
     assert num_errors >= counts["sent", "message"]
     count_faults("kills of a server", len(steps))
 

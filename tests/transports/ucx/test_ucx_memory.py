@@ -212,12 +212,12 @@ def test_a_client_is_connected_when_it_can_map_memory() -> None:
     with transport.listen() as listener, transport.dial(listener.address) as client:
         memory = transport.open_remote_memory(client, listener.remote_handle)
         assert memory is not None
-        assert (client.is_connected, memory.has_stable_mapping) == (False, False)
+        assert (client.is_connected, memory.can_copy_locally) == (False, False)
         accepted: list[Channel] = []
         while not client.is_connected:
             accepted += listener.accept()
             assert not [event for channel in (client, *accepted) for event in channel.progress()]
-        assert memory.has_stable_mapping
+        assert memory.can_copy_locally
         memory.close()
         for channel in accepted:
             channel.close()

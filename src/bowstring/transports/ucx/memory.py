@@ -71,8 +71,8 @@ class RemoteUcxMemory(RemoteArena):
         return self._view
 
     @property
-    def has_stable_mapping(self) -> bool:
-        """As `RemoteMemory.has_stable_mapping`: if the server is on this machine."""
+    def can_copy_locally(self) -> bool:
+        """As `RemoteMemory.can_copy_locally`: if the server is on this machine."""
         return self._channel.is_connected and self.view_extent(self._extent) is not None
 
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
