@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.dissociated.messages import AddressBody, Message, MessageType, PackedBody, encode_prefix
+from bowstring.dissociated.messages import AddressBody, Message, PackedBody
 from bowstring.dissociated.server import ServerConnection
 from bowstring.errors import (
     BowstringError,
@@ -225,20 +225,6 @@ def test_a_server_that_disconnects_in_the_middle_is_a_lost_connection() -> None:
     lost = pytest.raises(ConnectionLostError, match="disconnected before the end")
     with false_server(half) as uri, bs.connect(uri) as data, lost:
         data.read_all()
-
-
-def test_a_message_without_a_request_is_an_error_of_the_next_one() -> None:
-    def one_more(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
-        stream_dataset(transport, connection, dataset)
-        transport.receive(timeout_s=10)  # the client has read it, and frees the addresses
-        transport.send([encode_prefix(MessageType.END_OF_STREAM, 0)])
-        while True:
-            transport.receive(timeout_s=10)
-
-    with false_server(one_more) as uri, bs.connect(uri, timeout_s=10) as data:
-        assert data.read_all() == TABLE
-        with pytest.raises(ProtocolError, match="expected a schema before it"):
-            data.read_all()
 
 
 def test_a_stream_that_ends_within_a_batch_is_not_served() -> None:

@@ -19,6 +19,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
+    ProtocolError,
 )
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, Stream
@@ -220,8 +221,9 @@ class Dataset(Closable):
         if connection is not None and not connection.is_closed:
             try:
                 return connection, self._request_stream(connection, request)
-            except ConnectionError:
-                self._close_connection(connection)  # the server may have ended meanwhile: try a new connection
+            except (ConnectionError, ProtocolError):
+                # The server may have ended meanwhile, or sent a message without a request: try a new connection.
+                self._close_connection(connection)
         try:
             connection = Connection(
                 request.uris[0], self._timeout_s, self._tls, copy=self._copy, recorder=self._recorder
