@@ -477,6 +477,24 @@ def test_the_addresses_of_empty_buffers_are_at_the_end_of_their_region(server: b
         assert not len(client.memory), "the region of a removed data set is not retired"
 
 
+def test_a_connection_with_an_unrequested_message_is_not_reused(server: bs.sharing.Server) -> None:
+    with bs.connect(server.uri("t")) as data:
+        data.read_all()
+        (handler,) = server._clients
+        is_sent = threading.Event()
+
+        def send_message() -> None:
+            handler.channel.submit((b"unrequested",))
+            server._loop.dispatch(handler, 0)
+            is_sent.set()
+
+        server._loop.call_soon_threadsafe(send_message)
+        assert is_sent.wait(15)
+        (connection,) = data._connections
+        assert data.read_all() == example_table()
+        assert connection not in data._connections
+
+
 def test_connecting_to_a_closed_server_is_an_error(server: bs.sharing.Server, tmp_path: Path) -> None:
     uri = server.uri("t")
     server.close()

@@ -54,7 +54,7 @@ client = ClientStream(1, 2, has_body=lambda header: header[:1] == b"B")
 transport.send_message(client.request(b"ticket"))
 while not client.has_all_messages:
     for event in client.receive(*transport.receive()):
-        body = getattr(getattr(event, "message", None), "body", None)
+        body = getattr(event, "body", None)
         if body is not None:
             views = transport.memory.view_buffers(body.addresses, body.lengths)
             transport.send([bytes(view[:1]) for view in views], tag=99)
