@@ -121,7 +121,7 @@ def _describe(channel: Channel, options: int, event: Event) -> tuple[Any, ...]:
         if options & DISCARD:
             channel.cancel(event.token)
         else:
-            channel.accept_message_into(event.token)
+            channel.accept_offered_message(event.token)
         return "offered", event.tag, event.length_bytes
     if isinstance(event, RemoteMemoryUpdated):
         region = event.update.region

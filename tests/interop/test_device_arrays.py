@@ -19,7 +19,7 @@ from bowstring.errors import InvalidArgumentError, NotShareableError, TypeMismat
 from bowstring.interop import c_data
 from bowstring.interop.c_device import CPU
 from bowstring.interop.device_arrays import device_of, import_device_array, to_host
-from bowstring.interop.dlpack_capsule import DLTensor, consume_dlpack_capsule, new_dlpack_capsule
+from bowstring.interop.dlpack_capsule import DLPackTensor, consume_dlpack_capsule, new_dlpack_capsule
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
@@ -38,7 +38,7 @@ class Owner:
 class DlpackProducer:
     """An object with `__dlpack__`, whose capsule has Bowstring's structures."""
 
-    def __init__(self, tensor: DLTensor, device: Device, is_versioned: bool) -> None:
+    def __init__(self, tensor: DLPackTensor, device: Device, is_versioned: bool) -> None:
         self.tensor = tensor
         self.device = device
         self.is_versioned = is_versioned
@@ -75,7 +75,7 @@ def test_numpy_reads_our_capsules(dtype: str, is_versioned: bool) -> None:
     values = np.arange(12, dtype=dtype).reshape(3, 4)
     owner = Owner()
     reference = weakref.ref(owner)
-    tensor = DLTensor(Device(CPU, 0), values.ctypes.data, values.dtype, values.shape, owner)
+    tensor = DLPackTensor(Device(CPU, 0), values.ctypes.data, values.dtype, values.shape, owner)
     source = DlpackProducer(tensor, Device(CPU, 0), is_versioned)
     array = np.from_dlpack(source)
     assert (array.dtype, array.tolist()) == (values.dtype, values.tolist())
@@ -112,7 +112,7 @@ def test_a_capsule_that_is_not_consumed_ends_its_structure() -> None:
     for is_versioned in (False, True):
         owner = Owner()
         reference = weakref.ref(owner)
-        capsule = new_dlpack_capsule(DLTensor(DEVICE, POINTER, np.dtype("<i4"), (4,), owner), is_versioned)
+        capsule = new_dlpack_capsule(DLPackTensor(DEVICE, POINTER, np.dtype("<i4"), (4,), owner), is_versioned)
         del owner
         assert reference() is not None
         del capsule
@@ -121,7 +121,7 @@ def test_a_capsule_that_is_not_consumed_ends_its_structure() -> None:
 
 def test_the_offset_of_a_capsule_is_added_to_its_address() -> None:
     for is_versioned, name in ((False, b"dltensor"), (True, b"dltensor_versioned")):
-        capsule = new_dlpack_capsule(DLTensor(DEVICE, POINTER, np.dtype("<i4"), (4,), None), is_versioned)
+        capsule = new_dlpack_capsule(DLPackTensor(DEVICE, POINTER, np.dtype("<i4"), (4,), None), is_versioned)
         fields = ctypes.c_int64 * 10
         fields.from_address(c_abi._capsule_pointer(capsule, name))[9 if is_versioned else 5] = 24
         assert consume_dlpack_capsule(capsule).pointer == POINTER + 24
@@ -277,15 +277,15 @@ def test_only_arrays_on_a_gpu_are_imported(source: object, error: type[Exception
 
 def test_columns_are_imported_by_dlpack_without_a_copy() -> None:
     owner = Owner()
-    tensor = DLTensor(DEVICE, POINTER, np.dtype("<f4"), (6,), owner)
+    tensor = DLPackTensor(DEVICE, POINTER, np.dtype("<f4"), (6,), owner)
     column = import_device_array(DlpackProducer(tensor, DEVICE, is_versioned=True))
     assert (column.type, column.length, column.null_count) == (bs.float32(), 6, 0)
     assert device_of([column]) == DEVICE
     assert _buffer_pointers(column) == [0, POINTER]
-    matrix = DLTensor(DEVICE, POINTER, np.dtype("<f4"), (2, 3), owner)
+    matrix = DLPackTensor(DEVICE, POINTER, np.dtype("<f4"), (2, 3), owner)
     with pytest.raises(NotShareableError, match=r"expected one dimension, found shape \(2, 3\)"):
         import_device_array(DlpackProducer(matrix, DEVICE, is_versioned=False))
-    elsewhere = DLTensor(Device(CPU, 0), POINTER, np.dtype("<f4"), (6,), owner)
+    elsewhere = DLPackTensor(Device(CPU, 0), POINTER, np.dtype("<f4"), (6,), owner)
     with pytest.raises(UnsupportedError, match="expected memory of CUDA, found CPU"):
         import_device_array(DlpackProducer(elsewhere, DEVICE, is_versioned=False))
 
@@ -295,7 +295,7 @@ def test_a_producer_s_error_is_reported() -> None:
         def __dlpack__(self, **options: object) -> Any:
             raise BufferError(f"not on stream {options['stream']}")
 
-    tensor = DLTensor(DEVICE, POINTER, np.dtype("<f4"), (6,), None)
+    tensor = DLPackTensor(DEVICE, POINTER, np.dtype("<f4"), (6,), None)
     with pytest.raises(NotShareableError, match="DLPack can't export this Producer: not on stream 1"):
         import_device_array(Producer(tensor, DEVICE, is_versioned=True))
 

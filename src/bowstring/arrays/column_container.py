@@ -218,7 +218,7 @@ class ColumnContainer(ABC):
 
     def drop_columns(self, columns: str | Sequence[str]) -> Self:
         """Remove columns by name. Raises `NotFoundError`."""
-        dropped = set(self.schema.indices(columns))
+        dropped = set(self.schema.resolve_indices(columns))
         return self.select([index for index in range(len(self.schema)) if index not in dropped])
 
     def _add_or_replace_column(self, index: int, num_dropped: int, field_: str | Field, column: Any) -> Self:

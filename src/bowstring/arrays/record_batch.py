@@ -92,7 +92,7 @@ class RecordBatch(ColumnContainer):
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """Select columns by name or index, in this order; nothing is copied."""
-        indices = self.schema.indices(keys)
+        indices = self.schema.resolve_indices(keys)
         return self._select_columns(self.schema.select(indices), indices)
 
     def _select_columns(self, schema: Schema, indices: list[int]) -> RecordBatch:

@@ -147,7 +147,7 @@ class Table(ColumnContainer):
 
     def select(self, keys: str | int | Iterable[str | int]) -> Table:
         """Select columns by name or index, in this order; nothing is copied."""
-        indices = self.schema.indices(keys)
+        indices = self.schema.resolve_indices(keys)
         schema = self.schema.select(indices)
         return Table(schema, [batch._select_columns(schema, indices) for batch in self._batches])
 

@@ -16,7 +16,7 @@ from bowstring.cli.tables import borderless_table, open_console
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.inspection.json_document import to_document
-from bowstring.inspection.report import FieldReport, Inspection
+from bowstring.inspection.report import Inspection, SchemaFieldReport
 from bowstring.inspection.report_builder import inspect
 from bowstring.inspection.text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 
@@ -177,13 +177,13 @@ def _printable_name(name: str, show_all: bool) -> str:
     return to_printable(name, None if show_all else _NAME_CHARACTERS) or "(no name)"
 
 
-def _walk_fields(field: FieldReport, depth: int) -> Iterator[tuple[int, FieldReport]]:
+def _walk_fields(field: SchemaFieldReport, depth: int) -> Iterator[tuple[int, SchemaFieldReport]]:
     yield depth, field
     for child in field.children:
         yield from _walk_fields(child, depth + 1)
 
 
-def _field_cells(depth: int, field: FieldReport, show_all: bool) -> tuple[str, str, str]:
+def _field_cells(depth: int, field: SchemaFieldReport, show_all: bool) -> tuple[str, str, str]:
     notes = [] if field.nullable else ["not null"]
     if field.dictionary is not None:
         notes.append(f"dictionary {field.dictionary.id}")

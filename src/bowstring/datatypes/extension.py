@@ -65,7 +65,7 @@ class ExtensionType(DataType):
         """Convert a Python value to a value of the storage type (never called with None)."""
         return value
 
-    def check_value(self, value: Any) -> None:
+    def check_storage_value(self, value: Any) -> None:
         """Raise `InvalidDataError` if a value of the storage type (never None) is not valid for this type.
 
         Full validation calls it for each value.

@@ -116,7 +116,7 @@ class Schema:
         source = self.source
         return source.field_at(index) if isinstance(source, LazyFields) else source[index]
 
-    def indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
+    def resolve_indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
         """Return the indices of several fields, or of one, by name or index. Raises as `index`."""
         several = [keys] if isinstance(keys, str) or not isinstance(keys, Iterable) else keys
         return list(map(self.index, several))
@@ -127,7 +127,7 @@ class Schema:
 
     def select(self, keys: str | int | Iterable[str | int]) -> Schema:
         """Return the schema of some of the fields, in this order."""
-        return Schema(tuple(map(self._field_at, self.indices(keys))), self.pairs)
+        return Schema(tuple(map(self._field_at, self.resolve_indices(keys))), self.pairs)
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """Return the schema with other custom metadata."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bowstring.datatypes.field import Metadata
-from bowstring.inspection.report import ColumnReport, DictionaryReport, FieldReport, Inspection
+from bowstring.inspection.report import ColumnReport, DictionaryReport, Inspection, SchemaFieldReport
 
 
 def to_document(inspection: Inspection) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _dictionary_document(dictionary: DictionaryReport) -> dict[str, Any]:
     return report
 
 
-def _field_document(field: FieldReport) -> dict[str, Any]:
+def _field_document(field: SchemaFieldReport) -> dict[str, Any]:
     return {
         "name": field.name,
         "type": field.type,

@@ -21,7 +21,7 @@ class DictionaryEncoding:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldReport:
+class SchemaFieldReport:
     """A field and its children («Schema message»).
 
     `type` is the text of the whole type, `type_without_children` that without the children. `extension` is the name of
@@ -35,7 +35,7 @@ class FieldReport:
     dictionary: DictionaryEncoding | None
     extension: str | None
     metadata: Metadata
-    children: tuple[FieldReport, ...]
+    children: tuple[SchemaFieldReport, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ColumnReport:
     """
 
     index: int
-    field: FieldReport
+    field: SchemaFieldReport
     buffer_bytes: int
     dictionary_bytes: int
     share: float

@@ -19,8 +19,8 @@ from bowstring.inspection.report import (
     DictionaryEncoding,
     DictionaryReport,
     EncodingReport,
-    FieldReport,
     Inspection,
+    SchemaFieldReport,
 )
 from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
 from bowstring.inspection.text import fraction
@@ -29,7 +29,7 @@ from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.header import check_metadata_version
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema, read_ipc_schema
-from bowstring.ipc.tools.scan import FileScan, MessageScan, SourceSizes, StreamScan
+from bowstring.ipc.tools.scan import FileScan, FramingSizes, MessageScan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
@@ -81,7 +81,7 @@ def inspect_scan(scan: MessageScan, name: str, limits: ReadLimits, totals: Batch
         for span in scan.batch_messages():
             totals.add(span)
     ipc_schema = totals.ipc_schema
-    sizes = scan.get_source_sizes()
+    sizes = scan.get_framing_sizes()
     rows = np.array(totals.rows, np.int64)
     has_rows = len(rows) > 0
     return Inspection(
@@ -115,7 +115,7 @@ def inspect_scan(scan: MessageScan, name: str, limits: ReadLimits, totals: Batch
     )
 
 
-def _bytes_report(totals: BatchTotals, sizes: SourceSizes) -> BytesReport:
+def _bytes_report(totals: BatchTotals, sizes: FramingSizes) -> BytesReport:
     buffers = min(totals.buffer_bytes, totals.body_bytes)  # buffers can share bytes
     padding = totals.body_bytes - buffers
     accounted_bytes = (
@@ -181,7 +181,7 @@ def _walk_dictionaries(nodes: Iterable[DictionaryDeclaration]) -> Iterator[Dicti
         yield from _walk_dictionaries(node.nested)
 
 
-def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> FieldReport:
+def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> SchemaFieldReport:
     """Describe a field; `nodes` are the dictionaries of the field and its children, depth first."""
     storage, encoding = field.type, None
     if isinstance(storage, ExtensionType):
@@ -198,7 +198,9 @@ def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> Field
         order = ", ordered" if encoding.ordered else ""
         text = f"dictionary<{encoding.index_type} to {type_text_without_children(storage)}{order}>"
     children = tuple(_field_report(child, nodes) for child in storage.fields)
-    return FieldReport(field.name, str(field.type), text, field.nullable, encoding, extension, field.pairs, children)
+    return SchemaFieldReport(
+        field.name, str(field.type), text, field.nullable, encoding, extension, field.pairs, children
+    )
 
 
 def type_text_without_children(type: DataType) -> str:

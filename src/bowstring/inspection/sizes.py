@@ -13,7 +13,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
-from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout
+from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
 from bowstring.ipc.tools.scan import BatchMessage
 
 _Counts = npt.NDArray[np.int64]
@@ -35,19 +35,20 @@ class DictionaryTotals:
 class _ColumnStarts:
     """The first node, buffer and variadic count of each column; the last entry is the end."""
 
-    header_layout: BatchHeaderLayout
+    positions: BatchColumnPositions
     nodes: _Counts
     buffers: _Counts
     variadic: _Counts
 
     @classmethod
     def from_schema(cls, ipc_schema: IpcSchema, version: int) -> _ColumnStarts:
-        header_layout = BatchHeaderLayout(ipc_schema, version == V4)
-        starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in header_layout]
+        positions = BatchColumnPositions(ipc_schema, version == V4)
+        starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in positions]
         bounds = np.array(
-            [*starts, (header_layout.node_count, header_layout.buffer_count, header_layout.variadic_count)], np.int64
+            [*starts, (positions.node_count, positions.buffer_count, positions.variadic_count)],
+            np.int64,
         )
-        return cls(header_layout, bounds[:-1, 0], bounds[:, 1], bounds[:, 2])
+        return cls(positions, bounds[:-1, 0], bounds[:, 1], bounds[:, 2])
 
 
 @dataclass(slots=True)
@@ -148,19 +149,19 @@ class BatchTotals:
 
     def _column_sizes(self, column_starts: _ColumnStarts, span: BatchMessage) -> _Counts:
         """Return the size of the buffers of each column; add them to the total size and the alignment."""
-        header, template, header_layout = span.header, span.header.template, column_starts.header_layout
+        header, template, positions = span.header, span.header.template, column_starts.positions
         bounds = column_starts.buffers
-        if header_layout.variadic_count or template.variadic_count:
+        if positions.variadic_count or template.variadic_count:
             counts = np.array(header.variadic_counts(), np.int64)
-            if len(counts) != header_layout.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
+            if len(counts) != positions.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
                 raise InvalidDataError(
-                    f"{span.location}: expected {header_layout.variadic_count} variadic counts, none above "
+                    f"{span.location}: expected {positions.variadic_count} variadic counts, none above "
                     f"{template.buffer_count}, found {counts.tolist()[:8]}"
                 )
             bounds = bounds + _cumulative_sums(counts)[column_starts.variadic]
-        if template.node_count != header_layout.node_count or template.buffer_count != bounds[-1]:
+        if template.node_count != positions.node_count or template.buffer_count != bounds[-1]:
             raise InvalidDataError(
-                f"{span.location}: expected {header_layout.node_count} nodes and {bounds[-1]} buffers for its schema, "
+                f"{span.location}: expected {positions.node_count} nodes and {bounds[-1]} buffers for its schema, "
                 f"found {template.node_count} and {template.buffer_count}"
             )
         buffers = header.buffers()

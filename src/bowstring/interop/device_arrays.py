@@ -14,7 +14,7 @@ from bowstring.datatypes.primitive import FloatingPoint, Int
 from bowstring.errors import NotShareableError, TypeMismatchError, UnsupportedError
 from bowstring.interop.c_array import ArrayImporter, ImportedStruct
 from bowstring.interop.c_device import format_device
-from bowstring.interop.dlpack_capsule import DLTensor, check_contiguous, consume_dlpack_capsule, new_dlpack_capsule
+from bowstring.interop.dlpack_capsule import DLPackTensor, check_contiguous, consume_dlpack_capsule, new_dlpack_capsule
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
@@ -73,7 +73,7 @@ def device_array_to_dlpack(array: ArrayData, device: Device, options: dict[str, 
     assert dtype is not None
     assert values is not None
     pointer = device_pointer(values) + array.offset * dtype.itemsize
-    tensor = DLTensor(device, pointer, dtype, (array.length,), values)
+    tensor = DLPackTensor(device, pointer, dtype, (array.length,), values)
     return new_dlpack_capsule(tensor, is_versioned=max_version is not None and max_version[0] >= 1)
 
 
@@ -97,7 +97,7 @@ def import_device_array(source: Any) -> ArrayData:
     raise TypeMismatchError(f"expected an array in memory of a GPU, found {type(source).__name__}")
 
 
-def _tensor_from_dlpack(source: Any) -> DLTensor:
+def _tensor_from_dlpack(source: Any) -> DLPackTensor:
     device_type, device_id = map(int, source.__dlpack_device__())
     _check_cuda_device(device_type, device_id)
     try:
@@ -112,7 +112,7 @@ def _tensor_from_dlpack(source: Any) -> DLTensor:
     return tensor
 
 
-def _tensor_from_cuda_interface(source: Any) -> DLTensor:
+def _tensor_from_cuda_interface(source: Any) -> DLPackTensor:
     """Read the CUDA array interface (of Numba), version 2 or 3."""
     interface = source.__cuda_array_interface__
     pointer, dtype, shape = int(interface["data"][0]), np.dtype(interface["typestr"]), tuple(interface["shape"])
@@ -125,10 +125,10 @@ def _tensor_from_cuda_interface(source: Any) -> DLTensor:
     if strides is not None:
         check_contiguous(shape, tuple(stride / dtype.itemsize for stride in strides), what)
     device = cuda.gpu_of_address(pointer).device if pointer else Device(CUDA, 0)
-    return DLTensor(device, pointer, dtype, shape, source)
+    return DLPackTensor(device, pointer, dtype, shape, source)
 
 
-def _array_from_tensor(tensor: DLTensor) -> ArrayData:
+def _array_from_tensor(tensor: DLPackTensor) -> ArrayData:
     if len(tensor.shape) != 1:
         raise NotShareableError(f"expected one dimension, found shape {tensor.shape}")
     (length,), dtype = tensor.shape, tensor.dtype

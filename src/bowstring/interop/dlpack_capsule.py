@@ -46,7 +46,7 @@ _capsule_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_c
 
 
 @dataclass(frozen=True, slots=True)
-class DLTensor:
+class DLPackTensor:
     """Contiguous numbers on a device, and what keeps the memory alive."""
 
     device: Device
@@ -89,7 +89,7 @@ def _destroy_capsule(
 _DESTRUCTOR = c_abi.function_address(make_callback(c_abi.ReleaseFunction, _destroy_capsule))
 
 
-def new_dlpack_capsule(tensor: DLTensor, is_versioned: bool) -> object:
+def new_dlpack_capsule(tensor: DLPackTensor, is_versioned: bool) -> object:
     """Return a capsule over the same memory, marked as read-only if it is versioned."""
     capsule_format = _VERSIONED if is_versioned else _UNVERSIONED
     dtype, shape = tensor.dtype, tensor.shape
@@ -110,7 +110,7 @@ def new_dlpack_capsule(tensor: DLTensor, is_versioned: bool) -> object:
     return capsule
 
 
-def consume_dlpack_capsule(capsule: object) -> DLTensor:
+def consume_dlpack_capsule(capsule: object) -> DLPackTensor:
     """Take over the structure in a capsule; its deleter is called when the tensor's owner is garbage-collected.
 
     Raises `NotShareableError` for another object, and for elements that are not contiguous or no numbers that Arrow
@@ -134,7 +134,7 @@ def consume_dlpack_capsule(capsule: object) -> DLTensor:
         check_contiguous(shape, _read_int64s(strides_at, count), "DLPack")
     owner = _ManagedTensorOwner(address, ctypes.c_int64.from_address(address + 8 * capsule_format.deleter_index).value)
     _capsule_set_name(capsule, capsule_format.consumed_name)
-    return DLTensor(Device(device & 0xFFFFFFFF, device >> 32), pointer + byte_offset, dtype, shape, owner)
+    return DLPackTensor(Device(device & 0xFFFFFFFF, device >> 32), pointer + byte_offset, dtype, shape, owner)
 
 
 def check_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> None:

@@ -27,7 +27,7 @@ from bowstring.ipc.message import Block, Message, MessageReader, get_prefix_size
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
-from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
+from bowstring.ipc.record_batch.reader import BatchColumns, group_for_decompression
 from bowstring.ipc.schema_cache import ColumnSelection, DecodedSchema, get_decoded_schema
 from bowstring.ipc.stream import create_record_batch
 from bowstring.memory.buffer import Buffer, Memory
@@ -171,7 +171,7 @@ class FileReader(Closable):
 
     @property
     def decoded_schema(self) -> DecodedSchema:
-        """The schema of all columns, with dictionary ids and header layouts."""
+        """The schema of all columns, with dictionary ids and column positions."""
         return self._select_columns().cached
 
     @property
@@ -313,9 +313,9 @@ class FileReader(Closable):
                 f"{self._statistics.row_counts[index]} by the file's statistics"
             )
         selection = self._selection or self._select_columns()
-        header_layout, selected_columns = selection.get_header_layouts(header.template.version)
+        positions, selected_columns = selection.get_selected_column_positions(header.template.version)
         dictionaries = self._dictionaries or self._get_dictionaries()
-        columns = columns_type(header_layout, header, body, dictionaries, ("record batch", index), selected_columns)
+        columns = columns_type(positions, header, body, dictionaries, ("record batch", index), selected_columns)
         return create_record_batch(selection.schema, header, columns)
 
     def _get_dictionaries(self) -> FileDictionaries:
@@ -335,7 +335,7 @@ class FileReader(Closable):
         """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column."""
         index, field = self._get_field(key)
         batches = list(self)
-        link_for_decompression(batches)
+        group_for_decompression(batches)
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
 
     def _get_field(self, key: str | int) -> tuple[int, Field]:
@@ -347,7 +347,7 @@ class FileReader(Closable):
     def read_all(self) -> Table:
         """Return all batches as a table, without copying."""
         batches = list(self)
-        link_for_decompression(batches)
+        group_for_decompression(batches)
         return Table.from_batches(batches, self.schema)
 
     @overload

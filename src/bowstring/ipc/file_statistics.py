@@ -40,7 +40,7 @@ from bowstring.ipc.array_statistics import (
 )
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
-from bowstring.ipc.record_batch.header_layout import AnyIpcSchema
+from bowstring.ipc.record_batch.column_positions import AnyIpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import prefix_errors

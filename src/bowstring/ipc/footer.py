@@ -40,7 +40,7 @@ class BlockList:
     count: int
 
     @property
-    def stop(self) -> int:
+    def end_offset(self) -> int:
         """The byte offset after the last block."""
         return self.offset + self.count * BLOCK.itemsize
 
@@ -67,10 +67,10 @@ class Footer:
         """Return the bytes outside the lists, usually equal in all files of one schema, without copying."""
         ranges, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
         for block_list in sorted(
-            (self.batches, self.dictionaries), key=lambda block_list: (block_list.offset, block_list.stop)
+            (self.batches, self.dictionaries), key=lambda block_list: (block_list.offset, block_list.end_offset)
         ):
             ranges.append(raw[start : block_list.offset])
-            start = max(start, block_list.stop)
+            start = max(start, block_list.end_offset)
         return (*ranges, raw[start:])
 
 

@@ -35,7 +35,7 @@ def check_format(name: str, first_bytes: bytes) -> None:
     are too few to decide, `NoDataError` if there are none.
     """
     if not (is_file_start(first_bytes) or is_stream_start(first_bytes) or _is_stream_prefix(first_bytes)):
-        raise _mismatch_error(name, first_bytes)
+        raise _format_mismatch_error(name, first_bytes)
 
 
 def _is_stream_prefix(first_bytes: bytes) -> bool:
@@ -43,7 +43,7 @@ def _is_stream_prefix(first_bytes: bytes) -> bool:
     return bool(first_bytes) and (CONTINUATION.startswith(first_bytes) or first_bytes == bytes(4))
 
 
-def _mismatch_error(name: str, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
+def _format_mismatch_error(name: str, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
     expected = "an Arrow file or stream"
     if not first_bytes:
         return NoDataError(f"{name}: expected {expected}, but it is empty")

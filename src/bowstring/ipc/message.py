@@ -162,7 +162,7 @@ class MessageReader(Generic[Header]):
         size_bytes, prefix_bytes, start = self.bytes_needed, len(self._prefix), self._start
         if len(received) < size_bytes:
             if self._may_be_other_format(prefix_bytes) and not is_stream_start(self._prefix + received):
-                raise self._mismatch_error(f"other bytes ({self._prefix!r})")
+                raise self._format_mismatch_error(f"other bytes ({self._prefix!r})")
             raise self._truncated_error("metadata", self.offset, size_bytes, len(received))
         header = self._read_header(received, 0, self._get_location())
         body_bytes: int = getattr(header, "body_bytes", 0)
@@ -272,14 +272,14 @@ class MessageReader(Generic[Header]):
 
     def _check_format(self, prefix: bytes, size_bytes: int) -> None:
         if MAGIC.startswith(prefix):
-            raise self._mismatch_error("an Arrow file: use open_file")
+            raise self._format_mismatch_error("an Arrow file: use open_file")
         foreign_format = detect_foreign_format(prefix)
         if foreign_format:
-            raise self._mismatch_error(foreign_format)
+            raise self._format_mismatch_error(foreign_format)
         if not 0 <= size_bytes <= self._limits.max_metadata_bytes:
-            raise self._mismatch_error(f"other bytes ({prefix!r})")
+            raise self._format_mismatch_error(f"other bytes ({prefix!r})")
 
-    def _mismatch_error(self, actual: str) -> FormatMismatchError:
+    def _format_mismatch_error(self, actual: str) -> FormatMismatchError:
         return create_format_mismatch_error(self._name[:-1], str(self._expected_format), actual)
 
 

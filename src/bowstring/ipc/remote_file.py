@@ -2,7 +2,7 @@
 
 Reading one column takes four round trips, for any number of batches and columns: the end of the file; the rest of a
 large footer and a preview of the first header; the relevant bytes of all headers; the buffers. Dictionaries take one or
-two more, and so do view columns in files with wide headers. The header layout is learned from the first header and
+two more, and so do view columns in files with wide headers. The column positions are learned from the first header and
 compared with each other one; a header that differs is fetched as a whole.
 """
 
@@ -34,13 +34,13 @@ from bowstring.ipc.message import (
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
+from bowstring.ipc.record_batch.reader import BatchColumns, group_for_decompression
 from bowstring.ipc.record_batch.remote import (
     RemoteBatchHeader,
     RemoteBody,
     RemoteColumns,
     compute_column_header_spans,
-    link_for_fetching,
+    group_for_fetching,
 )
 from bowstring.ipc.schema_cache import DecodedSchema
 from bowstring.memory.buffer import Buffer
@@ -148,10 +148,10 @@ class RemoteFileMessages(FileMessages):
         if template.variadic_count:
             spans.append((template.variadic_at, 8 * template.variadic_count))
         elif column_indices is not None:
-            header_layout = decoded_schema.get_header_layout(template.version)
-            if header_layout.node_count == template.node_count and header_layout.buffer_count == template.buffer_count:
+            positions = decoded_schema.get_column_positions(template.version)
+            if positions.node_count == template.node_count and positions.buffer_count == template.buffer_count:
                 for index in column_indices:
-                    column = header_layout[index]
+                    column = positions[index]
                     spans += compute_column_header_spans(template, column, column.first_buffer, column.buffer_count)
         return spans
 
@@ -179,11 +179,11 @@ class RemoteFileMessages(FileMessages):
             inner = root["header"]
             if headers.read_header_kind(root) != headers.RECORD_BATCH or inner is None:
                 return
-            header_layout = decoded_schema.get_header_layout(root["version"])
+            positions = decoded_schema.get_column_positions(root["version"])
             for name, count in (
-                ("nodes", header_layout.node_count),
-                ("buffers", header_layout.buffer_count),
-                ("variadicBufferCounts", header_layout.variadic_count),
+                ("nodes", positions.node_count),
+                ("buffers", positions.buffer_count),
+                ("variadicBufferCounts", positions.variadic_count),
             ):
                 at = inner.locate_slot(name)
                 vector = flatbuffer_offset + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
@@ -236,8 +236,8 @@ class RemoteFileReader(FileReader):
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_batch_headers(indices, column_indices)
         batches = [super(RemoteFileReader, self).get_batch(index) for index in indices]
-        link_for_decompression(batches)
-        link_for_fetching(batches)
+        group_for_decompression(batches)
+        group_for_fetching(batches)
         return batches
 
     def column(self, key: str | int) -> ChunkedArray:

@@ -14,7 +14,7 @@ from bowstring.flatbuf.reader import Table
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
 from bowstring.ipc.metadata.schema import V4
-from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout, ColumnHeaderLayout
+from bowstring.ipc.record_batch.column_positions import BatchColumnPositions, ColumnPositions
 from bowstring.layouts.equality import bytes_equal
 from bowstring.memory.buffer import UINT8, Bytes
 
@@ -25,27 +25,27 @@ _KEY_EDGE_BYTES = 48
 
 
 class DecodedSchema:
-    """A decoded schema with its header layouts, one for each metadata version that needs its own.
+    """A decoded schema with its column positions, one for each metadata version that needs its own.
 
     `key_parts` are the encoded bytes that define it, `size_bytes` the size of the message that it references.
     """
 
-    __slots__ = ("_header_layouts", "_schema", "ipc_schema", "key_parts", "size_bytes")
+    __slots__ = ("_column_positions", "_schema", "ipc_schema", "key_parts", "size_bytes")
 
     def __init__(self, ipc_schema: LazyIpcSchema, size_bytes: int, key_parts: Sequence[Bytes] = ()) -> None:
         self.ipc_schema = ipc_schema
         self.size_bytes = size_bytes
         self.key_parts = key_parts
         self._schema: Schema | None = None
-        self._header_layouts: dict[bool, BatchHeaderLayout] = {}
+        self._column_positions: dict[bool, BatchColumnPositions] = {}
 
-    def get_header_layout(self, version: int) -> BatchHeaderLayout:
-        """The header layout of batches of this metadata version."""
+    def get_column_positions(self, version: int) -> BatchColumnPositions:
+        """The positions of columns in batches of this metadata version."""
         is_version_4 = version == V4
-        header_layout = self._header_layouts.get(is_version_4)
-        if header_layout is None:
-            header_layout = self._header_layouts[is_version_4] = BatchHeaderLayout(self.ipc_schema, is_version_4)
-        return header_layout
+        positions = self._column_positions.get(is_version_4)
+        if positions is None:
+            positions = self._column_positions[is_version_4] = BatchColumnPositions(self.ipc_schema, is_version_4)
+        return positions
 
     @property
     def schema(self) -> Schema:
@@ -61,15 +61,15 @@ class ColumnSelection:
     `indices` are their indices in the whole schema, None for all. Raises `NotFoundError` for an unknown column.
     """
 
-    __slots__ = ("_header_layouts", "_schema", "cached", "indices")
+    __slots__ = ("_column_positions", "_schema", "cached", "indices")
 
     def __init__(self, cached: DecodedSchema, columns: Sequence[str | int] | None) -> None:
         self.cached = cached
         if isinstance(columns, str | int):
             raise InvalidArgumentError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
-        self.indices = None if columns is None else tuple(cached.schema.indices(columns))
+        self.indices = None if columns is None else tuple(cached.schema.resolve_indices(columns))
         self._schema: Schema | None = None
-        self._header_layouts: dict[int, tuple[BatchHeaderLayout, Sequence[ColumnHeaderLayout]]] = {}
+        self._column_positions: dict[int, tuple[BatchColumnPositions, Sequence[ColumnPositions]]] = {}
 
     @property
     def schema(self) -> Schema:
@@ -80,14 +80,14 @@ class ColumnSelection:
             )
         return self._schema
 
-    def get_header_layouts(self, version: int) -> tuple[BatchHeaderLayout, Sequence[ColumnHeaderLayout]]:
-        """The header layout of batches of a metadata version, and those of the selected columns."""
-        layouts = self._header_layouts.get(version)
-        if layouts is None:
-            header_layout = self.cached.get_header_layout(version)
-            columns = header_layout if self.indices is None else tuple(header_layout[index] for index in self.indices)
-            layouts = self._header_layouts[version] = header_layout, columns
-        return layouts
+    def get_selected_column_positions(self, version: int) -> tuple[BatchColumnPositions, Sequence[ColumnPositions]]:
+        """The positions of all columns in batches of a metadata version, and those of the selected columns."""
+        all_and_selected = self._column_positions.get(version)
+        if all_and_selected is None:
+            positions = self.cached.get_column_positions(version)
+            columns = positions if self.indices is None else tuple(positions[index] for index in self.indices)
+            all_and_selected = self._column_positions[version] = positions, columns
+        return all_and_selected
 
 
 _cache: dict[tuple[object, ...], DecodedSchema] = {}

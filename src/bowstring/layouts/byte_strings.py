@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts import utf8
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity, replace_none, short_repr
-from bowstring.layouts.factorize_bytes import factorize_bytes
+from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import is_bytes_like
 from bowstring.memory.buffer import UINT8, Buffer, Bytes
@@ -63,7 +63,7 @@ class ByteStringLayout(Layout):
         return (rank_bytes(*self.bytes_and_offsets(array)),)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return (factorize_bytes(*self.bytes_and_offsets(array)),)
+        return (bytes_equality_codes(*self.bytes_and_offsets(array)),)
 
 
 def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Indices, Mask | None]:

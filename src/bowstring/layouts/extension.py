@@ -77,7 +77,7 @@ class ExtensionLayout(Layout):
         return self._storage.take(array.storage, indices).with_layout(self)
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
-        storage = self._storage.interleave(slots.storage())
+        storage = self._storage.interleave(slots.with_storage_arrays())
         return None if storage is None else storage.with_layout(self)
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
@@ -100,9 +100,9 @@ class ExtensionLayout(Layout):
 
     def check_full(self, array: ArrayData) -> None:
         self._storage.check_full(array.storage)
-        if type(self.extension_type).check_value is ExtensionType.check_value:
+        if type(self.extension_type).check_storage_value is ExtensionType.check_storage_value:
             return
         for index, value in enumerate(array.storage.to_pylist()):
             if value is not None:
                 with prefix_errors(f"value {index}"):
-                    self.extension_type.check_value(value)
+                    self.extension_type.check_storage_value(value)

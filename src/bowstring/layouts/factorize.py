@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
+from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
 from bowstring.layouts.expansion_limits import check_expanded_array
-from bowstring.layouts.factorize_bytes import factorize_bytes
 from bowstring.layouts.sort_keys import run_start_mask, stable_argsort
 from bowstring.memory.buffer import UINT8
 
@@ -53,7 +53,7 @@ def factorize(array: ArrayData) -> tuple[Indices, Indices]:
 def list_identity_keys(elements: ArrayData, offsets: Indices) -> Values:
     """Return a key for each list of elements between consecutive offsets, equal for identical lists."""
     codes = factorize(elements)[0]
-    return factorize_bytes(codes.view(UINT8), offsets * codes.itemsize)
+    return bytes_equality_codes(codes.view(UINT8), offsets * codes.itemsize)
 
 
 def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indices]:

@@ -69,7 +69,7 @@ class SlotSelection:
         """Return the indices of the slots in the buffers or children of their arrays."""
         return self.broadcast_to_slots(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
 
-    def storage(self) -> SlotSelection:
+    def with_storage_arrays(self) -> SlotSelection:
         """The same slots of the storage of extension arrays."""
         return SlotSelection([array.storage for array in self.arrays], *self._runs)
 

@@ -211,7 +211,7 @@ class HostAgent(Closable):
                     channel.grant_credit(1, len(event.data))
                     self._send_reply(connection, event)
                 elif isinstance(event, MessageOffered):
-                    channel.accept_message_into(event.token)
+                    channel.accept_offered_message(event.token)
                 elif isinstance(event, RemoteMemoryUpdated):
                     connection.regions.apply_update(event.update)
                 elif isinstance(event, DirectionEnded):
@@ -304,7 +304,7 @@ class HostAgent(Closable):
             mixed = dataset.remove_other_attempts(attempts)
             small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
             if mixed or len(small) > 1:
-                self._merge_regions(name, dataset, mixed | small)
+                self._compact_regions(name, dataset, mixed | small)
             self._serve_partitions(name, dataset, attempts)
         return {"missing": missing}
 
@@ -349,9 +349,9 @@ class HostAgent(Closable):
                 break
             smallest.append(region)
         if len(smallest) > 1:
-            self._merge_regions(name, dataset, smallest)
+            self._compact_regions(name, dataset, smallest)
 
-    def _merge_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
+    def _compact_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
         """Copy the attempts of some regions into one region. If memory is short, the regions stay as they are."""
         attempts = [attempt for region in regions for attempt in dataset.regions[region]]
         try:

@@ -295,7 +295,7 @@ def read_stored_dataset(region: Region) -> StoredDataset:
     messages, num_rows = [], 0
     for message in batches:
         num_rows += message.header.length if message.header.template.kind == RECORD_BATCH else 0
-        messages.append(_index_message(message, region.size_bytes))
+        messages.append(_create_stored_message(message, region.size_bytes))
     return StoredDataset(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
 
 
@@ -310,7 +310,7 @@ def _read_batch_messages(
         yield cast("Message[BatchHeader]", message)
 
 
-def _index_message(message: Message[BatchHeader], region_bytes: int) -> StoredMessage:
+def _create_stored_message(message: Message[BatchHeader], region_bytes: int) -> StoredMessage:
     header = message.header
     spans, metadata = header.buffers(), bytes(header.raw[:])
     if len(metadata) == message.metadata_bytes:  # in a file, the header includes its prefix

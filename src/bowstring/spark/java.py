@@ -105,7 +105,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
 def _accepts_spark_flag(java: Path, candidate: Path) -> bool:
     """Whether `java`, which `candidate` reported, accepts Spark's flag; `candidate` may be a script that removes it."""
     try:
-        return java.samefile(candidate) or _run_with_timeout([str(java), VECTOR_FLAG, "-version"])[0] == 0
+        return java.samefile(candidate) or _run_command([str(java), VECTOR_FLAG, "-version"])[0] == 0
     except (OSError, _UnusableJavaError):
         return False
 
@@ -146,10 +146,10 @@ def _read_java_properties(executable: Path) -> _JavaProperties:
         _UnusableJavaError: it is missing, not executable, does not end in time, or does not print a Java's properties.
     """
     show = ["-XshowSettings:properties", "-version"]
-    return_code, output = _run_with_timeout([str(executable), VECTOR_FLAG, *show])
+    return_code, output = _run_command([str(executable), VECTOR_FLAG, *show])
     has_vector_module = return_code == 0
     if not has_vector_module:
-        return_code, output = _run_with_timeout([str(executable), *show])
+        return_code, output = _run_command([str(executable), *show])
     if return_code != 0:
         raise _UnusableJavaError(f"its -version ended with {return_code}")
     settings = (line.partition(" = ") for line in output.splitlines())
@@ -161,7 +161,7 @@ def _read_java_properties(executable: Path) -> _JavaProperties:
         raise _UnusableJavaError("its -version does not name a Java version and home") from None
 
 
-def _run_with_timeout(command: list[str]) -> tuple[int, str]:
+def _run_command(command: list[str]) -> tuple[int, str]:
     """Return the exit status and output of `command`; its process group is killed after PROBE_TIMEOUT_S."""
     with tempfile.TemporaryFile() as output:
         process = _start_process(command, output)
@@ -208,7 +208,7 @@ def _create_wrapper_home(executable: Path, environment: Mapping[str, str]) -> Pa
         home = folder / "bowstring" / f"java-{digest}"
         try:
             _write_script(home / "bin" / "java", script)
-            return_code, _ = _run_with_timeout([str(home / "bin" / "java"), VECTOR_FLAG, "-version"])
+            return_code, _ = _run_command([str(home / "bin" / "java"), VECTOR_FLAG, "-version"])
         except (OSError, _UnusableJavaError) as problem:
             problems.append(f"{home}: {problem}")
             continue

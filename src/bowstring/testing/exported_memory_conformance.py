@@ -142,7 +142,7 @@ class ExportedMemoryConformance:
             starts = [connection.export(region).address for region in (first, second, first)]
         addresses, lengths = _uint64_array(*starts, 0), _uint64_array(6, 6, 6, 0)
         buffers: dict[int, bytes] = {}
-        for indices, located_buffers in connection.memory.locate_buffers_by_extent(addresses, lengths):
+        for indices, located_buffers in connection.memory.group_buffers_by_extent(addresses, lengths):
             assert (located_buffers.offsets + np.uint64(located_buffers.extent.start)).tolist() == addresses[
                 indices
             ].tolist()
@@ -160,7 +160,7 @@ class ExportedMemoryConformance:
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
                 connection.memory.locate_buffers(_uint64_array(start, address), _uint64_array(1, length))
             with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
-                connection.memory.locate_buffers_by_extent(_uint64_array(start, address), _uint64_array(1, length))
+                connection.memory.group_buffers_by_extent(_uint64_array(start, address), _uint64_array(1, length))
         assert connection.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
 
     def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(

@@ -245,10 +245,12 @@ def batches(draw: st.DrawFn, schema: Schema | None = None, max_columns: int = 4)
         columns = draw(st.lists(fields(types()), max_size=max_columns, unique_by=lambda f: f.name))
         schema = Schema(tuple(columns), draw(metadata()))
     length = draw(st.integers(0, 8))
-    return RecordBatch(schema, length, [draw(arrays(_storage_type(f.type), length=length)) for f in schema.fields])
+    return RecordBatch(
+        schema, length, [draw(arrays(_unwrap_extension_type(f.type), length=length)) for f in schema.fields]
+    )
 
 
-def _storage_type(type: t.DataType) -> t.DataType:
+def _unwrap_extension_type(type: t.DataType) -> t.DataType:
     return type.storage_type if isinstance(type, ExtensionType) else type
 
 

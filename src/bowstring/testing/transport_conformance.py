@@ -351,13 +351,13 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
             assert transfer_until_events(one, other, MessageReceived, rounds=2) == []
             destination = bytearray(length)
             with pytest.raises(InvalidArgumentError, match=f"expected {length} writable bytes"):
-                other.accept_message_into(offered.token, bytearray(1))
-            other.accept_message_into(offered.token, destination)
+                other.accept_offered_message(offered.token, bytearray(1))
+            other.accept_offered_message(offered.token, destination)
             (received,) = transfer_until_events(one, other, MessageReceived)
             assert (received.tag, bytes(destination)) == (5, body)
             assert received.data.obj is destination
             with pytest.raises(InvalidArgumentError, match="not offered"):
-                other.accept_message_into(offered.token)
+                other.accept_offered_message(offered.token)
             assert not one.cancel(token)
 
     def test_an_offer_can_be_cancelled_and_the_next_message_arrives(self) -> None:

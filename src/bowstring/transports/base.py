@@ -60,8 +60,8 @@ class Interest(NamedTuple):
 class MessageOffered(NamedTuple):
     """The peer sends a message longer than `TransportOptions.eager_bytes`.
 
-    None of its bytes are received until `Channel.accept_message_into(token, …)`. An ordered channel delivers no later
-    message before.
+    None of its bytes are received until `Channel.accept_offered_message(token, …)`. An ordered channel delivers no
+    later message before.
     """
 
     token: int
@@ -124,7 +124,7 @@ class ChannelTraits:
     is_ordered: bool = True
     """Whether messages arrive in the order in which they were sent."""
     memory_kinds: frozenset[str] = frozenset({"host"})
-    """The kinds of memory ("host", "cuda") that `submit` and `accept_message_into` take.
+    """The kinds of memory ("host", "cuda") that `submit` and `accept_offered_message` take.
 
     With "file", `submit` takes `FileRange`.
     """
@@ -226,7 +226,7 @@ class Channel(Closable, ABC):
             self.submit(message.parts, message.tag)
 
     @abstractmethod
-    def accept_message_into(self, token: int, destination: Any = None) -> None:
+    def accept_offered_message(self, token: int, destination: Any = None) -> None:
         """Receive an offered message into `destination`, a writable buffer of its length; None allocates one.
 
         Raises `InvalidArgumentError` if the buffer is read-only or has another length.
@@ -243,8 +243,8 @@ class Channel(Closable, ABC):
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
         """Allow this many more messages and bytes to be received; the rest waits in the transport or at the peer.
 
-        An offer takes a message; its bytes are granted by `accept_message_into`. A message that exceeds the remaining
-        bytes is received if any remain.
+        An offer takes a message; its bytes are granted by `accept_offered_message`. A message that exceeds the
+        remaining bytes is received if any remain.
         """
 
     @abstractmethod
@@ -443,7 +443,7 @@ class RemoteMemory(Closable, ABC):
             )
         return BufferLocations(extent, offsets)
 
-    def locate_buffers_by_extent(
+    def group_buffers_by_extent(
         self, addresses: Uint64Array, lengths: Uint64Array
     ) -> list[tuple[npt.NDArray[np.intp], BufferLocations]]:
         """Return the indices of the buffers in each extent, and their location. Empty buffers are left out.
@@ -560,7 +560,7 @@ def strip_traceback(error: BowstringError) -> BowstringError:
 
 
 def as_writable_bytes(destination: Any, length_bytes: int) -> memoryview:
-    """Return the bytes of a host buffer for `Channel.accept_message_into`.
+    """Return the bytes of a host buffer for `Channel.accept_offered_message`.
 
     Raises `InvalidArgumentError` if it is unsuitable.
     """

@@ -159,7 +159,7 @@ class BlockingSession(Closable):
     def flush(self) -> None:
         """Send the released addresses. If another thread has the lock, that thread sends them."""
         session = self.session
-        while session.has_released_leases and not self.is_closed and self.lock.acquire(blocking=False):
+        while session.has_leases_to_free and not self.is_closed and self.lock.acquire(blocking=False):
             try:
                 self._step(SEND)
                 # During a stream the server may wait for this end to receive, so nothing blocks. After a connection
@@ -340,7 +340,7 @@ class BlockingChannel(Closable):
             return ReceivedMessage(event.tag, event.data if destination is None else memoryview(destination).cast("B"))
         if isinstance(event, MessageOffered):
             destination = None if allocate is None else allocate(event.tag, event.length_bytes)
-            self.channel.accept_message_into(event.token, destination)
+            self.channel.accept_offered_message(event.token, destination)
             self._destination = destination
         elif isinstance(event, RemoteMemoryUpdated):
             self.memory.apply_update(event.update)

@@ -293,8 +293,8 @@ class FrameParser:
             self.last_kind = None
         return True
 
-    def accept_message_into(self, token: int, destination: Any) -> None:
-        """As `Channel.accept_message_into`."""
+    def accept_offered_message(self, token: int, destination: Any) -> None:
+        """As `Channel.accept_offered_message`."""
         frame = self.frame
         if frame is None or frame.token != token or frame.body is not None:
             raise InvalidArgumentError(f"{self.name}: message {token} is not offered")

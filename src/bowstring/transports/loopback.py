@@ -208,8 +208,8 @@ class LoopbackChannel(Channel):
         """As `RegionSender.submit_retirement`."""
         self._enqueue(None, (), 0, RegionUpdate(index, None))
 
-    def accept_message_into(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_message_into`."""
+    def accept_offered_message(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_offered_message`."""
         message = self._inbound.peek()
         if self._offer is None or self._offer[0] != token or message is None:
             raise InvalidArgumentError(f"loopback: message {token} is not offered")

@@ -194,8 +194,8 @@ class MessageReceiver(ABC, Generic[M]):
     def discard(self, message: M) -> None:
         """Discard an offered message."""
 
-    def accept_message_into(self, token: int, destination: Any) -> None:
-        """As `Channel.accept_message_into`."""
+    def accept_offered_message(self, token: int, destination: Any) -> None:
+        """As `Channel.accept_offered_message`."""
         message = self.offers.get(token)
         if message is None:
             raise InvalidArgumentError(f"{self._name}: message {token} is not offered")
@@ -288,10 +288,10 @@ class MessageChannel(Channel):
             self._sender.queue.append(SubmittedMessage(token, tag, parts, length_bytes))
             return token
 
-    def accept_message_into(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_message_into`."""
+    def accept_offered_message(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_offered_message`."""
         with self._lock:
-            self._receiver.accept_message_into(token, destination)
+            self._receiver.accept_offered_message(token, destination)
             self._timers[RECEIVE].set()
 
     def cancel(self, token: int) -> bool:

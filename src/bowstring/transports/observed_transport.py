@@ -307,8 +307,8 @@ class _ObservedChannel(Channel):
         for message in messages:
             self.submit(message.parts, message.tag)
 
-    def accept_message_into(self, token: int, destination: Any = None) -> None:
-        self.channel.accept_message_into(token, destination)
+    def accept_offered_message(self, token: int, destination: Any = None) -> None:
+        self.channel.accept_offered_message(token, destination)
 
     def cancel(self, token: int) -> bool:
         if not self.channel.cancel(token):

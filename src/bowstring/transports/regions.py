@@ -134,7 +134,7 @@ class RemoteRegionTable(RemoteMemory):
     def view_buffers(self, addresses: Uint64Array, lengths: Uint64Array) -> list[memoryview]:
         """Return the bytes of each buffer of any region, read-only, without copies. Raises `ProtocolError`."""
         views: list[memoryview] = [memoryview(b"")] * addresses.size
-        for indices, locations in self.locate_buffers_by_extent(addresses, lengths):
+        for indices, locations in self.group_buffers_by_extent(addresses, lengths):
             memory = self.view_extent(locations.extent)
             spans = zip(indices.tolist(), locations.offsets.tolist(), lengths[indices].tolist(), strict=True)
             for index, start, length in spans:

@@ -202,14 +202,14 @@ class Session(Closable):
         return self._is_failed
 
     @property
-    def has_released_leases(self) -> bool:
+    def has_leases_to_free(self) -> bool:
         """Whether leases were released that `step` has not freed."""
         return bool(self._released_leases) and not self._is_failed
 
     @property
     def max_wait_s(self) -> float:
         """How long to wait for the interests at most: 0 if `step` can continue at once."""
-        if self.has_released_leases or self._can_submit() or self._can_start_copy:
+        if self.has_leases_to_free or self._can_submit() or self._can_start_copy:
             return 0.0
         max_wait_s = math.inf
         for channel in self.channels.values():
@@ -364,7 +364,7 @@ class Session(Closable):
                     length = event.length_bytes
                     raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
                 core.check_tag_and_length(event.tag, event.length_bytes)
-                channel.accept_message_into(event.token)
+                channel.accept_offered_message(event.token)
                 if not events:  # else the caller processes these events before more is received
                     channel_events.extend(channel.progress(RECEIVE))
             elif isinstance(event, RemoteMemoryUpdated):
@@ -488,7 +488,7 @@ class Session(Closable):
         destination = _allocate_copy(int(ends[-1]), copy.message)
         starts = np.concatenate(([0], ends[:-1]))
         copy.located = MessageLocated(copy.message, destination, starts.astype(np.uint64), None)
-        for indices, locations in memory.locate_buffers_by_extent(body.addresses, body.lengths):
+        for indices, locations in memory.group_buffers_by_extent(body.addresses, body.lengths):
             for index, offset in zip(indices.tolist(), locations.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
                 target = memoryview(destination.data)[start : start + length]
@@ -582,7 +582,7 @@ def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLoca
         return memory.locate_buffers(body.addresses, body.lengths)
     except ProtocolError:
         # Only other implementations send bodies of several extents.
-        if len(memory.locate_buffers_by_extent(body.addresses, body.lengths)) == 1:
+        if len(memory.group_buffers_by_extent(body.addresses, body.lengths)) == 1:
             raise
     return None
 

@@ -117,9 +117,9 @@ class StreamChannel(Channel):
             self._answer_hello()
         self._queue.submit([_message_frame(message.tag, message.parts) for message in messages])
 
-    def accept_message_into(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_message_into`."""
-        self._parser.accept_message_into(token, destination)
+    def accept_offered_message(self, token: int, destination: Any = None) -> None:
+        """As `Channel.accept_offered_message`."""
+        self._parser.accept_offered_message(token, destination)
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`."""

@@ -80,7 +80,7 @@ class TcpChannel(StreamChannel):
         """As `Channel.interests`."""
         if self.is_connected or self._lost_directions or self.is_closed:
             return super().interests(directions)
-        return [Interest(self._socket.fileno(), self._connect_direction)]
+        return [Interest(self._socket.fileno(), self._connect_interest)]
 
     @property
     def unacknowledged_since(self) -> float:
@@ -104,7 +104,7 @@ class TcpChannel(StreamChannel):
         return super().wait_description
 
     @property
-    def _connect_direction(self) -> int:
+    def _connect_interest(self) -> int:
         return SEND
 
     def _continue_connecting(self) -> bool:
@@ -195,7 +195,7 @@ class TlsChannel(TcpChannel):
         return super().max_wait_s
 
     @property
-    def _connect_direction(self) -> int:
+    def _connect_interest(self) -> int:
         return self._handshake_direction or SEND
 
     @property

@@ -24,7 +24,7 @@ from bowstring.ipc.metadata import bulk_field_reader
 from bowstring.ipc.metadata.bulk_field_reader import FieldTables
 from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_field
-from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout
+from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
 from bowstring.testing import strategies
 from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
@@ -110,7 +110,7 @@ def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
         read = LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS)
         assert read.schema.equals(schema, check_metadata=True)
         assert (read.header_entry_counts() > 0)[:, 0].all()
-        lazy, eager = BatchHeaderLayout(read), BatchHeaderLayout(read.eager)
+        lazy, eager = BatchColumnPositions(read), BatchColumnPositions(read.eager)
         assert [(c.first_node, c.first_buffer) for c in lazy] == [(c.first_node, c.first_buffer) for c in eager]
 
 

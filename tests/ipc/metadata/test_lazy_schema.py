@@ -22,7 +22,7 @@ from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
-from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout
+from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
 from bowstring.testing import strategies
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
@@ -284,12 +284,12 @@ def lazy_schema_of_file(raw: bytes) -> LazyIpcSchema:
 def test_counts_names_and_fields_are_those_of_the_whole_schema(columns: list[tuple[str, bs.DataType]]) -> None:
     schema = bs.schema(columns)
     read = lazy_schema_of_file(to_bytes(schema))
-    header_layout = BatchHeaderLayout(read)
-    eager = BatchHeaderLayout(read.eager)
-    assert [(c.first_node, c.first_buffer, c.first_variadic) for c in header_layout] == [
+    positions = BatchColumnPositions(read)
+    eager = BatchColumnPositions(read.eager)
+    assert [(c.first_node, c.first_buffer, c.first_variadic) for c in positions] == [
         (c.first_node, c.first_buffer, c.first_variadic) for c in eager
     ]
-    assert (header_layout.node_count, header_layout.buffer_count) == (eager.node_count, eager.buffer_count)
+    assert (positions.node_count, positions.buffer_count) == (eager.node_count, eager.buffer_count)
     assert read.schema == schema
     late = read.to_lazy_schema()
     for index, (name, _) in enumerate(columns):
@@ -354,16 +354,16 @@ def test_a_schema_with_flipped_bytes_has_the_same_counts_read_lazily_and_eagerly
             flipped[at] ^= 1 << int(random.integers(8))
         try:
             read = lazy_schema_of_file(bytes(flipped))
-            header_layout = BatchHeaderLayout(read)
+            positions = BatchColumnPositions(read)
             for index in range(len(read)):
-                header_layout[index]
+                positions[index]
             read.to_lazy_schema().index("bc")
-            eager = BatchHeaderLayout(read.eager)
+            eager = BatchColumnPositions(read.eager)
         except BowstringError:
             outcomes.add("error")
             continue
         outcomes.add("read")
-        assert (header_layout.node_count, header_layout.buffer_count, header_layout.variadic_count) == (
+        assert (positions.node_count, positions.buffer_count, positions.variadic_count) == (
             eager.node_count,
             eager.buffer_count,
             eager.variadic_count,

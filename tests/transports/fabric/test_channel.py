@@ -35,7 +35,7 @@ def test_a_long_message_of_many_large_buffers_arrives_whole(ends: tuple[Channel,
     one.submit([*parts, b"end"], 5)
     (offered,) = transfer_until_events(one, other, MessageOffered)
     destination = bytearray(offered.length_bytes)
-    other.accept_message_into(offered.token, destination)
+    other.accept_offered_message(offered.token, destination)
     (received,) = transfer_until_events(one, other, MessageReceived)
     assert received.tag == 5
     assert destination == b"".join([*parts, b"end"])
@@ -45,7 +45,7 @@ def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) ->
     one, other = ends
     one.submit([bytes(40 << 20)], 5)
     (offered,) = transfer_until_events(one, other, MessageOffered)
-    other.accept_message_into(offered.token)
+    other.accept_offered_message(offered.token)
     sizes_bytes = {other.bytes_received}
     while not any(isinstance(event, MessageReceived) for event in other.progress(RECEIVE)):
         one.progress(SEND)

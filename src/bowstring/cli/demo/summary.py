@@ -89,14 +89,16 @@ def summarize_frame(frame: DataFrame) -> TableSummary:
     row = list(plain.selectExpr(*expressions).first() or ())
     columns = [
         ColumnSummary(
-            name, row[1 + 2 * index], _float_text(row[2 + 2 * index]) if kind in SPARK_FLOATS else row[2 + 2 * index]
+            name,
+            row[1 + 2 * index],
+            _normalize_float_text(row[2 + 2 * index]) if kind in SPARK_FLOATS else row[2 + 2 * index],
         )
         for index, (name, kind) in enumerate(zip(names, type_names, strict=True))
     ]
     return TableSummary(row[0], tuple(columns))
 
 
-def _float_text(total: str | None) -> str | None:
+def _normalize_float_text(total: str | None) -> str | None:
     return None if total is None else repr(float(total))
 
 

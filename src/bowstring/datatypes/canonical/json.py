@@ -43,7 +43,7 @@ class JsonType(ExtensionType):
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeMismatchError(f"{value!r:.60} can't be converted to JSON: {error}") from None
 
-    def check_value(self, value: Any) -> None:
+    def check_storage_value(self, value: Any) -> None:
         """Raise `InvalidDataError` if the text is not valid JSON."""
         parse_json(f"{value!r:.60}", value)
 

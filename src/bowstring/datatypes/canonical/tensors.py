@@ -241,10 +241,10 @@ class VariableShapeTensorType(TensorType):
 
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array. Raises `InvalidDataError` if elements and shape disagree."""
-        self.check_value(value)
+        self.check_storage_value(value)
         return self._to_logical_shape(value["data"], value["shape"], self.value_type)
 
-    def check_value(self, value: Any) -> None:
+    def check_storage_value(self, value: Any) -> None:
         """Raise `InvalidDataError` if elements, shape and uniform shape disagree."""
         data, shape = value["data"], value["shape"]
         if data is None or shape is None or any(size is None or size < 0 for size in shape):

@@ -65,7 +65,7 @@ class TimestampWithOffsetType(ExtensionType):
         assert isinstance(timestamp, t.Timestamp)
         return timestamp.unit
 
-    def check_value(self, value: Any) -> None:
+    def check_storage_value(self, value: Any) -> None:
         """Raise `InvalidDataError` for an offset of a day or more."""
         minutes = value["offset_minutes"] or 0
         if not -_DAY_MINUTES < minutes < _DAY_MINUTES:
@@ -73,7 +73,7 @@ class TimestampWithOffsetType(ExtensionType):
 
     def decode(self, value: Any) -> datetime | TimestampWithOffset | None:
         """Return the datetime at its offset. Raises `InvalidDataError` for an offset of a day or more."""
-        self.check_value(value)
+        self.check_storage_value(value)
         timestamp, minutes = value["timestamp"], value["offset_minutes"] or 0
         if timestamp is None:
             return None

@@ -23,7 +23,7 @@ from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, IpcSchema, read_ipc_schema
-from bowstring.ipc.tools.scan import BatchMessage, SourceSizes
+from bowstring.ipc.tools.scan import BatchMessage, FramingSizes
 from bowstring.memory.closable import close_on_error
 
 MAX_PARTS = 100_000
@@ -197,23 +197,23 @@ class _IntactBatchScan:
     version: int
     footer_metadata: Metadata
     spans: list[BatchMessage]
-    source_sizes: SourceSizes
+    source_sizes: FramingSizes
 
     def batch_messages(self) -> Iterator[BatchMessage]:
         return iter(self.spans)
 
-    def get_source_sizes(self) -> SourceSizes:
+    def get_framing_sizes(self) -> FramingSizes:
         return self.source_sizes
 
 
-def _measure_source_sizes(walker: Walker, parts: tuple[FilePart, ...]) -> SourceSizes:
+def _measure_source_sizes(walker: Walker, parts: tuple[FilePart, ...]) -> FramingSizes:
     sizes = dict.fromkeys(FilePartKind, 0)
     for part in parts:
         sizes[part.kind] += part.byte_ranges.total_bytes
     schema_part = next((part for part in parts if part.kind is FilePartKind.SCHEMA), None)
     is_legacy_framing = schema_part is not None and schema_part.byte_ranges.kinds[0] == ByteRangeKind.LENGTH
     trailer_bytes = TRAILER.size if sizes[FilePartKind.FOOTER] else 0
-    return SourceSizes(
+    return FramingSizes(
         walker.source.size,
         sizes[FilePartKind.SCHEMA],
         sizes[FilePartKind.FOOTER] - trailer_bytes,

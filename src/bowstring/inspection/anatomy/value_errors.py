@@ -22,7 +22,7 @@ def add_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits)
     Batches with a damaged structure are skipped, because `faults` already has their errors.
     """
     batches = {part.number: part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH and part.is_listed}
-    damaged = {number for number, part in batches.items() if _is_damaged(part, anatomy.faults)}
+    damaged = {number for number, part in batches.items() if _has_structural_fault(part, anatomy.faults)}
     faults, count = list(anatomy.faults), anatomy.fault_count
     for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
         if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
@@ -36,7 +36,7 @@ def add_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits)
     return replace(anatomy, faults=tuple(faults), fault_count=count)
 
 
-def _is_damaged(part: FilePart, faults: tuple[FaultAtOffset, ...]) -> bool:
+def _has_structural_fault(part: FilePart, faults: tuple[FaultAtOffset, ...]) -> bool:
     return part.layout_index < 0 or any(part.start <= fault.offset < part.stop for fault in faults)
 
 

@@ -17,7 +17,7 @@ from bowstring.ipc.dictionaries.delta import DeltaDictionary, concat_parts
 from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
-from bowstring.ipc.record_batch.header_layout import AnyIpcSchema, BatchHeaderLayout
+from bowstring.ipc.record_batch.column_positions import AnyIpcSchema, BatchColumnPositions
 from bowstring.ipc.record_batch.reader import DictionaryLookup
 from bowstring.ipc.record_batch.remote import Body, create_columns
 from bowstring.layouts.registry import layout_of
@@ -32,8 +32,8 @@ def read_dictionary_values(
     declaration = get_dictionary_declaration(ipc_schema, header, location)
     schema = Schema((Field("values", declaration.value_type),))
     values_schema = IpcSchema(schema, (declaration.nested,), ipc_schema.is_big_endian, ipc_schema.limits)
-    header_layout = BatchHeaderLayout(values_schema, header.template.version == V4)
-    return create_columns(header_layout, header, body, lookup, location)
+    positions = BatchColumnPositions(values_schema, header.template.version == V4)
+    return create_columns(positions, header, body, lookup, location)
 
 
 class DictionarySnapshot:

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from bowstring.ipc.metadata.header import BatchHeaderValues
-from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout
+from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans
 from bowstring.layouts.array_data import ArrayData
@@ -36,7 +36,7 @@ class FlatColumnsEncoder:
         specs: dict[int, BufferSpec] = {id(spec): spec for spec in all_specs}
         spec_indices = {key: number for number, key in enumerate(specs)}
         self._layouts = list(layouts)
-        self._matching_layout: BatchHeaderLayout | None = None
+        self._matching_layout: BatchColumnPositions | None = None
         self._specs = list(specs.values())
         self._spec_of = np.array([spec_indices[id(spec)] for spec in all_specs], np.intp)
         is_validity = np.array([spec.role is BufferRole.VALIDITY for spec in self._specs], bool)
@@ -58,12 +58,12 @@ class FlatColumnsEncoder:
             return self._encode_arrays(columns, alignment)
         if not columns.has_all_columns:
             return None
-        if columns.header_layout is not self._matching_layout:
-            if [column.layout for column in columns.header_layout] != self._layouts:
+        if columns.positions is not self._matching_layout:
+            if [column.layout for column in columns.positions] != self._layouts:
                 return None
-            self._matching_layout = columns.header_layout
+            self._matching_layout = columns.positions
         header, length = columns.header, columns.header.length
-        if header.template.compression is not None or columns.header_layout.ipc_schema.is_big_endian:
+        if header.template.compression is not None or columns.positions.ipc_schema.is_big_endian:
             return None
         nodes = header.nodes().view(np.int64).reshape(-1, 2)
         spans = header.buffers().view(np.int64).reshape(-1, 2)

@@ -18,8 +18,8 @@ from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
+from bowstring.ipc.record_batch.column_positions import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
-from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout, ColumnHeaderLayout
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, prefix_errors
@@ -50,7 +50,7 @@ class BodyLocation(Protocol):
 class BatchColumns(Sequence[Array]):
     """The columns of a record batch over a body; each is checked and created on first access, without copying.
 
-    `selected_columns` are the header layouts of the selected columns, by default of all. Access raises
+    `selected_columns` are the positions of the selected columns, by default of all. Access raises
     `InvalidDataError` if nodes or buffers do not match the column or the body.
     """
 
@@ -65,52 +65,48 @@ class BatchColumns(Sequence[Array]):
         "_linked_batches",
         "_selected_columns",
         "body",
+        "positions",
         "dictionaries",
         "header",
-        "header_layout",
         "location",
         "variadic",
     )
 
     def __init__(
         self,
-        header_layout: BatchHeaderLayout,
+        positions: BatchColumnPositions,
         header: BatchHeader,
         body: BodyLocation,
         dictionaries: DictionaryLookup,
         location: tuple[object, ...],
-        selected_columns: Sequence[ColumnHeaderLayout] | None = None,
+        selected_columns: Sequence[ColumnPositions] | None = None,
     ) -> None:
         template = header.template
         self.variadic: tuple[int, ...] = ()
-        if template.variadic_count or header_layout.variadic_count:
-            self.variadic = _read_variadic_counts(header_layout, header, location)
-        buffer_count = header_layout.buffer_count + sum(self.variadic)
-        if template.node_count != header_layout.node_count or template.buffer_count != buffer_count:
+        if template.variadic_count or positions.variadic_count:
+            self.variadic = _read_variadic_counts(positions, header, location)
+        buffer_count = positions.buffer_count + sum(self.variadic)
+        if template.node_count != positions.node_count or template.buffer_count != buffer_count:
             raise InvalidDataError(
-                f"{format_location(location)}: expected {header_layout.node_count} nodes and {buffer_count} buffers "
+                f"{format_location(location)}: expected {positions.node_count} nodes and {buffer_count} buffers "
                 f"for its schema, found {template.node_count} and {template.buffer_count}"
             )
         if header.body_bytes > body.size:
             raise InvalidDataError(
                 f"{format_location(location)}: expected a body of {header.body_bytes} bytes, found {body.size}"
             )
-        self.header_layout = header_layout
+        self.positions = positions
         self.header = header
         self._set_location(body)
         self.dictionaries = dictionaries
         self.location = location
-        self._selected_columns: Sequence[ColumnHeaderLayout] = (
-            header_layout if selected_columns is None else selected_columns
-        )
+        self._selected_columns: Sequence[ColumnPositions] = positions if selected_columns is None else selected_columns
         self._arrays: dict[int, Array] | None = None
         self._decompressor: BodyDecompressor | None = None
         self._decompressed: dict[int, list[Buffer]] = {}
         self._linked_batches: Sequence[ReferenceType[BatchColumns]] = ()
         if template.compression is not None:
-            self._decompressor = BodyDecompressor(
-                template.compression, header.body_bytes, header_layout.ipc_schema.limits
-            )
+            self._decompressor = BodyDecompressor(template.compression, header.body_bytes, positions.ipc_schema.limits)
 
     def _set_location(self, body: BodyLocation) -> None:
         """Set the location of the body."""
@@ -119,7 +115,7 @@ class BatchColumns(Sequence[Array]):
     @property
     def has_all_columns(self) -> bool:
         """Whether these are all columns of the schema, in its order, in local memory."""
-        return self.is_local and self._selected_columns is self.header_layout
+        return self.is_local and self._selected_columns is self.positions
 
     def __len__(self) -> int:
         return len(self._selected_columns)
@@ -153,7 +149,7 @@ class BatchColumns(Sequence[Array]):
             decompress_columns([(self, indices)])
         return map(self.__getitem__, indices)
 
-    def _create_array(self, column: ColumnHeaderLayout) -> Array:
+    def _create_array(self, column: ColumnPositions) -> Array:
         header, decompressor = self.header, self._decompressor
         nodes, spans = self._read_nodes_and_buffers(column)
         if nodes[0] != header.length:
@@ -173,11 +169,11 @@ class BatchColumns(Sequence[Array]):
             array = _ArrayReader(self, column, nodes, buffers).read(column.layout)
         return (
             Array.from_array_data(swap_byte_order(array, is_native=False))
-            if self.header_layout.ipc_schema.is_big_endian
+            if self.positions.ipc_schema.is_big_endian
             else array
         )
 
-    def _read_nodes_and_buffers(self, column: ColumnHeaderLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _read_nodes_and_buffers(self, column: ColumnPositions) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return lengths and null counts alternating, and offsets and sizes alternating."""
         header, template = self.header, self.header.template
         nodes = header.unpack_from(column.nodes, template.nodes_at + 16 * column.first_node)
@@ -189,11 +185,11 @@ class BatchColumns(Sequence[Array]):
                 buffers = struct.Struct(f"<{2 * (column.buffer_count + extra)}q")
         return nodes, header.unpack_from(buffers, template.buffers_at + 16 * first_buffer)
 
-    def _locate_buffers(self, column: ColumnHeaderLayout, spans: tuple[int, ...]) -> list[Buffer]:
+    def _locate_buffers(self, column: ColumnPositions, spans: tuple[int, ...]) -> list[Buffer]:
         """Return the column's buffers in the body, still compressed if it is."""
         return [self._get_buffer(column, offset, size) for offset, size in self._get_buffer_spans(column, spans)]
 
-    def _get_buffer_spans(self, column: ColumnHeaderLayout, spans: tuple[int, ...]) -> list[tuple[int, int]]:
+    def _get_buffer_spans(self, column: ColumnPositions, spans: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return offset and size of each buffer. Raises `InvalidDataError` if one is outside the body."""
         limit, pairs = self.header.body_bytes, list(zip(spans[::2], spans[1::2], strict=True))
         for offset, size in pairs:
@@ -201,13 +197,13 @@ class BatchColumns(Sequence[Array]):
                 raise self._column_error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
         return pairs
 
-    def _get_buffer(self, column: ColumnHeaderLayout, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
+    def _get_buffer(self, column: ColumnPositions, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
         """Return a buffer of a column, given its checked span."""
         body = self.body
         return Buffer(body.memory, body.offset + offset, size)
 
     def _create_flat_array(
-        self, column: ColumnHeaderLayout, length: int, null_count: int, spans: tuple[int, ...]
+        self, column: ColumnPositions, length: int, null_count: int, spans: tuple[int, ...]
     ) -> Array:
         """Create a column of validity and one or two buffers, the common case."""
         body, limit = self.body, self.header.body_bytes
@@ -233,25 +229,25 @@ class BatchColumns(Sequence[Array]):
             column.layout, length, (validity, Buffer(memory, base + offset, size), *second), (), None, null_count
         )
 
-    def _get_variadic_counts(self, column: ColumnHeaderLayout) -> tuple[int, ...]:
+    def _get_variadic_counts(self, column: ColumnPositions) -> tuple[int, ...]:
         return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
 
-    def _require_validity(self, column: ColumnHeaderLayout, length: int, null_count: int, bits: Buffer) -> Buffer:
+    def _require_validity(self, column: ColumnPositions, length: int, null_count: int, bits: Buffer) -> Buffer:
         if bits.size < bitmap.size_bytes(length):
             raise self._column_error(
                 column, f"{null_count} of {length} slots are null, but the bitmap has {bits.size} bytes"
             )
         return bits
 
-    def _column_error(self, column: ColumnHeaderLayout, problem: str) -> InvalidDataError:
+    def _column_error(self, column: ColumnPositions, problem: str) -> InvalidDataError:
         return InvalidDataError(f"{self._describe_column(column)}: {problem}")
 
-    def _describe_column(self, column: ColumnHeaderLayout) -> str:
+    def _describe_column(self, column: ColumnPositions) -> str:
         """Return the name of a column in errors."""
         return f"{format_location(self.location)}, column {column.name!r}"
 
 
-def link_for_decompression(batches: Iterable[RecordBatch]) -> None:
+def group_for_decompression(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: access to a column decompresses its part in all of them."""
     sources = [batch.source for batch in batches]
     compressed = [source for source in sources if isinstance(source, BatchColumns) and source._decompressor is not None]
@@ -300,7 +296,7 @@ class _ArrayReader:
     __slots__ = ("_buffers", "_column", "_columns", "_dictionaries", "_nodes", "_variadic")
 
     def __init__(
-        self, columns: BatchColumns, column: ColumnHeaderLayout, nodes: Sequence[int], buffers: Iterable[Buffer]
+        self, columns: BatchColumns, column: ColumnPositions, nodes: Sequence[int], buffers: Iterable[Buffer]
     ) -> None:
         self._columns = columns
         self._column = column
@@ -312,7 +308,7 @@ class _ArrayReader:
     def read(self, layout: Layout) -> Array:
         columns = self._columns
         length, null_count = next(self._nodes)
-        legacy_validity = next(self._buffers) if columns.header_layout.has_extra_validity(layout) else None
+        legacy_validity = next(self._buffers) if columns.positions.has_extra_validity(layout) else None
         buffers: list[Buffer | None] = []
         for spec in layout.buffers:
             buffer = next(self._buffers)
@@ -340,7 +336,7 @@ class _ArrayReader:
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{location}: {array.type} of metadata version 4 with a validity bitmap")
         with prefix_errors(location):
-            if not self._columns.header_layout.ipc_schema.is_big_endian:
+            if not self._columns.positions.ipc_schema.is_big_endian:
                 return move_nulls_to_children(array, validity)
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
             return swap_byte_order(native, is_native=True)  # the caller swaps the whole column
@@ -357,12 +353,12 @@ class _ArrayReader:
 
 
 def _read_variadic_counts(
-    header_layout: BatchHeaderLayout, header: BatchHeader, location: tuple[object, ...]
+    positions: BatchColumnPositions, header: BatchHeader, location: tuple[object, ...]
 ) -> tuple[int, ...]:
     counts = header.variadic_counts()
-    if len(counts) != header_layout.variadic_count:
+    if len(counts) != positions.variadic_count:
         raise InvalidDataError(
-            f"{format_location(location)}: expected {header_layout.variadic_count} variadic counts, found {len(counts)}"
+            f"{format_location(location)}: expected {positions.variadic_count} variadic counts, found {len(counts)}"
         )
     if any(not 0 <= n <= header.template.buffer_count for n in counts):
         raise InvalidDataError(

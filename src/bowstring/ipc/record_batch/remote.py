@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
-from bowstring.ipc.record_batch.header_layout import BatchHeaderLayout, ColumnHeaderLayout
+from bowstring.ipc.record_batch.column_positions import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
 from bowstring.memory.buffer import EMPTY, Buffer
 
@@ -107,19 +107,19 @@ class RemoteColumns(BatchColumns):
         self._fetch_missing(self._selected_columns)
         return super().__iter__()
 
-    def _fetch_missing(self, header_layouts: Sequence[ColumnHeaderLayout]) -> None:
-        missing = [column for column in header_layouts if not self._is_fetched(column)]
+    def _fetch_missing(self, positions: Sequence[ColumnPositions]) -> None:
+        missing = [column for column in positions if not self._is_fetched(column)]
         if missing:
             self._fetch_columns(missing)
 
-    def _read_nodes_and_buffers(self, column: ColumnHeaderLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _read_nodes_and_buffers(self, column: ColumnPositions) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if column.first_node not in self._fetched:
             self._fetch_columns(self._select_read_ahead_columns(column))
         return super()._read_nodes_and_buffers(column)
 
-    def _select_read_ahead_columns(self, column: ColumnHeaderLayout) -> list[ColumnHeaderLayout]:
+    def _select_read_ahead_columns(self, column: ColumnPositions) -> list[ColumnPositions]:
         """Return the column, and those likely to be accessed next."""
-        if self._selected_columns is not self.header_layout:
+        if self._selected_columns is not self.positions:
             return [column, *(other for other in self._selected_columns if other is not column)]
         index = self._last_index
         if not (0 <= index < len(self._selected_columns) and self._selected_columns[index] is column):
@@ -128,17 +128,15 @@ class RemoteColumns(BatchColumns):
         self._next_index = index + self._read_ahead
         return [self._selected_columns[i] for i in range(index, min(self._next_index, len(self._selected_columns)))]
 
-    def _fetch_columns(self, header_layouts: Sequence[ColumnHeaderLayout]) -> None:
+    def _fetch_columns(self, positions: Sequence[ColumnPositions]) -> None:
         """Fetch columns, at least the first, of this batch and the following ones of the table."""
-        header_layouts = [
-            column for number, column in enumerate(header_layouts) if not (number and self._is_fetched(column))
-        ]
+        positions = [column for number, column in enumerate(positions) if not (number and self._is_fetched(column))]
         group = self._get_following_batches()
-        fetch_column_headers(self.source, group, header_layouts)
+        fetch_column_headers(self.source, group, positions)
         spans: list[Span] = []
-        fetch: list[tuple[RemoteColumns, ColumnHeaderLayout]] = []
+        fetch: list[tuple[RemoteColumns, ColumnPositions]] = []
         left_bytes = _MAX_FETCH_BYTES
-        for number, column in enumerate(header_layouts):
+        for number, column in enumerate(positions):
             for columns in group:
                 if columns is not self and columns._is_fetched(column):
                     continue
@@ -154,7 +152,7 @@ class RemoteColumns(BatchColumns):
         for columns, column in fetch:
             columns._fetched[column.first_node] = chunks
 
-    def _is_fetched(self, column: ColumnHeaderLayout) -> bool:
+    def _is_fetched(self, column: ColumnPositions) -> bool:
         """Whether a column was fetched."""
         return column.first_node in self._fetched or column.first_node in self._created
 
@@ -166,7 +164,7 @@ class RemoteColumns(BatchColumns):
         ]
         return [self, *following_batches]
 
-    def get_header_spans(self, column: ColumnHeaderLayout) -> list[Span]:
+    def get_header_spans(self, column: ColumnPositions) -> list[Span]:
         """Return the ranges of a column's nodes and buffers in the header."""
         template, first, count = self.header.template, column.first_buffer, column.buffer_count
         if self.variadic:
@@ -174,7 +172,7 @@ class RemoteColumns(BatchColumns):
             count += sum(self._get_variadic_counts(column))
         return compute_column_header_spans(template, column, first, count)
 
-    def _get_ranges_to_fetch(self, column: ColumnHeaderLayout) -> list[Span]:
+    def _get_ranges_to_fetch(self, column: ColumnPositions) -> list[Span]:
         """Return the ranges of a column's buffers in the file; none if they are malformed, which creating the column
         reports.
         """
@@ -184,13 +182,13 @@ class RemoteColumns(BatchColumns):
             return []
         return [(self.body.offset + offset, size_bytes) for offset, size_bytes in ranges if size_bytes]
 
-    def _create_array(self, column: ColumnHeaderLayout) -> Array:
+    def _create_array(self, column: ColumnPositions) -> Array:
         array = super()._create_array(column)
         self._fetched.pop(column.first_node, None)
         self._created.add(column.first_node)
         return array
 
-    def _get_buffer(self, column: ColumnHeaderLayout, offset: int, size: int) -> Buffer:
+    def _get_buffer(self, column: ColumnPositions, offset: int, size: int) -> Buffer:
         at, chunks = self.body.offset + offset, self._fetched.get(column.first_node)
         buffer = chunks.find(at, size) if chunks is not None else None
         if buffer is None:  # another thread created the column meanwhile
@@ -200,7 +198,7 @@ class RemoteColumns(BatchColumns):
 
 
 def create_columns(
-    header_layout: BatchHeaderLayout,
+    positions: BatchColumnPositions,
     header: BatchHeader,
     body: Body,
     dictionaries: DictionaryLookup,
@@ -208,12 +206,12 @@ def create_columns(
 ) -> BatchColumns:
     """Return all columns of a batch in a local or remote body; errors as of `BatchColumns`."""
     if isinstance(body, Buffer):
-        return BatchColumns(header_layout, header, body, dictionaries, location)
-    return RemoteColumns(header_layout, header, body, dictionaries, location)
+        return BatchColumns(positions, header, body, dictionaries, location)
+    return RemoteColumns(positions, header, body, dictionaries, location)
 
 
 def compute_column_header_spans(
-    template: HeaderTemplate, column: ColumnHeaderLayout, first_buffer: int, buffer_count: int
+    template: HeaderTemplate, column: ColumnPositions, first_buffer: int, buffer_count: int
 ) -> list[Span]:
     """Return the ranges of a column's nodes and of `buffer_count` buffers in headers of this template."""
     return [
@@ -223,7 +221,7 @@ def compute_column_header_spans(
 
 
 def fetch_column_headers(
-    source: RangeSource, batches: Sequence[RemoteColumns], header_layouts: Sequence[ColumnHeaderLayout]
+    source: RangeSource, batches: Sequence[RemoteColumns], positions: Sequence[ColumnPositions]
 ) -> None:
     """Fetch the numbers of columns in the headers of batches, unless they have been fetched."""
     missing_spans: list[Span] = []
@@ -232,7 +230,7 @@ def fetch_column_headers(
         header_bytes = columns.header.raw
         if isinstance(header_bytes, LazyRangeBytes):
             ranges = header_bytes.find_missing_spans(
-                span for column in header_layouts for span in columns.get_header_spans(column)
+                span for column in positions for span in columns.get_header_spans(column)
             )
             if ranges:
                 missing_spans += ranges
@@ -243,7 +241,7 @@ def fetch_column_headers(
             header_bytes.add(chunks)
 
 
-def link_for_fetching(batches: Iterable[RecordBatch]) -> None:
+def group_for_fetching(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: fetching a column of one fetches it for the following ones too."""
     remote_batches = [columns for batch in batches if isinstance(columns := batch.source, RemoteColumns)]
     group = [ref(columns) for columns in remote_batches]

@@ -43,7 +43,7 @@ from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
 from bowstring.ipc.schema_cache import DecodedSchema, get_decoded_schema
 from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_declarations
-from bowstring.ipc.tools.message_writer import FeatureCollectingWriter, MessageWriter, get_preserved_features
+from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter, get_preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
@@ -131,7 +131,7 @@ def _collect_features(
 
     Of a stream that can be read only once, the schema and the first message are examined; `pipes` closes it.
     """
-    concatenator, sources_again = _Concatenator(lambda _schema, _first: FeatureCollectingWriter(), as_stream), []
+    concatenator, sources_again = _Concatenator(lambda _schema, _first: DryRunWriter(), as_stream), []
     for source in sources:
         with ExitStack() as source_stack:
             opened_source = source_stack.enter_context(open_one_source(source))
@@ -151,7 +151,7 @@ class _Concatenator:
 
     def __init__(
         self,
-        create_writer: Callable[[FlatbufferTable, _FirstSource], MessageWriter | FeatureCollectingWriter],
+        create_writer: Callable[[FlatbufferTable, _FirstSource], MessageWriter | DryRunWriter],
         as_stream: bool,
     ) -> None:
         self._create_writer = create_writer
@@ -230,7 +230,7 @@ class _Output:
     """The first source and the output begun with it."""
 
     first: _FirstSource
-    writer: MessageWriter | FeatureCollectingWriter
+    writer: MessageWriter | DryRunWriter
     merger: DictionaryMerger | None
 
 
@@ -245,7 +245,7 @@ class _MessageCopier:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
-        self._header_layout = source.decoded_schema.get_header_layout(source.scan.version)
+        self._positions = source.decoded_schema.get_column_positions(source.scan.version)
         self._pending: list[BatchMessage] = []
         self._messages_by_id: dict[int, list[BatchMessage]] = {}
         self._changed_ids: set[int] = set()
@@ -289,11 +289,11 @@ class _MessageCopier:
         """Add a record batch. Raises `InvalidDataError` if it does not match the schema."""
         if self._changed_ids:
             self._write_dictionaries()
-        header, header_layout = message.header, self._header_layout
+        header, positions = message.header, self._positions
         if header.template.version != self._source.scan.version:
-            header_layout = self._source.decoded_schema.get_header_layout(header.template.version)
+            positions = self._source.decoded_schema.get_column_positions(header.template.version)
         assert message.body is not None
-        columns = create_columns(header_layout, header, message.body, self._lookup, (message.location,))
+        columns = create_columns(positions, header, message.body, self._lookup, (message.location,))
         if len(self._messages_by_id) < len(self._target_declarations):
             self._check_missing_dictionaries(columns)
         if self._merger is not None:
@@ -302,7 +302,7 @@ class _MessageCopier:
             ]
             if remapped:
                 batch_columns = BatchColumns(
-                    header_layout, header, fetch_body(message.body), self._lookup, (message.location,)
+                    positions, header, fetch_body(message.body), self._lookup, (message.location,)
                 )
                 self._write_remapped(batch_columns, remapped, message.location)
                 return
@@ -315,7 +315,7 @@ class _MessageCopier:
         assert self._merger is not None
         replacements = {}
         for index in column_indices:
-            with prefix_errors(f"{location}, column {columns.header_layout[index].name!r}"):
+            with prefix_errors(f"{location}, column {columns.positions[index].name!r}"):
                 replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
         body, template = encode_with_replacements(columns, replacements, location), columns.header.template
         header = BatchHeaderBuilder(template.version, template.compression).build(

@@ -80,7 +80,7 @@ class FeatureCollector:
             self.features.add(COMPRESSED_BODY)
 
 
-class FeatureCollectingWriter(FeatureCollector):
+class DryRunWriter(FeatureCollector):
     """Accepts messages like `MessageWriter` and writes none; it only collects the features that they use."""
 
     def write_message(  # the parameters of `MessageWriter.write_message`
@@ -200,7 +200,7 @@ class MessageWriter(FeatureCollector):
         start = sink.position
         size_bytes = last.body_offset + last.header.body_bytes - first.body_offset
         padding = bytes(-size_bytes % 8)
-        flatbuffer = _pad_body_length(first) if padding else first.read_flatbuffer()
+        flatbuffer = _with_padded_body_length(first) if padding else first.read_flatbuffer()
         framed_metadata = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
         sink.write([framed_metadata], len(framed_metadata))
         shift = sink.position - first.body_offset
@@ -235,7 +235,7 @@ class MessageWriter(FeatureCollector):
             self._rewritable_sink.overwrite(self._schema_offset, self._frame_schema_message())
 
 
-def _pad_body_length(message: BatchMessage) -> bytes:
+def _with_padded_body_length(message: BatchMessage) -> bytes:
     """Return the message's metadata with the padding counted in the body length, as the next message of a stream begins
     there.
     """

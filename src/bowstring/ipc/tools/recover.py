@@ -218,13 +218,11 @@ class _MessageSelector:
     def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
         header, body, location = message.header, message.body, (message.location,)
-        header_layout = self.search.schema.decoded_schema.get_header_layout(header.template.version)
+        positions = self.search.schema.decoded_schema.get_column_positions(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
-            return (
-                RemoteColumns(header_layout, header, body, lookup, location, [column])[0] for column in header_layout
-            )
-        return BatchColumns(header_layout, header, body, lookup, location)
+            return (RemoteColumns(positions, header, body, lookup, location, [column])[0] for column in positions)
+        return BatchColumns(positions, header, body, lookup, location)
 
 
 class _StreamSelector(_MessageSelector):

@@ -28,17 +28,17 @@ def encode_with_replacements(
     Buffers of all other columns are neither decoded nor copied. Raises `InvalidDataError` if they are outside the body
     or overlap.
     """
-    header, header_layout = columns.header, columns.header_layout
+    header, positions = columns.header, columns.positions
     template = header.template
     options = IpcWriteOptions(
-        "big" if header_layout.ipc_schema.is_big_endian else "little", "V4" if template.version == V4 else "V5"
+        "big" if positions.ipc_schema.is_big_endian else "little", "V4" if template.version == V4 else "V5"
     )
     compress = None if template.compression is None else create_compressor(template.compression)
     original = header.to_values()
     body = _BodyBuilder(columns, location)
     node, buffer, variadic = 0, 0, 0
     for index in sorted(replacements):
-        column = header_layout[index]
+        column = positions[index]
         counts = columns.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
         first = column.first_buffer + sum(columns.variadic[: column.first_variadic])
         body.copy_buffers(original.nodes[node : column.first_node], original.buffers[buffer:first])

@@ -93,7 +93,7 @@ class BatchMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSizes:
+class FramingSizes:
     """The size of a source and of what is not in batch messages, known when the scan is complete."""
 
     total_bytes: int
@@ -114,7 +114,7 @@ class MessageScan(Protocol):
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch and record batch; in a file the dictionaries come first."""
 
-    def get_source_sizes(self) -> SourceSizes:
+    def get_framing_sizes(self) -> FramingSizes:
         """Return the sizes, after all batches have been read."""
 
 
@@ -144,7 +144,7 @@ class FileScan:
             body = messages.locate_body(message.block) if has_bodies else None
             yield BatchMessage.from_message(message, f"{self._source.name}: {label}", body)
 
-    def get_source_sizes(self) -> SourceSizes:
+    def get_framing_sizes(self) -> FramingSizes:
         """Return the sizes of the first schema message, the footer, magic, trailer and the end marker, if any."""
         source, start, footer_offset = self._source, len(FILE_START), self.reader.footer_offset
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
@@ -153,7 +153,7 @@ class FileScan:
         marker = footer_offset - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(footer_offset - 4, 4) == bytes(4)):
             marker = 0
-        return SourceSizes(
+        return FramingSizes(
             source.size, schema_bytes, self._footer_bytes, start + TRAILER.size + marker, None, is_legacy_framing
         )
 
@@ -219,13 +219,13 @@ class StreamScan:
             return RemoteBody(source, source.position, size_bytes)
         return source.read_buffer(size_bytes)
 
-    def get_source_sizes(self) -> SourceSizes:
+    def get_framing_sizes(self) -> FramingSizes:
         """Return the sizes of the schema message, the end marker, and what follows it, if known."""
         source = self._source
         total = source.size if isinstance(source, MemorySource | RangeSource) else source.position
         marker_bytes = 0 if self._end is None else self._end.size_bytes
         is_legacy_framing = self._first.prefix_bytes == LEGACY_PREFIX_BYTES
-        return SourceSizes(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy_framing)
+        return FramingSizes(total, self._first.metadata_bytes, 0, marker_bytes, marker_bytes > 0, is_legacy_framing)
 
 
 def _skip_bytes(source: AnySource, size_bytes: int) -> int:

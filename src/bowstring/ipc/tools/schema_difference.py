@@ -16,13 +16,13 @@ def describe_schema_difference(
         if left != right:
             texts = [str(left), str(right)]
             if texts[0] == texts[1]:  # a difference that a type's text omits, such as the names of a map's fields
-                texts = [f"{field} (with {', '.join(_describe_nested_fields(field))})" for field in (left, right)]
+                texts = [f"{field} (with {', '.join(_list_nested_fields(field))})" for field in (left, right)]
             return f"column {index} as {texts[0]!r}", repr(texts[1])
         if check_metadata and not left.equals(right, check_metadata=True):
             return f"column {index} ({left.name!r}) with metadata {left.pairs}", str(right.pairs)
     return None
 
 
-def _describe_nested_fields(field: Field) -> list[str]:
+def _list_nested_fields(field: Field) -> list[str]:
     """The nested fields of a field, at all depths, as text."""
-    return [text for child in field.type.fields for text in (str(child), *_describe_nested_fields(child))]
+    return [text for child in field.type.fields for text in (str(child), *_list_nested_fields(child))]

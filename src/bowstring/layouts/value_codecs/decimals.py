@@ -35,7 +35,7 @@ class DecimalCodec(ValueCodec):
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         if python_types != {Decimal}:
-            values = [_to_decimal(value) for value in values]
+            values = [_parse_decimal(value) for value in values]
         quantize, shift = self._context.quantize, self._context.scaleb
         try:
             decimals = map(quantize, values, repeat(self._unit))  # raises if it has to round
@@ -84,7 +84,7 @@ class DecimalCodec(ValueCodec):
         return index, f"{self.decode_unscaled(slots[index : index + 1])[0]} has more digits than the precision allows"
 
 
-def _to_decimal(value: Any) -> Decimal:
+def _parse_decimal(value: Any) -> Decimal:
     if not isinstance(value, (Decimal, int, str)) or isinstance(value, bool):
         raise TypeError("not a decimal, an integer or a string")
     try:

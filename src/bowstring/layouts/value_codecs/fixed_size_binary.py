@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary
-from bowstring.layouts.factorize_bytes import factorize_bytes
+from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes_like
 
@@ -48,7 +48,7 @@ class FixedSizeBinaryCodec(ValueCodec):
         return (rank_bytes(*self.bytes_and_offsets(slots)),)
 
     def identity_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (factorize_bytes(*self.bytes_and_offsets(slots)),)
+        return (bytes_equality_codes(*self.bytes_and_offsets(slots)),)
 
     def bytes_and_offsets(self, slots: Values) -> tuple[Values, Values]:
         """Return the bytes of all values end to end, and int64 offsets into them, starting at 0."""

@@ -258,13 +258,14 @@ class UcxChannel(MessageChannel):
         if self._is_inherited:
             return
         try:
-            self._wait_for_sends()
+            self._close_after_sends()
             self._worker.close()
         except ClosedError:
             pass
         self._on_close()
 
-    def _wait_for_sends(self) -> None:
+    def _close_after_sends(self) -> None:
+        """Close the endpoint after its messages are sent, at most `MAX_SEND_WAIT_S` later."""
         if self._sender.started_messages or self.endpoint.status < 0:
             return
         request = self.endpoint.close(is_forced=False)

@@ -21,7 +21,7 @@ AnyIpcSchema: TypeAlias = LazyIpcSchema | IpcSchema
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnHeaderLayout:
+class ColumnPositions:
     """Positions of a column in a batch header: the first node, buffer and variadic count, and the number of each."""
 
     name: str
@@ -38,7 +38,7 @@ class ColumnHeaderLayout:
     buffers: struct.Struct
 
 
-class BatchHeaderLayout(Sequence[ColumnHeaderLayout]):
+class BatchColumnPositions(Sequence[ColumnPositions]):
     """The positions of all columns of a schema in batch headers; each is computed on access.
 
     `is_version_4`: for metadata version 4, in which unions had a validity buffer.
@@ -49,7 +49,7 @@ class BatchHeaderLayout(Sequence[ColumnHeaderLayout]):
     def __init__(self, ipc_schema: AnyIpcSchema, is_version_4: bool = False) -> None:
         self.ipc_schema = ipc_schema
         self.is_version_4 = is_version_4
-        self._columns: list[ColumnHeaderLayout | None] = [None] * len(ipc_schema)
+        self._columns: list[ColumnPositions | None] = [None] * len(ipc_schema)
         counts = (
             ipc_schema.header_entry_counts()
             if isinstance(ipc_schema, LazyIpcSchema)
@@ -68,18 +68,18 @@ class BatchHeaderLayout(Sequence[ColumnHeaderLayout]):
         return len(self._columns)
 
     @overload
-    def __getitem__(self, index: int) -> ColumnHeaderLayout: ...
+    def __getitem__(self, index: int) -> ColumnPositions: ...
     @overload
-    def __getitem__(self, index: slice) -> list[ColumnHeaderLayout]: ...
-    def __getitem__(self, index: int | slice) -> ColumnHeaderLayout | list[ColumnHeaderLayout]:
+    def __getitem__(self, index: slice) -> list[ColumnPositions]: ...
+    def __getitem__(self, index: int | slice) -> ColumnPositions | list[ColumnPositions]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self._columns)))]
         column = self._columns[index]
         if column is None:
-            column = self._columns[index] = self._create_column_layout(index)
+            column = self._columns[index] = self._create_column_positions(index)
         return column
 
-    def _create_column_layout(self, index: int) -> ColumnHeaderLayout:
+    def _create_column_positions(self, index: int) -> ColumnPositions:
         field, dictionaries = self.ipc_schema.get_field_and_dictionaries(index)
         layout = layout_of(field.type)
         start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
@@ -88,7 +88,7 @@ class BatchHeaderLayout(Sequence[ColumnHeaderLayout]):
             raise InvalidDataError(
                 f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
             )
-        return ColumnHeaderLayout(
+        return ColumnPositions(
             field.name,
             layout,
             dictionaries,

@@ -25,7 +25,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio: its multiples spread over the upper bits."""
 
 
-def factorize_bytes(data: Values, offsets: Indices) -> Indices:
+def bytes_equality_codes(data: Values, offsets: Indices) -> Indices:
     """Return an integer below the number of strings for each string between consecutive offsets.
 
     Two integers are equal if and only if the strings are. Time is proportional to the bytes, memory to the number of
