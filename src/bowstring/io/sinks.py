@@ -150,7 +150,7 @@ class PathSink(VectoredSink):
             pwrite_all(self._atomic_file.descriptor, data, offset)
 
     def begin_direct_write(self, size_bytes: int) -> tuple[int, int]:
-        """Leave room for bytes that the caller writes to the descriptor; return it and their offset."""
+        """Reserve bytes that the caller writes to the descriptor; return it and their offset."""
         self._flush()
         offset = self.position
         self.position += size_bytes
