@@ -29,14 +29,14 @@ class RecordBatch(ColumnContainer):
     of the batch's message.
     """
 
-    __slots__ = ("num_rows", "pairs", "schema", "source")
+    __slots__ = ("lazy_columns", "num_rows", "pairs", "schema")
 
     schema: Schema
 
     def __init__(self, schema: Schema, num_rows: int, columns: Sequence[Array], pairs: Metadata = ()) -> None:
         self.schema = schema
         self.num_rows = num_rows
-        self.source = columns
+        self.lazy_columns = columns
         """The sequence of columns, which may create them on first access."""
         self.pairs = pairs
 
@@ -67,7 +67,7 @@ class RecordBatch(ColumnContainer):
     @property
     def columns(self) -> list[Array]:
         """All columns."""
-        return list(self.source)
+        return list(self.lazy_columns)
 
     @property
     def custom_metadata(self) -> dict[bytes, bytes]:
@@ -77,18 +77,18 @@ class RecordBatch(ColumnContainer):
     @property
     def nbytes(self) -> int:
         """The size of the values in bytes, as `Array.nbytes`."""
-        return sum(column.nbytes for column in self.source)
+        return sum(column.nbytes for column in self.lazy_columns)
 
     def column(self, key: int | str) -> Array:
         """Return a column by index or name. Raises `NotFoundError`."""
-        return self.source[self.schema.index(key)]
+        return self.lazy_columns[self.schema.index(key)]
 
     def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
         """Replace the custom metadata of the batch's message: a mapping or pairs of strings or bytes.
 
         Raises `InvalidArgumentError` for anything else.
         """
-        return RecordBatch(self.schema, self.num_rows, self.source, as_metadata(metadata))
+        return RecordBatch(self.schema, self.num_rows, self.lazy_columns, as_metadata(metadata))
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
         """Select columns by name or index, in this order; nothing is copied."""
@@ -96,15 +96,15 @@ class RecordBatch(ColumnContainer):
         return self._select_columns(self.schema.select(indices), indices)
 
     def _select_columns(self, schema: Schema, indices: list[int]) -> RecordBatch:
-        source = self.source
-        columns = _LazyColumns(len(indices), lambda index: source[indices[index]])
+        lazy_columns = self.lazy_columns
+        columns = _LazyColumns(len(indices), lambda index: lazy_columns[indices[index]])
         return RecordBatch(schema, self.num_rows, columns, self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
         offset, length = clip_slice(offset, length, self.num_rows)
-        source = self.source
-        columns = _LazyColumns(len(source), lambda index: source[index].slice(offset, length))
+        lazy_columns = self.lazy_columns
+        columns = _LazyColumns(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))
         return RecordBatch(self.schema, length, columns, self.pairs)
 
     def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
@@ -118,7 +118,7 @@ class RecordBatch(ColumnContainer):
         """
         target_schema = resolve_cast_schema(self.schema, target_schema)
         columns = []
-        for field, column in zip(target_schema, self.source, strict=True):
+        for field, column in zip(target_schema, self.lazy_columns, strict=True):
             with prefix_errors(f"column {field.name!r}"):
                 columns.append(column.cast(field.type, safe))
                 if not field.nullable:
@@ -126,17 +126,17 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
     def _take_rows(self, indices: Indices) -> RecordBatch:
-        columns = [Array.from_array_data(column.layout.take(column, indices)) for column in self.source]
+        columns = [Array.from_array_data(column.layout.take(column, indices)) for column in self.lazy_columns]
         return RecordBatch(self.schema, len(indices), columns, self.pairs)
 
     def _with_schema(self, schema: Schema) -> RecordBatch:
-        return RecordBatch(schema, self.num_rows, self.source, self.pairs)
+        return RecordBatch(schema, self.num_rows, self.lazy_columns, self.pairs)
 
     def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> RecordBatch:
-        source, new_column = self.source, combine_if_chunked(column)
+        lazy_columns, new_column = self.lazy_columns, combine_if_chunked(column)
 
         def column_at(i: int) -> Array:
-            return new_column if i == index else source[i if i < index else i - 1 + num_dropped]
+            return new_column if i == index else lazy_columns[i if i < index else i - 1 + num_dropped]
 
         return RecordBatch(schema, len(column), _LazyColumns(len(schema), column_at), self.pairs)
 
@@ -150,7 +150,7 @@ class RecordBatch(ColumnContainer):
         Raises `InvalidArgumentError` if two columns share a name.
         """
         names = require_distinct_names(self.schema)
-        return columns_to_rows(names, [column.to_pylist() for column in self.source], self.num_rows)
+        return columns_to_rows(names, [column.to_pylist() for column in self.lazy_columns], self.num_rows)
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Return whether schemas and values are equal. `other` may be a batch of another library."""
@@ -158,14 +158,14 @@ class RecordBatch(ColumnContainer):
         return (
             self.num_rows == other.num_rows
             and self.schema.equals(other.schema, check_metadata)
-            and all(a.equals(b, nans_equal) for a, b in zip(self.source, other.source, strict=True))
+            and all(a.equals(b, nans_equal) for a, b in zip(self.lazy_columns, other.lazy_columns, strict=True))
         )
 
     def validate(self, full: bool = False) -> None:
         """Check every column, as `Array.validate`. The `InvalidDataError` names the column."""
         for index, field in enumerate(self.schema):
             with prefix_errors(f"column {field.name!r}"):
-                column = self.source[index]
+                column = self.lazy_columns[index]
                 if column.length != self.num_rows or column.type != field.type:
                     raise InvalidDataError(
                         f"expected {field.type}[{self.num_rows}], found {column.type}[{column.length}]"

@@ -119,9 +119,9 @@ class Table(ColumnContainer):
         if column is None:
             batches, type_ = self._batches, self.schema.field(index).type
             column = ChunkedArray.from_lazy_chunks(
-                lambda batch_index: batches[batch_index].source[index], self._starts, type_
+                lambda batch_index: batches[batch_index].lazy_columns[index], self._starts, type_
             )
-            if batches and not getattr(batches[0].source, "is_local", True):
+            if batches and not getattr(batches[0].lazy_columns, "is_local", True):
                 _ = column.chunks
             column = self._columns.setdefault(index, column)
         return column
@@ -233,7 +233,7 @@ class Table(ColumnContainer):
             return False
         if self._starts == other._starts:
             batches = zip(self._batches, other._batches, strict=True)
-            arrays = chain.from_iterable(zip(a.source, b.source, strict=True) for a, b in batches)
+            arrays = chain.from_iterable(zip(a.lazy_columns, b.lazy_columns, strict=True) for a, b in batches)
             return all(a.equals(b, nans_equal) for a, b in arrays)
         return all(a.equals(b, nans_equal) for a, b in zip(self.columns, other.columns, strict=True))
 

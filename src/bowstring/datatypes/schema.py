@@ -54,7 +54,7 @@ class Schema:
     Equality and hash ignore the custom metadata; `equals` can compare it. Iterating yields the fields.
     """
 
-    source: tuple[Field, ...] | LazyFields
+    lazy_fields: tuple[Field, ...] | LazyFields
     """The fields; those of a reader are created on first access."""
     pairs: Metadata = ()
     _indices: dict[str, int] = _slot(default_factory=dict, init=False)
@@ -63,14 +63,14 @@ class Schema:
     @property
     def fields(self) -> tuple[Field, ...]:
         """All fields, in order."""
-        source = self.source
-        return source.all_fields() if isinstance(source, LazyFields) else source
+        lazy_fields = self.lazy_fields
+        return lazy_fields.all_fields() if isinstance(lazy_fields, LazyFields) else lazy_fields
 
     @property
     def names(self) -> list[str]:
         """The names of the fields, in order."""
-        source = self.source
-        return list(source.names) if isinstance(source, LazyFields) else [f.name for f in source]
+        lazy_fields = self.lazy_fields
+        return list(lazy_fields.names) if isinstance(lazy_fields, LazyFields) else [f.name for f in lazy_fields]
 
     @property
     def types(self) -> list[DataType]:
@@ -107,14 +107,14 @@ class Schema:
         raise NotFoundError(f"column index {key} is out of range for a schema of length {count}")
 
     def _indices_of(self, name: str) -> list[int]:
-        source = self.source
-        if isinstance(source, LazyFields):
-            return source.indices_of(name)
-        return [i for i, f in enumerate(source) if f.name == name]
+        lazy_fields = self.lazy_fields
+        if isinstance(lazy_fields, LazyFields):
+            return lazy_fields.indices_of(name)
+        return [i for i, f in enumerate(lazy_fields) if f.name == name]
 
     def _field_at(self, index: int) -> Field:
-        source = self.source
-        return source.field_at(index) if isinstance(source, LazyFields) else source[index]
+        lazy_fields = self.lazy_fields
+        return lazy_fields.field_at(index) if isinstance(lazy_fields, LazyFields) else lazy_fields[index]
 
     def resolve_indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
         """Return the indices of several fields, or of one, by name or index. Raises as `index`."""
@@ -131,11 +131,11 @@ class Schema:
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """Return the schema with other custom metadata."""
-        return Schema(self.source, as_metadata(metadata))
+        return Schema(self.lazy_fields, as_metadata(metadata))
 
     def remove_metadata(self) -> Schema:
         """Return the schema without its custom metadata."""
-        return Schema(self.source)
+        return Schema(self.lazy_fields)
 
     def equals(self, other: Schema | SupportsArrowSchema, check_metadata: bool = False) -> bool:
         """Return whether the fields are equal; with `check_metadata` also the custom metadata at every depth.
@@ -154,7 +154,7 @@ class Schema:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):
             return NotImplemented
-        return self.source is other.source or self.fields == other.fields
+        return self.lazy_fields is other.lazy_fields or self.fields == other.fields
 
     def __hash__(self) -> int:
         return hash(self.fields)
@@ -167,7 +167,7 @@ class Schema:
         return bool(self._indices_of(key)) if isinstance(key, str) else key in self.fields
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.lazy_fields)
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -215,7 +215,7 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
     """
     if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):
         imported_schema = import_schema(fields)
-        return imported_schema if metadata is None else Schema(imported_schema.source, as_metadata(metadata))
+        return imported_schema if metadata is None else Schema(imported_schema.lazy_fields, as_metadata(metadata))
     return Schema(as_fields(fields), as_metadata(metadata))
 
 

@@ -84,7 +84,7 @@ def encode_lines(
 def check_row_count(batch: RecordBatch, error_prefix: str = "") -> None:
     """Raise `LimitError` with the prefix if there are many more rows than bytes in the columns, as in hostile data."""
     with prefix_errors(f"{error_prefix}{batch.num_rows} rows"):
-        check_expanded_arrays(batch.source, batch.num_rows)
+        check_expanded_arrays(batch.lazy_columns, batch.num_rows)
 
 
 def check_unique_names(names: Sequence[str], hint: str) -> None:

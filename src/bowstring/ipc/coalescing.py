@@ -234,7 +234,7 @@ class _BatchBuffer:
         self._join_checked_batches()
         batches = self._joined
         self.clear()
-        return self._join_batches(batches, list(chain.from_iterable([batch.source for batch in batches])))
+        return self._join_batches(batches, list(chain.from_iterable([batch.lazy_columns for batch in batches])))
 
     def _account_for_new_batches(self) -> None:
         """Check the batches that have not been checked, and add their size. If there are many, join all."""
@@ -293,11 +293,11 @@ class _BatchBuffer:
 
         Raises `InvalidArgumentError` if they do not match the schema or the length of their batch.
         """
-        sources, width = [batch.source for batch in batches], len(self._layouts)
-        for source in sources:
-            if len(source) != width:
-                raise InvalidArgumentError(f"a batch of {len(source)} columns for a schema of {width}")
-        columns = list(chain.from_iterable(sources))
+        columns_of_batches, width = [batch.lazy_columns for batch in batches], len(self._layouts)
+        for batch_columns in columns_of_batches:
+            if len(batch_columns) != width:
+                raise InvalidArgumentError(f"a batch of {len(batch_columns)} columns for a schema of {width}")
+        columns = list(chain.from_iterable(columns_of_batches))
         lengths = list(chain.from_iterable([[batch.num_rows] * width for batch in batches]))
         has_layouts = [column.layout for column in columns] == self._layouts * len(batches)
         if has_layouts and [column.length for column in columns] == lengths:

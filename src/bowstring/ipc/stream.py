@@ -130,7 +130,7 @@ class Encoder:
         body = (
             None
             if self._flat_columns_encoder is None
-            else self._flat_columns_encoder.encode(batch.source, self.alignment)
+            else self._flat_columns_encoder.encode(batch.lazy_columns, self.alignment)
         )
         if body is not None and body.header_values.length == batch.num_rows:
             return [self._create_message(body, batch.pairs, None)]

@@ -294,4 +294,4 @@ def _reconnect(
 
 def with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
     """Return a batch with an equal schema, which all batches of a data set share."""
-    return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.source, batch.pairs)
+    return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.lazy_columns, batch.pairs)

@@ -252,11 +252,11 @@ def test_a_table_decompresses_a_column_of_all_batches_at_once(codec: str) -> Non
         writer.write_table(table, max_chunksize=100)
     read = bs.open_stream(sink.getvalue()).read_all()
     assert read["text"].to_pylist() == table["text"].to_pylist()
-    sources = [batch.source for batch in read.to_batches()]
-    assert all(isinstance(source, BatchColumns) for source in sources)
+    columns_of_batches = [batch.lazy_columns for batch in read.to_batches()]
+    assert all(isinstance(columns, BatchColumns) for columns in columns_of_batches)
     assert read.equals(bs.table(table))
     del read
-    assert sources[3][3].to_pylist() == table["text"].to_pylist()[300:400]
+    assert columns_of_batches[3][3].to_pylist() == table["text"].to_pylist()[300:400]
 
 
 @pytest.mark.parametrize("format_", ["file", "stream"])

@@ -59,7 +59,7 @@ def to_bytes(batch: bowstring.RecordBatch, alignment: int = 64) -> bytes:
 def is_passed_through(batch: bowstring.RecordBatch) -> bool:
     layouts = Encoder(batch.schema)._layouts
     encoder = FlatColumnsEncoder.for_layouts(layouts)
-    return encoder is not None and encoder.encode(batch.source, 64) is not None
+    return encoder is not None and encoder.encode(batch.lazy_columns, 64) is not None
 
 
 @pytest.mark.parametrize("alignment", [8, 64])
@@ -102,7 +102,7 @@ def test_selected_sliced_and_nested_columns_are_not_passed_through() -> None:
 def test_columns_that_contradict_the_schema_are_rejected() -> None:
     batch = bowstring.open_stream(as_stream(wide_batch())).read_next_batch()
     fields = [bowstring.field(name, bowstring.int32()) for name in batch.column_names]
-    forged = bowstring.RecordBatch(bowstring.schema(fields), batch.num_rows, batch.source)
+    forged = bowstring.RecordBatch(bowstring.schema(fields), batch.num_rows, batch.lazy_columns)
     with pytest.raises(bowstring.errors.InvalidArgumentError, match="expected int32"):
         to_bytes(forged)
 
@@ -110,8 +110,8 @@ def test_columns_that_contradict_the_schema_are_rejected() -> None:
 def test_a_buffer_outside_the_body_is_rejected_and_named() -> None:
     raw = bytearray(as_stream(wide_batch()))
     batch = bowstring.open_stream(bytes(raw)).read_next_batch()
-    assert isinstance(batch.source, BatchColumns)
-    header = batch.source.header
+    assert isinstance(batch.lazy_columns, BatchColumns)
+    header = batch.lazy_columns.header
     at = raw.index(header.buffers()[:4].tobytes())
     raw[at + 16 : at + 24] = (1 << 40).to_bytes(8, "little")
     batch = bowstring.open_stream(bytes(raw)).read_next_batch()

@@ -65,10 +65,10 @@ class BatchColumns(Sequence[Array]):
         "_linked_batches",
         "_selected_columns",
         "body",
-        "positions",
         "dictionaries",
         "header",
         "location",
+        "positions",
         "variadic",
     )
 
@@ -249,8 +249,12 @@ class BatchColumns(Sequence[Array]):
 
 def group_for_decompression(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: access to a column decompresses its part in all of them."""
-    sources = [batch.source for batch in batches]
-    compressed = [source for source in sources if isinstance(source, BatchColumns) and source._decompressor is not None]
+    columns_of_batches = [batch.lazy_columns for batch in batches]
+    compressed = [
+        columns
+        for columns in columns_of_batches
+        if isinstance(columns, BatchColumns) and columns._decompressor is not None
+    ]
     if len(compressed) > 1:
         references = list(map(ref, compressed))
         for columns in compressed:

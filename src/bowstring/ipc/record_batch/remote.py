@@ -243,7 +243,7 @@ def fetch_column_headers(
 
 def group_for_fetching(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: fetching a column of one fetches it for the following ones too."""
-    remote_batches = [columns for batch in batches if isinstance(columns := batch.source, RemoteColumns)]
+    remote_batches = [columns for batch in batches if isinstance(columns := batch.lazy_columns, RemoteColumns)]
     group = [ref(columns) for columns in remote_batches]
     for index, columns in enumerate(remote_batches):
         columns._group, columns._group_index = group, index
