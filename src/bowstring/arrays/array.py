@@ -20,10 +20,10 @@ from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 from bowstring.layouts.dictionary import decode_dictionary
+from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.indexing import chunk_starts, normalize_index, to_integer
-from bowstring.layouts.numpy_conversion import convert_dtype
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer

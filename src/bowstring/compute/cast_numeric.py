@@ -29,7 +29,7 @@ def raise_if_any_invalid(array: ArrayData, invalid: Values, fault: str) -> None:
         raise TypeMismatchError(f"value {index}: {array.layout.value_at(array, index)!r} {fault}")
 
 
-def to_numeric_values(array: ArrayData) -> Values:
+def to_numeric_slots(array: ArrayData) -> Values:
     """Return the slots of a numeric or temporal array, booleans as 0 and 1."""
     layout = array.layout
     return layout.unpack_values(array).view(np.uint8) if isinstance(layout, BooleanLayout) else array.buffer_values(1)
@@ -44,7 +44,7 @@ def build_with_validity(target: DataType, slots: Values, array: ArrayData) -> Ar
 
 def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast between integers, floats and booleans."""
-    slots = to_numeric_values(array)
+    slots = to_numeric_slots(array)
     if isinstance(target, Bool):
         return build_with_validity(target, slots != 0, array)
     if isinstance(target, Int):
@@ -120,7 +120,7 @@ def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
 
 def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast numbers to decimals. Floats are rounded to the nearest decimal."""
-    slots = to_numeric_values(array)
+    slots = to_numeric_slots(array)
     mask = array.validity_mask()
     if mask is not None:
         slots = np.where(mask, slots, slots.dtype.type(0))

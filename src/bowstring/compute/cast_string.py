@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import raise_if_any_invalid, to_numeric_values
+from bowstring.compute.cast_numeric import raise_if_any_invalid, to_numeric_slots
 from bowstring.compute.nulls import drop_null, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
@@ -77,7 +77,7 @@ def _format_temporal(array: ArrayData) -> list[str]:
 _FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {
     t.Int: lambda a: list(map(str, a.buffer_values(1).tolist())),
     t.FloatingPoint: _format_floats,
-    t.Bool: lambda a: ["true" if bit else "false" for bit in to_numeric_values(a).tolist()],
+    t.Bool: lambda a: ["true" if bit else "false" for bit in to_numeric_slots(a).tolist()],
     t.Decimal: lambda a: [format(value, "f") for value in a.to_pylist()],
     t.Date: _format_temporal,
     t.Time: _format_temporal,

@@ -17,7 +17,7 @@ from bowstring.datatypes.types import DataType, Dictionary, int64
 from bowstring.errors import WouldCopyError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, prefix_errors
-from bowstring.layouts.numpy_conversion import convert_dtype
+from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.registry import layout_of
 
 

@@ -144,7 +144,7 @@ class Layout(ABC):
         Raises `TypeMismatchError` naming the first value that does not fit the type.
         """
 
-    def from_pylist_with_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
         """As `from_pylist`, for values whose Python types, including NoneType, are `python_types`."""
         return self.from_pylist(values)
 
@@ -191,16 +191,16 @@ class Layout(ABC):
         """Concatenate one or more arrays of this layout; copies."""
 
     @abstractmethod
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         """Return whether two arrays of this type, of equal length and without nulls, have equal values."""
 
-    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_valid_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         """Return whether two arrays of this type, of equal length and with the same nulls (not all), are equal.
 
-        `are_equal`, which also compares memory under nulls, has returned False.
+        `have_equal_values`, which also compares memory under nulls, has returned False.
         """
         indices = np.flatnonzero(bitmap.unpack(left.buffers[0] or EMPTY, left.offset, left.length))
-        return self.are_equal(self.take(left, indices), self.take(right, indices), nans_equal)
+        return self.have_equal_values(self.take(left, indices), self.take(right, indices), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         """Return NumPy arrays of shape (length,) that order the slots of an array without nulls.

@@ -44,7 +44,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
         """Return the data buffer."""
         return array.buffers[2] or EMPTY
 
-    def max_offset(self, array: ArrayData) -> int:
+    def max_valid_offset(self, array: ArrayData) -> int:
         return self.data_buffer(array).size
 
     def create_array(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
@@ -70,7 +70,9 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
         return ArrayData(self, array.length, buffers, null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return self.interleave(SlotSelection.from_array(array, indices)) if len(indices) else self.from_pylist([])
+        if not len(indices):
+            return self.from_pylist([])
+        return self.interleave(SlotSelection.from_single_array(array, indices))
 
     def interleave(self, slots: SlotSelection) -> ArrayData:
         starts, lengths = self.value_ranges(slots)
@@ -80,7 +82,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
         lengths, first, last = self.lengths_and_offset_bounds(arrays, buffer_sizes(arrays, 2))
         return self.create_array(lengths, concat_byte_ranges(arrays, 2, first, last - first), concat_validity(arrays))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_offsets, right_offsets = self.offsets(left), right.buffer_values(1)
         if not bytes_equal(left_offsets, right_offsets) or left_offsets[-1] > self.data_buffer(right).size:
             right_offsets = self.offsets(right)

@@ -164,7 +164,7 @@ class BinaryViewLayout(ByteStringLayout):
         all_views = np.concatenate(parts)
         return ArrayData(self, len(all_views), (concat_validity(arrays), to_buffer(all_views), *buffers))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_words, right_words = (self.views(array).view(_WORD) for array in (left, right))
         if not np.array_equal(left_words[::2], right_words[::2]):  # lengths and prefixes
             return False
@@ -172,8 +172,8 @@ class BinaryViewLayout(ByteStringLayout):
         right_data, right_offsets = self.bytes_and_offsets(right)
         return np.array_equal(left_offsets, right_offsets) and np.array_equal(left_data, right_data)
 
-    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return False  # `are_equal` ignores nulls
+    def have_equal_valid_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        return False  # `have_equal_values` ignores nulls
 
     def check_full(self, array: ArrayData) -> None:
         check_views(array, self.is_text)

@@ -53,9 +53,9 @@ class BooleanLayout(Layout):
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        return self.from_pylist_with_types(values, set(map(type, values)))
+        return self.from_pylist_of_types(values, set(map(type, values)))
 
-    def from_pylist_with_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
         if not {bool, np.bool_, NoneType}.issuperset(python_types):
             index = next(i for i, v in enumerate(values) if type(v) not in (bool, np.bool_, NoneType))
             raise TypeMismatchError(f"value {index}: {short_repr(values[index])} cannot be converted to bool")
@@ -92,14 +92,14 @@ class BooleanLayout(Layout):
         values = concat_bits(arrays, 1)
         return ArrayData(self, len(values), (concat_validity(arrays), bitmap.pack(values)))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_bits, right_bits = left.buffers[1], right.buffers[1]
         if left_bits is None or right_bits is None:
             return bool(np.array_equal(self.unpack_values(left), self.unpack_values(right)))
         left_bits = bitmap.realign(left_bits, left.offset, left.length)
         return bitmap.is_equal(left_bits, bitmap.realign(right_bits, right.offset, right.length), left.length)
 
-    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_valid_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return not ((self.unpack_values(left) != self.unpack_values(right)) & left.validity_mask()).any()
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:

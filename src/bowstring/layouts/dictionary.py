@@ -228,7 +228,7 @@ class DictionaryLayout(Layout):
         values = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
         return ArrayData(self, len(indices), (concat_validity(arrays), to_buffer(indices)), (), values)
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_indices, left_values = self._used_indices_and_values(left)
         right_indices, right_values = self._used_indices_and_values(right)
         count = right_values.length

@@ -31,7 +31,8 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return True
     if left.layout.dictionary is not None and (_has_dictionary_nulls(left) or _has_dictionary_nulls(right)):
         return _dictionary_arrays_equal(left, right, nans_equal)
-    if left.layout.has_validity and left.null_count != right.null_count:
+    layout = left.layout
+    if layout.has_validity and left.null_count != right.null_count:
         return False
     validity = left.validity
     if validity is not None and right.validity is not None:
@@ -41,8 +42,10 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         if left.null_count == left.length:
             return True
         # usually, equal arrays are equal under nulls, too
-        return left.layout.are_equal(left, right, nans_equal) or left.layout.equal_where_valid(left, right, nans_equal)
-    return left.layout.are_equal(left, right, nans_equal)
+        if layout.have_equal_values(left, right, nans_equal):
+            return True
+        return layout.have_equal_valid_values(left, right, nans_equal)
+    return layout.have_equal_values(left, right, nans_equal)
 
 
 def _has_dictionary_nulls(array: ArrayData) -> bool:
@@ -55,13 +58,13 @@ def _dictionary_arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool
     masks = [array.layout.identity_validity_mask(array) for array in (left, right)]
     left_mask, right_mask = (None if mask is None or mask.all() else mask for mask in masks)
     if left_mask is None or right_mask is None:
-        return left_mask is None and right_mask is None and left.layout.are_equal(left, right, nans_equal)
+        return left_mask is None and right_mask is None and left.layout.have_equal_values(left, right, nans_equal)
     if not np.array_equal(left_mask, right_mask):
         return False
     indices = np.flatnonzero(left_mask)
     if not indices.size:
         return True
-    return left.layout.are_equal(left.layout.take(left, indices), right.layout.take(right, indices), nans_equal)
+    return left.layout.have_equal_values(left.layout.take(left, indices), right.layout.take(right, indices), nans_equal)
 
 
 def bytes_equal(left: Values, right: Values) -> bool:
@@ -98,7 +101,7 @@ def has_prefix(array: ArrayData, prefix: ArrayData) -> bool:
         return True
     if prefix.length > array.length:
         return False
-    return _shares_memory(array, prefix) or _are_identical(array.slice(0, prefix.length), prefix)
+    return _shares_memory(array, prefix) or _have_identical_values(array.slice(0, prefix.length), prefix)
 
 
 def _shares_memory(left: ArrayData, right: ArrayData) -> bool:
@@ -117,7 +120,7 @@ def _shares_memory(left: ArrayData, right: ArrayData) -> bool:
     return all(_shares_memory(a, b) for a, b in zip(left.children, right.children, strict=True))
 
 
-def _are_identical(left: ArrayData, right: ArrayData) -> bool:
+def _have_identical_values(left: ArrayData, right: ArrayData) -> bool:
     if not arrays_equal(left, right, nans_equal=True):
         return False
     if not _has_floats(left.layout):

@@ -83,11 +83,11 @@ class ExtensionLayout(Layout):
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         return self._storage.concat([array.storage for array in arrays]).with_layout(self)
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return self._storage.are_equal(left.storage, right.storage, nans_equal)
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        return self._storage.have_equal_values(left.storage, right.storage, nans_equal)
 
-    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return self._storage.equal_where_valid(left.storage, right.storage, nans_equal)
+    def have_equal_valid_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        return self._storage.have_equal_valid_values(left.storage, right.storage, nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         return self._storage.sort_keys(array.storage)

@@ -97,7 +97,7 @@ class FixedSizeListLayout(Layout):
         return ArrayData(self, array.length, (array.compact_validity(),), (child,), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        if len(indices) and (lists := self.interleave(SlotSelection.from_array(array, indices))) is not None:
+        if len(indices) and (lists := self.interleave(SlotSelection.from_single_array(array, indices))) is not None:
             return lists
         elements = self.elements(array)
         child = take_ranges(elements, indices * self.size, np.full(len(indices), self.size))
@@ -113,7 +113,7 @@ class FixedSizeListLayout(Layout):
         child = self.children[0].concat([self.elements(array) for array in arrays])
         return ArrayData(self, sum(a.length for a in arrays), (concat_validity(arrays),), (child,))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return arrays_equal(self.elements(left), self.elements(right), nans_equal)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:

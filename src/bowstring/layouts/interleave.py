@@ -50,13 +50,13 @@ class SlotSelection:
         return array_indices if run_length == 1 else np.repeat(array_indices, run_length)
 
     @cached_property
-    def indices(self) -> Indices:
+    def slot_indices(self) -> Indices:
         """The index of each slot in its array."""
         _, indices, run_length = self._runs
         return indices if run_length == 1 else (indices[:, None] + np.arange(run_length)).reshape(-1)
 
     @classmethod
-    def from_array(cls, array: ArrayData, indices: Indices) -> SlotSelection:
+    def from_single_array(cls, array: ArrayData, indices: Indices) -> SlotSelection:
         """Slots of one array, at least one."""
         return cls([array], np.zeros_like(indices), indices)
 
@@ -67,7 +67,7 @@ class SlotSelection:
     @property
     def physical_indices(self) -> Indices:
         """Return the indices of the slots in the buffers or children of their arrays."""
-        return self.broadcast_to_slots(np.array([array.offset for array in self.arrays], np.int64)) + self.indices
+        return self.broadcast_to_slots(np.array([array.offset for array in self.arrays], np.int64)) + self.slot_indices
 
     def with_storage_arrays(self) -> SlotSelection:
         """The same slots of the storage of extension arrays."""
@@ -90,7 +90,7 @@ class SlotSelection:
                 source, start = Buffer.of(np.ascontiguousarray(array.buffer_values(buffer_index))), 0
             buffers.append(Buffer(source.memory, source.offset + start, size))
         starts, memory = view_enclosing_range(buffers)
-        slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.indices, count)
+        slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.slot_indices, count)
         array_indices, indices, run_length = slots._runs
         if run_length == 1 and not (starts % width).any():
             typed: Values = memory[: memory.size // width * width].view(spec.dtype)
@@ -109,7 +109,7 @@ class SlotSelection:
                 renumbered = np.cumsum(has_bits) - 1
                 arrays = list(compress(self.arrays, has_bits))
                 bits[with_bits] = SlotSelection(
-                    arrays, renumbered[self.array_indices[with_bits]], self.indices[with_bits]
+                    arrays, renumbered[self.array_indices[with_bits]], self.slot_indices[with_bits]
                 ).gather_bits(buffer_index)
             return bits
         buffers = []

@@ -69,7 +69,7 @@ class ListLayout(VariableSizeLayout):
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
         super().__init__(type, offset_bits, children=(values,))
 
-    def max_offset(self, array: ArrayData) -> int:
+    def max_valid_offset(self, array: ArrayData) -> int:
         return array.children[0].length
 
     def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
@@ -119,7 +119,7 @@ class ListLayout(VariableSizeLayout):
         return ArrayData(self, array.length, buffers, (child,), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        if len(indices) and (lists := self.interleave(SlotSelection.from_array(array, indices))) is not None:
+        if len(indices) and (lists := self.interleave(SlotSelection.from_single_array(array, indices))) is not None:
             return lists
         starts, lengths = (part[indices] for part in self.list_ranges(array))
         return self.create_array(lengths, take_ranges(array.children[0], starts, lengths), array.take_validity(indices))
@@ -138,7 +138,7 @@ class ListLayout(VariableSizeLayout):
             children = [child.slice(start, count) for child, start, count in spans]
         return self.create_array(lengths, self.children[0].concat(children), concat_validity(arrays))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_offsets, right_offsets = self.offsets(left), self.offsets(right)
         if not offsets_equal(left_offsets, right_offsets):
             return False

@@ -132,7 +132,7 @@ class ListViewLayout(Layout):
             starts, np.concatenate([view[1] for view in views]), child, concat_validity(arrays)
         )
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         (starts, sizes), (other_starts, other_sizes) = self.list_ranges(left), self.list_ranges(right)
         mask = left.validity_mask()
         if mask is not None:
@@ -142,8 +142,8 @@ class ListViewLayout(Layout):
         elements = take_ranges(left.children[0], starts, sizes)
         return arrays_equal(elements, take_ranges(right.children[0], other_starts, sizes), nans_equal)
 
-    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        return False  # `are_equal` ignores nulls
+    def have_equal_valid_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        return False  # `have_equal_values` ignores nulls
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         starts, sizes = self.list_ranges(array)

@@ -58,7 +58,7 @@ class NullLayout(Layout):
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         return self.nulls(sum(array.length for array in arrays))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return True
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:

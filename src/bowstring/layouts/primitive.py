@@ -69,9 +69,9 @@ class PrimitiveLayout(Layout):
         return self.create_array(slots)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        return self.from_pylist_with_types(values, set(map(type, values)))
+        return self.from_pylist_of_types(values, set(map(type, values)))
 
-    def from_pylist_with_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
+    def from_pylist_of_types(self, values: Sequence[Any], python_types: set[type]) -> ArrayData:
         has_nulls = NoneType in python_types
         valid_values = [value for value in values if value is not None] if has_nulls else values
         try:
@@ -157,7 +157,7 @@ class PrimitiveLayout(Layout):
         slots = concat_buffer_values(arrays, 1)
         return ArrayData(self, len(slots), (concat_validity(arrays), to_buffer(slots)))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_slots, right_slots = left.buffer_values(1), right.buffer_values(1)
         if self.codec.EQUAL_BY_BYTES:
             return bytes_equal(left_slots, right_slots)
@@ -168,7 +168,7 @@ class PrimitiveLayout(Layout):
             self.dtype.itemsize,
         )
 
-    def equal_where_valid(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_valid_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_slots, right_slots, validity = left.buffer_values(1), right.buffer_values(1), left.buffers[0] or EMPTY
         not_equal_mask = self.codec.not_equal_mask
 

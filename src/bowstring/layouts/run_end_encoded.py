@@ -143,7 +143,7 @@ class RunEndEncodedLayout(Layout):
         values = self.children[1].concat([values for _, values in parts])
         return self.create_array(ends, values, sum(array.length for array in arrays))
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_lengths, left_values = self.run_lengths_and_values(left)
         right_lengths, right_values = self.run_lengths_and_values(right)
         left_ends, right_ends = np.cumsum(left_lengths), np.cumsum(right_lengths)

@@ -138,7 +138,7 @@ class StructLayout(Layout):
         children = tuple(child.concat(parts) for child, parts in zip(self.children, columns, strict=True))
         return ArrayData(self, sum(array.length for array in arrays), (concat_validity(arrays),), children)
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         return all(arrays_equal(a, b, nans_equal) for a, b in zip(self.columns(left), self.columns(right), strict=True))
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:

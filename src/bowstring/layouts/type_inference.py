@@ -45,12 +45,12 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     data_type = _TYPES[base_type]
     if base_type is int:
         try:
-            return layout_of(types.int64()).from_pylist_with_types(values, python_types)
+            return layout_of(types.int64()).from_pylist_of_types(values, python_types)
         except TypeMismatchError:  # too large, or unsigned
             pass
     if not isinstance(data_type, DataType):
         data_type = data_type([value for value in values if value is not None])
-    return layout_of(data_type).from_pylist_with_types(values, python_types)
+    return layout_of(data_type).from_pylist_of_types(values, python_types)
 
 
 def _infer_list_array(values: Sequence[Any]) -> ArrayData:

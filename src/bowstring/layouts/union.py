@@ -50,7 +50,7 @@ class UnionLayout(Layout):
         self._child_index_by_id = np.full(256, -1, np.int64)
         self._child_index_by_id[list(self.ids)] = range(len(self.ids))
 
-    def child_indices(self, array: ArrayData) -> Indices:
+    def child_index_per_slot(self, array: ArrayData) -> Indices:
         """Return the child's index for each slot. Raises `InvalidDataError` for an unknown type id."""
         ids = array.buffer_values(0)
         child_indices = self._child_index_by_id[ids.view(np.uint8)]
@@ -79,7 +79,7 @@ class UnionLayout(Layout):
         self, array: ArrayData, indices: Indices | slice = slice(None)
     ) -> list[tuple[Indices, ArrayData]]:
         """Return for each child which of the slots at `indices` (by default all) belong to it, and their values."""
-        child_indices = self.child_indices(array)
+        child_indices = self.child_index_per_slot(array)
         value_offsets = self.value_offsets(array, child_indices)[indices]
         parts = []
         for child_index, child in enumerate(array.children):
@@ -165,7 +165,7 @@ class UnionLayout(Layout):
         if array.offset == 0 and offsets is not None and offsets.size == array.length * 4:
             return ArrayData(self, array.length, (own_ids, offsets), tuple(child.compact() for child in array.children))
         # Each child is cut to the range that the slots use; offsets outside the slots may use more of it.
-        child_indices = self.child_indices(array)
+        child_indices = self.child_index_per_slot(array)
         value_offsets = self.value_offsets(array, child_indices)
         new_offsets = np.zeros(array.length, np.int32)
         children = []
@@ -178,7 +178,7 @@ class UnionLayout(Layout):
         return ArrayData(self, array.length, (own_ids, to_buffer(new_offsets)), tuple(children))
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return self._create_array(self.child_indices(array)[indices], self.split_by_child(array, indices))
+        return self._create_array(self.child_index_per_slot(array)[indices], self.split_by_child(array, indices))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         bases = np.cumsum([0] + [array.length for array in arrays])
@@ -187,10 +187,10 @@ class UnionLayout(Layout):
         for layout, children in zip(self.children, zip(*children_of_arrays, strict=True), strict=True):
             slots = np.concatenate([slots + base for (slots, _), base in zip(children, bases, strict=False)])
             parts.append((slots, layout.concat([values for _, values in children])))
-        return self._create_array(np.concatenate([self.child_indices(array) for array in arrays]), parts)
+        return self._create_array(np.concatenate([self.child_index_per_slot(array) for array in arrays]), parts)
 
-    def are_equal(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        if not np.array_equal(self.child_indices(left), self.child_indices(right)):
+    def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
+        if not np.array_equal(self.child_index_per_slot(left), self.child_index_per_slot(right)):
             return False
         pairs = zip(self.split_by_child(left), self.split_by_child(right), strict=True)
         return all(arrays_equal(left_values, right_values, nans_equal) for (_, left_values), (_, right_values) in pairs)
@@ -210,7 +210,7 @@ class UnionLayout(Layout):
                 raise InvalidDataError(f"child {name!r} has {child.length} values, the sparse union has {needed}")
 
     def check_full(self, array: ArrayData) -> None:
-        child_indices = self.child_indices(array)
+        child_indices = self.child_index_per_slot(array)
         value_offsets = self.value_offsets(array, child_indices)
         for index, name in enumerate(self.names if self.is_dense else ()):
             offsets: Values = value_offsets[child_indices == index]

@@ -26,7 +26,7 @@ class VariableSizeLayout(Layout):
     __slots__ = ("offset_type",)
 
     MAX_OFFSET_NAME: ClassVar[str]
-    """The name of `max_offset` in messages."""
+    """The name of `max_valid_offset` in messages."""
 
     def __init__(
         self, type: DataType, offset_bits: int, buffers: Sequence[BufferSpec] = (), children: Sequence[Layout] = ()
@@ -36,26 +36,26 @@ class VariableSizeLayout(Layout):
         super().__init__(type, (VALIDITY, offsets, *buffers), children)
 
     @abstractmethod
-    def max_offset(self, array: ArrayData) -> int:
+    def max_valid_offset(self, array: ArrayData) -> int:
         """Return the size of the data or the length of the child, which offsets must not exceed."""
 
     def offsets(self, array: ArrayData) -> Values:
-        """Return the offsets; raises `InvalidDataError` unless they ascend and lie between 0 and `max_offset`.
+        """Return the offsets; raises `InvalidDataError` unless they ascend and lie between 0 and `max_valid_offset`.
 
         The buffer of an empty array is ignored; its offset is 0.
         """
         if not array.length:
             return np.zeros(1, self.offset_type)
-        offsets, max_offset = array.buffer_values(1), self.max_offset(array)
+        offsets, max_valid_offset = array.buffer_values(1), self.max_valid_offset(array)
         if offsets[0] < 0:
             raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
         falling = offsets[1:] < offsets[:-1]
         if falling.any():
             i = find_first_true(falling)
             raise InvalidDataError(f"offsets[{i + 1}] = {offsets[i + 1]} is less than offsets[{i}] = {offsets[i]}")
-        if offsets[-1] > max_offset:
-            i = find_first_true(offsets > max_offset)
-            raise InvalidDataError(f"offsets[{i}] = {offsets[i]} exceeds {self.MAX_OFFSET_NAME} {max_offset}")
+        if offsets[-1] > max_valid_offset:
+            i = find_first_true(offsets > max_valid_offset)
+            raise InvalidDataError(f"offsets[{i}] = {offsets[i]} exceeds {self.MAX_OFFSET_NAME} {max_valid_offset}")
         return offsets
 
     def offsets_at(self, array: ArrayData, index: int) -> tuple[int, int]:
@@ -69,7 +69,7 @@ class VariableSizeLayout(Layout):
         """Return the first and the last offset, and a buffer of the offsets from 0, copied only if necessary."""
         offsets, width = array.buffer_values(1) if array.length else self.offsets(array), self.offset_type.itemsize
         first, last = int(offsets[0]), int(offsets[-1])
-        if not 0 <= first <= last <= self.max_offset(array):
+        if not 0 <= first <= last <= self.max_valid_offset(array):
             self.offsets(array)  # raises
         buffer, size = array.buffers[1], (array.length + 1) * width
         if first or not array.length or buffer is None:
@@ -78,20 +78,21 @@ class VariableSizeLayout(Layout):
 
     def value_ranges(self, slots: SlotSelection) -> tuple[Indices, Indices]:
         """Return the starts and lengths of the selected slots' values. Raises as `offsets`."""
-        max_offsets = np.array([self.max_offset(array) for array in slots.arrays])
+        max_valid_offsets = np.array([self.max_valid_offset(array) for array in slots.arrays])
         starts, stops = slots.gather_buffer_values(1, 2).reshape(-1, 2).T.astype(np.int64)
-        lengths, exceeds = stops - starts, stops > slots.broadcast_to_slots(max_offsets)
+        lengths, exceeds = stops - starts, stops > slots.broadcast_to_slots(max_valid_offsets)
         if starts.min() < 0 or lengths.min() < 0 or exceeds.any():
             invalid = (starts < 0) | (lengths < 0) | exceeds
             self.offsets(slots.arrays[int(slots.array_indices[find_first_true(invalid)])])  # raises
         return starts, lengths
 
     def lengths_and_offset_bounds(
-        self, arrays: Sequence[ArrayData], max_offsets: Indices
+        self, arrays: Sequence[ArrayData], max_valid_offsets: Indices
     ) -> tuple[Indices, Indices, Indices]:
         """Return the lengths of all values of arrays, and each array's first and last offset.
 
-        `max_offsets` has the `max_offset` of each array. The offsets of an empty array are 0. Raises as `offsets`.
+        `max_valid_offsets` has the `max_valid_offset` of each array. The offsets of an empty array are 0. Raises as
+        `offsets`.
         """
         slots = array_lengths(arrays)
         offsets = concat_buffer_values(arrays, 1).astype(np.int64)
@@ -99,16 +100,16 @@ class VariableSizeLayout(Layout):
         first, last = offsets[ends - slots - 1], offsets[ends - 1]
         first[slots == 0] = last[slots == 0] = 0
         lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
-        if (first < 0).any() or (lengths < 0).any() or (last > max_offsets).any():
+        if (first < 0).any() or (lengths < 0).any() or (last > max_valid_offsets).any():
             for array in arrays:
                 self.offsets(array)  # raises
         return lengths, first, last
 
     def check(self, array: ArrayData) -> None:
-        offsets, max_offset = array.buffer_values(1), self.max_offset(array)
-        if not 0 <= offsets[0] <= offsets[-1] <= max_offset:
+        offsets, limit = array.buffer_values(1), self.max_valid_offset(array)
+        if not 0 <= offsets[0] <= offsets[-1] <= limit:
             raise InvalidDataError(
-                f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {self.MAX_OFFSET_NAME} {max_offset}"
+                f"the offsets run from {offsets[0]} to {offsets[-1]}, not within {self.MAX_OFFSET_NAME} {limit}"
             )
 
     def check_full(self, array: ArrayData) -> None:

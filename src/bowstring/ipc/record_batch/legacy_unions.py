@@ -28,20 +28,21 @@ def move_nulls_to_children(union: ArrayData, validity: Buffer) -> ArrayData:
     is_null = ~bitmap.unpack(validity, 0, union.length)
     ids = union.buffer_values(0).copy()
     ids[is_null & ~np.isin(ids, layout.ids)] = layout.ids[0] if layout.ids else 0
-    members = layout.child_indices(ArrayData(layout, union.length, (to_buffer(ids),), union.children))
+    union_without_offsets = ArrayData(layout, union.length, (to_buffer(ids),), union.children)
+    child_index_per_slot = layout.child_index_per_slot(union_without_offsets)
     offsets = union.buffer_values(1).copy() if layout.is_dense else np.arange(union.length)
     children = []
     for number, child in enumerate(union.children):
-        slots = np.flatnonzero(members == number) if layout.is_dense else np.arange(union.length)
-        is_null_here = is_null[slots] & (members[slots] == number)
-        child_indices = offsets[slots].astype(np.int64)
-        is_invalid = ~is_null_here & ((child_indices < 0) | (child_indices >= child.length))
+        slots = np.flatnonzero(child_index_per_slot == number) if layout.is_dense else np.arange(union.length)
+        is_null_here = is_null[slots] & (child_index_per_slot[slots] == number)
+        value_indices = offsets[slots].astype(np.int64)
+        is_invalid = ~is_null_here & ((value_indices < 0) | (value_indices >= child.length))
         if is_invalid.any():
             at = find_first_true(is_invalid)
-            raise InvalidDataError(f"slot {slots[at]} is value {child_indices[at]} of a child of {child.length} values")
-        child_indices[is_null_here] = child.length
+            raise InvalidDataError(f"slot {slots[at]} is value {value_indices[at]} of a child of {child.length} values")
+        value_indices[is_null_here] = child.length
         padded = child.layout.concat([child, child.layout.nulls(1)]) if is_null_here.any() else child
-        children.append(child.layout.take(padded, child_indices))
+        children.append(child.layout.take(padded, value_indices))
         if layout.is_dense:
             offsets[slots] = np.arange(len(slots))
     buffers = [to_buffer(ids), to_buffer(offsets)] if layout.is_dense else [to_buffer(ids)]
