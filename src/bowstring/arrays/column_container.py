@@ -20,7 +20,7 @@ from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, WouldCopyError
 from bowstring.interop import c_data
-from bowstring.interop.c_array import RecordBatchProtocol
+from bowstring.interop.c_array import AbstractRecordBatch
 from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, to_object_array
@@ -157,7 +157,7 @@ class ColumnContainer(ABC):
         return self._take_rows(lexsort_to_indices(keys, null_placement))
 
     @abstractmethod
-    def _record_batches(self) -> Sequence[RecordBatchProtocol]:
+    def _record_batches(self) -> Sequence[AbstractRecordBatch]:
         """Return the record batches."""
 
     @abstractmethod

@@ -34,7 +34,7 @@ _ZERO_OFFSETS_ADDRESS: int = _zero_offsets.__array_interface__["data"][0]
 """Where the offsets of an empty array without buffers point: some consumers read the first offset anyway."""
 
 
-class RecordBatchProtocol(Protocol):
+class AbstractRecordBatch(Protocol):
     """Columns of equal length: a record batch or `ColumnarBatch`."""
 
     @property
@@ -199,12 +199,12 @@ class ArrayImporter:
             for buffer in buffers:
                 buffer.memory = memory
                 buffer.offset -= start
-        self._check_nested_arrays()
+        self._check_child_lengths()
 
     def _create_memory(self, struct: ImportedStruct, start: int, size_bytes: int) -> Memory:
         return struct.memory(start, size_bytes)
 
-    def _check_nested_arrays(self) -> None:
+    def _check_child_lengths(self) -> None:
         for array in self._nested_arrays:
             if array.length or array.offset:
                 array.layout.check(array)
@@ -213,7 +213,7 @@ class ArrayImporter:
         """Return the array of an ArrowArray structure. Its buffers can be read only after `bind_memory`."""
         fields = c_abi.ArrayStruct.from_address(address)[:]
         length, null_count, offset, n_buffers, n_children, buffer_pointers, _, dictionary, release, _ = fields
-        structure = _arrow_array_spec(layout)
+        structure = _expected_arrow_array(layout)
         if not release:
             raise InvalidDataError("the structure is released already")
         if length < 0 or offset < 0 or length + offset > _MAX_LENGTH or not -1 <= null_count <= length:
@@ -265,7 +265,7 @@ class ArrayImporter:
         return array
 
     def _read_buffers(
-        self, address: int, count: int, num_slots: int, structure: _ArrowArraySpec
+        self, address: int, count: int, num_slots: int, structure: _ExpectedArrowArray
     ) -> tuple[Buffer | None, ...]:
         addresses = c_abi.read_nullable_pointers(address, count, "buffers")
         unbound_buffers = self._buffers
@@ -301,12 +301,12 @@ class ArrayImporter:
         last_address = address + num_slots * width
         if not c_abi.FIRST_ADDRESS <= last_address < c_abi.LAST_ADDRESS:
             raise InvalidDataError(f"offsets at {address:#x}, which is not a valid address")
-        last = self._read_offset(last_address, width)
+        last = self._read_integer_at(last_address, width)
         if last < 0:
             raise InvalidDataError(f"offsets[{num_slots}] = {last} is negative")
         return last
 
-    def _read_offset(self, address: int, width: int) -> int:
+    def _read_integer_at(self, address: int, width: int) -> int:
         return (_Int32 if width == 4 else _Int64).from_address(address).value
 
     def _read_variadic_buffers(self, addresses: Sequence[int], num_declared: int) -> list[Buffer]:
@@ -328,7 +328,7 @@ _ADDRESS_SPACE.address, _ADDRESS_SPACE.size = 0, 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class _ArrowArraySpec:
+class _ExpectedArrowArray:
     """The expected structure of arrays of a layout. A declared buffer is the element width in bytes (-1: bits), the
     number of extra elements, whether there is an element per slot, and whether the buffer may be absent.
     """
@@ -341,13 +341,15 @@ class _ArrowArraySpec:
 
 
 @lru_cache(maxsize=4096)
-def _arrow_array_spec(layout: Layout) -> _ArrowArraySpec:
+def _expected_arrow_array(layout: Layout) -> _ExpectedArrowArray:
     declared_buffers = tuple(
         (-1 if s.dtype is None else s.dtype.itemsize, s.num_extra, s.per_slot, s.role is BufferRole.VALIDITY)
         for s in layout.buffers
     )
     num_buffers = len(declared_buffers) + (1 if layout.VARIADIC else 0)
-    return _ArrowArraySpec(num_buffers, len(layout.children), layout.VARIADIC, layout.has_validity, declared_buffers)
+    return _ExpectedArrowArray(
+        num_buffers, len(layout.children), layout.VARIADIC, layout.has_validity, declared_buffers
+    )
 
 
 _Int32, _Int64 = ctypes.c_int32, ctypes.c_int64

@@ -27,8 +27,8 @@ from bowstring.datatypes.schema import Schema, field_from_schema, schema_from_fi
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.interop import c_device, requested_schema
 from bowstring.interop.c_array import (
+    AbstractRecordBatch,
     ColumnarBatch,
-    RecordBatchProtocol,
     build_array_block,
     build_batch_block,
     import_array_struct,
@@ -64,7 +64,7 @@ def export_array(
 
 
 def export_batch(
-    schema: Schema, batch: RecordBatchProtocol, requested: object = None, device_options: DeviceOptions = None
+    schema: Schema, batch: AbstractRecordBatch, requested: object = None, device_options: DeviceOptions = None
 ) -> tuple[object, object]:
     """Return the capsules of a record batch as a struct array, as `export_array`."""
     _check_device_options(device_options)
@@ -81,7 +81,7 @@ def export_batch(
 
 def export_stream(
     schema: Schema,
-    batches: Iterable[RecordBatchProtocol],
+    batches: Iterable[AbstractRecordBatch],
     requested: object = None,
     device_options: DeviceOptions = None,
 ) -> object:
@@ -106,7 +106,7 @@ def export_chunked_array(
     return _new_stream_capsule(Field("", type_), map(build_array_block, chunks), device_options)
 
 
-class StreamExporter:
+class ColumnStreamExporter:
     """A column for libraries that import only objects with `__arrow_c_stream__`, not capsules."""
 
     __slots__ = ("_column",)
@@ -138,7 +138,7 @@ def _check_device_options(options: DeviceOptions) -> None:
 
 
 def _build_checked_batch_block(
-    batch: RecordBatchProtocol, schema: Schema, device: Device | None = None
+    batch: AbstractRecordBatch, schema: Schema, device: Device | None = None
 ) -> c_abi.ExportedStructBlock:
     """Return the block of a batch after checking it against the schema of its stream, which consumers rely on."""
     columns = batch.columns

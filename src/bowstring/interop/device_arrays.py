@@ -89,7 +89,7 @@ def import_device_array(source: Any) -> ArrayData:
     for elements that are not contiguous or have no Arrow type.
     """
     if hasattr(source, "__arrow_c_device_array__"):
-        return import_c_device_array(source)[1]
+        return import_field_and_device_array(source)[1]
     if hasattr(source, "__dlpack__"):
         return _array_from_tensor(_tensor_from_dlpack(source))
     if hasattr(source, "__cuda_array_interface__"):
@@ -137,7 +137,7 @@ def _array_from_tensor(tensor: DLPackTensor) -> ArrayData:
     return ArrayData(layout, length, (None, Buffer(memory, 0, memory.size)), (), None, 0)
 
 
-def import_c_device_array(source: Any) -> tuple[Field, ArrayData]:
+def import_field_and_device_array(source: Any) -> tuple[Field, ArrayData]:
     """Import an array by `__arrow_c_device_array__`, and its field. Waits for the device.
 
     Raises as `import_device_array`, and `InvalidDataError` for a malformed structure.
@@ -171,7 +171,7 @@ class _DeviceArrayImporter(ArrayImporter):
             raise UnsupportedError(f"{layout.type} on {self._device}: convert views to string or binary first")
         return super().read(address, layout)
 
-    def _read_offset(self, address: int, width: int) -> int:
+    def _read_integer_at(self, address: int, width: int) -> int:
         memory = DeviceMemory(self._device, address, width, None)
         return int.from_bytes(cuda.copy_to_host(memory, 0, width), "little", signed=True)
 
@@ -183,7 +183,7 @@ class _DeviceArrayImporter(ArrayImporter):
     def _create_memory(self, struct: ImportedStruct, start: int, size_bytes: int) -> Memory:
         return DeviceMemory(self._device, start, size_bytes, struct)
 
-    def _check_nested_arrays(self) -> None:
+    def _check_child_lengths(self) -> None:
         """Check nothing: that would read the offsets."""
 
 

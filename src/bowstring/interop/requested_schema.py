@@ -17,7 +17,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema_from_field
 from bowstring.errors import InvalidDataError, TypeMismatchError
-from bowstring.interop.c_array import ColumnarBatch, RecordBatchProtocol
+from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
 from bowstring.layouts.array_data import ArrayData
 from bowstring.memory import c_abi
 
@@ -43,8 +43,8 @@ def convert_chunks(
 
 
 def convert_batches(
-    schema: Schema, batches: Iterable[RecordBatchProtocol], requested: object
-) -> tuple[Schema, Iterable[RecordBatchProtocol]]:
+    schema: Schema, batches: Iterable[AbstractRecordBatch], requested: object
+) -> tuple[Schema, Iterable[AbstractRecordBatch]]:
     """Convert the columns of the batches one by one, as `convert_chunks`. Return the converted schema and batches.
 
     Without a request, batches are passed through lazily. With a request, all batches are read first: a column is

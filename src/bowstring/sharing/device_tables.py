@@ -12,7 +12,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Struct
 from bowstring.dissociated.messages import AddressBody
 from bowstring.errors import InvalidArgumentError, UnsupportedTypeError
-from bowstring.interop.device_arrays import device_of, import_c_device_array, import_device_array
+from bowstring.interop.device_arrays import device_of, import_device_array, import_field_and_device_array
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, BatchHeaderValues
 from bowstring.ipc.stream import Encoder
 from bowstring.layouts.array_data import ArrayData
@@ -68,7 +68,7 @@ def device_table(source: object) -> DeviceTable:
         columns = [import_device_array(column) for column in source.values()]
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(source, columns, strict=True)))
     else:
-        field, array = import_c_device_array(source)
+        field, array = import_field_and_device_array(source)
         if not isinstance(field.type, Struct) or array.null_count or array.offset:
             raise InvalidArgumentError(f"device_table: expected a struct without nulls and offset, found {field.type}")
         columns, schema = list(array.children), Schema(field.type.fields)

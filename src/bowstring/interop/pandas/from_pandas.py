@@ -72,7 +72,7 @@ def frame_to_columns(
         labels.append(metadata.label_to_optional_string(level.name))
     schema = None if schema is None else as_schema(schema, "from_pandas")
     if schema is not None:
-        indices = _find_column_indices(names, schema)
+        indices = _match_columns_to_fields(names, schema)
         names, series, labels = ([entries[i] for i in indices] for entries in (names, series, labels))
         index_entries = [entry for entry in index_entries if isinstance(entry, dict) or entry in names]
     columns, fields, entries = [], [], []
@@ -117,7 +117,7 @@ def _index_levels(index: Any, names: Sequence[str], preserve_index: bool | None)
     return levels
 
 
-def _find_column_indices(names: list[str], schema: Schema) -> list[int]:
+def _match_columns_to_fields(names: list[str], schema: Schema) -> list[int]:
     """Return the index of the column of each field of the schema."""
     indices = []
     for name in schema.names:

@@ -21,7 +21,7 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, WouldCopyError
-from bowstring.interop.c_data import StreamExporter
+from bowstring.interop.c_data import ColumnStreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import get_default_string_dtype, import_pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
@@ -210,7 +210,7 @@ def _convert_column(column: ColumnChunks, options: ParsedOptions, stored_dtype: 
         return values
     dtype = options.types_mapper(type_) if options.types_mapper is not None else None
     if dtype is None and options.dtype_backend == "pyarrow":
-        return to_arrow_extension_array(StreamExporter(column))
+        return to_arrow_extension_array(ColumnStreamExporter(column))
     if dtype is None and options.dtype_backend == "numpy_nullable":
         dtype = _nullable_dtype(type_)
     if dtype is None and not isinstance(type_, t.Dictionary):
@@ -267,7 +267,7 @@ def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
         for chunk in non_empty.chunks:
             if isinstance(chunk.layout, BinaryViewLayout):
                 chunk.layout.lengths_within_limit(chunk, chunk.layout.views(chunk))
-        strings = pd.Series.from_arrow(StreamExporter(non_empty)).array
+        strings = pd.Series.from_arrow(ColumnStreamExporter(non_empty)).array
         return strings if strings.dtype == dtype else strings.astype(dtype)
     return pd.array(to_object_array(column.to_pylist()), dtype=dtype)
 
@@ -432,7 +432,7 @@ def _convert_to_dtype(column: ColumnChunks, dtype: Any, options: ParsedOptions) 
     if isinstance(dtype, pd.StringDtype) and isinstance(column.type, _STRING_TYPES):
         return _convert_strings(column, dtype)
     if hasattr(dtype, "pyarrow_dtype"):
-        values = to_arrow_extension_array(StreamExporter(column))
+        values = to_arrow_extension_array(ColumnStreamExporter(column))
         return values if values.dtype == dtype else values.astype(dtype)
     if column.type == _MASKED_DTYPES.get(str(dtype)):
         return _to_masked_array(column.combine_chunks(), options)
