@@ -23,7 +23,7 @@ from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics, read_statistics
 from bowstring.ipc.footer import read_footer
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import Block, Message, MessageReader, get_prefix_size
+from bowstring.ipc.message import PREFIX_BYTES, Block, Message, MessageReader, get_prefix_size
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
@@ -84,7 +84,11 @@ class FileMessages:
         block = self.footer.get_block(self.block_lists[kind], index)
         if not reader.is_valid_block(block, stop):
             raise reader.block_error(block, stop, location)
-        header = reader.read_block_header(self.source.read_lazily(block[0], block[1]), block, location)
+        raw = self.source.read_lazily(block[0], block[1])
+        # A template includes the prefix of a header that was read before.
+        header: Any = self.headers.try_read_with_template(raw, PREFIX_BYTES)
+        if header is None:
+            header = reader.read_block_header(raw, block, location)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
