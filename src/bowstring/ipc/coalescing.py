@@ -48,8 +48,7 @@ class CoalescingWriter(BatchWriter):
         self.schema = writer.schema
         self._writer = writer
         self._min_rows = min_rows
-        self._max_bytes = max_bytes
-        self._batches = _BatchBuffer(writer.schema, max_bytes)
+        self._batches = _BatchBuffer(writer.schema, min_rows, max_bytes)
         self._rows = _RowBuffer(writer.schema)
         self._lock = RLock()
         self._is_closed = False
@@ -67,7 +66,9 @@ class CoalescingWriter(BatchWriter):
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the writer is closed")
-            batch, schema, batches = as_batch(batch), self.schema, self._batches
+            if not isinstance(batch, RecordBatch):
+                batch = as_batch(batch)
+            schema = self.schema
             if batch.schema is not schema and batch.schema != schema:
                 raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
             if self._rows.num_rows:
@@ -75,9 +76,7 @@ class CoalescingWriter(BatchWriter):
             if batch.pairs or batch.num_rows >= self._min_rows:
                 self.flush()
                 self._writer.write_batch(batch)
-                return
-            batches.append(batch)
-            if batches.num_rows >= self._min_rows or batches.size_bytes >= self._max_bytes:
+            elif self._batches.append(batch):
                 self.flush()
 
     def write_pydict(self, columns: Mapping[str, Any]) -> None:
@@ -197,9 +196,10 @@ class _BatchBuffer:
     The size of new batches is computed for many of them at once.
     """
 
-    def __init__(self, schema: Schema, max_bytes: int) -> None:
+    def __init__(self, schema: Schema, min_rows: int, max_bytes: int) -> None:
         self._schema = schema
         self._layouts = [layout_of(field.type) for field in schema]
+        self._min_rows = min_rows
         self._max_bytes = max_bytes
         self.clear()
 
@@ -218,15 +218,17 @@ class _BatchBuffer:
     def __len__(self) -> int:
         return len(self._joined) + len(self._unjoined)
 
-    def append(self, batch: RecordBatch) -> None:
-        """Add a batch.
+    def append(self, batch: RecordBatch) -> bool:
+        """Add a batch; return whether all together are large enough to be written.
 
         Raises `InvalidArgumentError` if columns of this batch or of an earlier one do not match the schema.
         """
-        self._unjoined.append(batch)
-        self.num_rows += batch.num_rows
-        if len(self._unjoined) >= self._check_at_batches:
+        unjoined = self._unjoined
+        unjoined.append(batch)
+        self.num_rows = num_rows = self.num_rows + batch.num_rows
+        if len(unjoined) >= self._check_at_batches:
             self._account_for_new_batches()
+        return num_rows >= self._min_rows or self.size_bytes >= self._max_bytes
 
     def pop_joined(self) -> list[RecordBatch]:
         """Remove all batches and return them joined, or as few if their dictionaries have too many values for one."""
