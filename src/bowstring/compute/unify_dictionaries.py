@@ -130,5 +130,5 @@ def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
         indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_indices], array_lengths(arrays))
         if len(transposition):  # else all slots are null
             indices = transposition.take(indices, mode="clip")
-    index_buffer = to_buffer(storage.narrow_indices(indices, dictionary.length))
+    index_buffer = to_buffer(storage.cast_to_index_type(indices, dictionary.length))
     return ArrayData(layout, len(indices), (validity, index_buffer), (), dictionary)

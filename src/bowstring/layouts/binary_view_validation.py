@@ -91,7 +91,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
             data = buffers[buffer_index]
             _check_prefixes(views, data)
             if is_text and not _is_dense_ascii(data, views):
-                text_ranges.setdefault(buffer_index, _TextRange(data)).add(views)
+                text_ranges.setdefault(buffer_index, _TextRange(data)).extend(views)
     if not all(text_range.is_valid_utf8() for text_range in text_ranges.values()):
         for first, words, lengths in _iter_view_blocks(array, array.length):
             for buffer_index, views in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
@@ -182,9 +182,9 @@ class _TextRange:
         self.first, self.last, self.total_bytes = data.size, 0, 0
         self.splits_characters = False
 
-    def add(self, long: _LongViews) -> None:
-        """Add strings."""
-        starts, stops = long.starts, long.stops
+    def extend(self, views: _LongViews) -> None:
+        """Extend the range to the strings of these views."""
+        starts, stops = views.starts, views.stops
         self.first = min(self.first, int(starts.min()))
         self.last = max(self.last, int(stops.max()))
         self.total_bytes += int((stops - starts).sum())

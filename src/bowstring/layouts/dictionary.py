@@ -71,11 +71,11 @@ class DictionaryLayout(Layout):
         return ArrayData(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
 
     def create_from_int64_indices(self, indices: Indices, mask: Mask | None, dictionary: ArrayData) -> ArrayData:
-        """Create an array of 64-bit indices, which are valid where `mask` is true. Raises as `narrow_indices`."""
-        narrow_indices = self.narrow_indices(indices, dictionary.length)
-        return self.create_array(self.index_layout.create_array(narrow_indices, mask), dictionary)
+        """Create an array of 64-bit indices, which are valid where `mask` is true. Raises as `cast_to_index_type`."""
+        cast_indices = self.cast_to_index_type(indices, dictionary.length)
+        return self.create_array(self.index_layout.create_array(cast_indices, mask), dictionary)
 
-    def narrow_indices(self, indices: Indices, num_values: int) -> Values:
+    def cast_to_index_type(self, indices: Indices, num_values: int) -> Values:
         """Convert 64-bit indices into a dictionary of `num_values` values to the index type.
 
         Raises `TypeMismatchError` if one is too large for it.
@@ -224,7 +224,7 @@ class DictionaryLayout(Layout):
                 dictionaries.append(dictionary)
                 base, length = length, length + dictionary.length
             shifted_indices.append(indices + base)
-        indices = self.narrow_indices(np.concatenate(shifted_indices), length)
+        indices = self.cast_to_index_type(np.concatenate(shifted_indices), length)
         values = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
         return ArrayData(self, len(indices), (concat_validity(arrays), to_buffer(indices)), (), values)
 

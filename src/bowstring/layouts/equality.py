@@ -75,10 +75,12 @@ def bytes_equal(left: Values, right: Values) -> bool:
     whole = left.size // 8 * 8
     left_words, right_words = left[:whole].view(np.uint64), right[:whole].view(np.uint64)
 
-    def is_equal(first: int, last: int) -> bool:
+    def is_block_equal(first: int, last: int) -> bool:
         return bool((left_words[first:last] == right_words[first:last]).all())
 
-    return left[whole:].tobytes() == right[whole:].tobytes() and is_true_for_all_blocks(is_equal, len(left_words), 8)
+    if left[whole:].tobytes() != right[whole:].tobytes():
+        return False
+    return is_true_for_all_blocks(is_block_equal, len(left_words), 8)
 
 
 def is_true_for_all_blocks(predicate: Callable[[int, int], bool], length: int, width_bytes: int) -> bool:

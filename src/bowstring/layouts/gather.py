@@ -84,10 +84,10 @@ def copy_ranges(out: Bytes, targets: Indices, source: Bytes, starts: Indices, le
     targets, starts, lengths = targets[firsts], starts[firsts], np.add.reduceat(lengths, firsts)
     for first in range(0, len(firsts), _BLOCK_RANGES):
         block = slice(first, first + _BLOCK_RANGES)
-        _copy_block(out, targets[block], source, starts[block], lengths[block])
+        _copy_ranges_by_length(out, targets[block], source, starts[block], lengths[block])
 
 
-def _copy_block(out: Bytes, targets: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
+def _copy_ranges_by_length(out: Bytes, targets: Indices, source: Bytes, starts: Indices, lengths: Indices) -> None:
     """Copy ranges grouped by length.
 
     Ranges of one length are elements of one NumPy type, unaligned, which a single call copies. Long ranges, and

@@ -172,11 +172,11 @@ class PrimitiveLayout(Layout):
         left_slots, right_slots, validity = left.buffer_values(1), right.buffer_values(1), left.buffers[0] or EMPTY
         not_equal_mask = self.codec.not_equal_mask
 
-        def is_equal(first: int, last: int) -> bool:
+        def is_block_equal(first: int, last: int) -> bool:
             differs = not_equal_mask(left_slots[first:last], right_slots[first:last], nans_equal)
             return not differs.any() or not (differs & bitmap.unpack(validity, left.offset + first, last - first)).any()
 
-        return is_true_for_all_blocks(is_equal, left.length, self.dtype.itemsize)
+        return is_true_for_all_blocks(is_block_equal, left.length, self.dtype.itemsize)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
         return self.codec.sort_keys(array.buffer_values(1))

@@ -134,7 +134,7 @@ def offsets_equal(left: Values, right: Values) -> bool:
         return bytes_equal(left, right)
     left_base, right_base = left[0], right[0]
 
-    def is_equal(first: int, last: int) -> bool:
+    def is_block_equal(first: int, last: int) -> bool:
         return not (left[first:last] - left_base != right[first:last] - right_base).any()
 
-    return is_true_for_all_blocks(is_equal, len(left), left.itemsize)
+    return is_true_for_all_blocks(is_block_equal, len(left), left.itemsize)

@@ -227,10 +227,10 @@ class TimestampCodec(_MicrosecondCodec):
         if self._zone is None:
             return datetimes
         zone = find_timezone(self._zone)
-        return [_localize(value, zone) for value in datetimes]
+        return [_convert_utc_to_zone(value, zone) for value in datetimes]
 
 
-def _localize(utc: datetime, zone: tzinfo) -> Any:
+def _convert_utc_to_zone(utc: datetime, zone: tzinfo) -> Any:
     """Convert a naive datetime in UTC to a time zone, or to `datetime64` if its year there is not 1 to 9999."""
     try:
         return utc.replace(tzinfo=UTC).astimezone(zone)
