@@ -98,7 +98,7 @@ def parse_options(keywords: ToPandasOptions) -> ParsedOptions:
 def to_series(column: ArrayData | ColumnChunks, keywords: ToPandasOptions) -> Any:
     """Convert a column to a series without a name."""
     options = parse_options(keywords)
-    return _series_without_copy(_convert_column(_as_chunked(column), options))
+    return _series_without_copy(_convert_column(_as_column_chunks(column), options))
 
 
 def to_frame(
@@ -113,7 +113,7 @@ def to_frame(
 
     def convert(index: int) -> Any:
         try:
-            return _convert_column(_as_chunked(columns[index]), options, dtypes.get(names[index]))
+            return _convert_column(_as_column_chunks(columns[index]), options, dtypes.get(names[index]))
         except WouldCopyError as error:
             raise WouldCopyError(f"column {names[index]!r}: {error}") from None
 
@@ -122,8 +122,8 @@ def to_frame(
     if options.copy:
         sources = []
         for i in data_columns:
-            column = _as_chunked(columns[i])
-            dtype = _numpy_dtype(column, options, dtypes.get(names[i]))
+            column = _as_column_chunks(columns[i])
+            dtype = _find_numpy_dtype(column, options, dtypes.get(names[i]))
             sources.append((convert(i) if dtype is None else column, dtype))
         frame = blocks.create_frame(sources, num_rows)
     else:
@@ -142,7 +142,7 @@ def _series_without_copy(values: Any) -> Any:
     return import_pandas().Series(values, dtype=values.dtype, copy=False)
 
 
-def _as_chunked(column: ArrayData | ColumnChunks) -> ColumnChunks:
+def _as_column_chunks(column: ArrayData | ColumnChunks) -> ColumnChunks:
     return column if isinstance(column, ColumnChunks) else ColumnChunks([column], column.type)
 
 
@@ -204,7 +204,7 @@ def _convert_column(column: ColumnChunks, options: ParsedOptions, stored_dtype: 
         check_expanded_array(chunk)
     if options.zero_copy_only:
         _check_zero_copy(column, options, stored_dtype)
-    elif options.copy and (numpy_dtype := _numpy_dtype(column, options, stored_dtype)) is not None:
+    elif options.copy and (numpy_dtype := _find_numpy_dtype(column, options, stored_dtype)) is not None:
         values = np.empty(len(column), numpy_dtype)
         blocks.write_block_row(column, values)
         return values
@@ -226,7 +226,7 @@ _STRING_TYPES = (t.Utf8, t.LargeUtf8, t.Utf8View)
 _NUMPY_TYPES = (t.Int, t.FloatingPoint, t.Timestamp, t.Duration)
 
 
-def _numpy_dtype(column: ColumnChunks, options: ParsedOptions, stored_dtype: Any) -> np.dtype[Any] | None:
+def _find_numpy_dtype(column: ColumnChunks, options: ParsedOptions, stored_dtype: Any) -> np.dtype[Any] | None:
     """Return the NumPy dtype of a column that converts to NumPy chunk by chunk: numbers, timestamps and durations; None
     for any other column. Warns about integers that the conversion to float64 rounds.
     """
@@ -276,7 +276,7 @@ def _convert_numbers(array: ArrayData, options: ParsedOptions) -> Any:
     if array.null_count and isinstance(array.type, t.Int):
         if options.integer_object_nulls:
             return to_object_array(array.to_pylist())
-        _warn_of_rounding(_as_chunked(array))
+        _warn_of_rounding(_as_column_chunks(array))
     return _to_numpy(array, options)
 
 
@@ -359,7 +359,7 @@ def _to_categories(array: ArrayData) -> Any:
     assert dictionary is not None
     if dictionary.type == t.FloatingPoint(16):  # pandas has no index of float16
         return None
-    labels = import_pandas().Index(_convert_column(_as_chunked(dictionary), ParsedOptions()))
+    labels = import_pandas().Index(_convert_column(_as_column_chunks(dictionary), ParsedOptions()))
     try:
         if labels.dtype == object:
             hash(tuple(labels))
@@ -404,7 +404,7 @@ _CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, ParsedOptions], Any]] =
     t.Duration: _convert_temporal,
     t.Interval: _convert_intervals,
     t.Dictionary: _convert_dictionary,
-    t.RunEndEncoded: lambda array, options: _convert_column(_as_chunked(run_end_decode(array)), options),
+    t.RunEndEncoded: lambda array, options: _convert_column(_as_column_chunks(run_end_decode(array)), options),
     t.Map: lambda array, _: to_object_array(array.to_pylist()),
     t.List: _convert_lists,
     t.LargeList: _convert_lists,
