@@ -52,9 +52,9 @@ _UNKNOWN_BYTES = 1 << 64
 _MAX_COPYING_BYTES = 1 << 26
 """Bodies of this size are copied at a time, because the caller may take one by one."""
 _ROUNDS_PER_STEP = 16
-_FIRST_ROUND_ELEMENTS = 4
-"""The number of elements of a stream that are sent first, so that the peer reads them while the next are encoded. Each
-round sends twice as many as the one before.
+_FIRST_ROUND_ELEMENTS = 1
+"""The number of elements of a stream that are sent first, so that the peer reads them while the next are encoded: the
+schema and the memory of the first batches. Each round sends twice as many as the one before.
 """
 _MAX_COALESCED_ADDRESSES = 1 << 12
 """The number of addresses from which on a message frees no further body."""
