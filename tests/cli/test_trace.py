@@ -116,7 +116,7 @@ def test_client_and_server_record_the_same_senders(tmp_path: Path, capsys: pytes
 
 def test_invalid_messages_are_shown_with_their_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Recorder(tmp_path / "r") as recorder:
-        client, server = BlockingChannel.pair(recorder.record_transport(LOOPBACK), TransportOptions(timeout_s=20))
+        client, server = BlockingChannel.pair(recorder.wrap_transport(LOOPBACK), TransportOptions(timeout_s=20))
         with client, server:
             client.send([b"?"], tag=77)
             client.send([b"three"], tag=2)

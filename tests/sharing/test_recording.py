@@ -52,7 +52,7 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
 
 with Recorder(sys.argv[1]) as recorder:
-    one, other = BlockingChannel.pair(recorder.record_transport(LOOPBACK))
+    one, other = BlockingChannel.pair(recorder.wrap_transport(LOOPBACK))
     with one, other:
         child = os.fork()
         if not child:
@@ -208,7 +208,7 @@ def test_a_forked_child_does_not_write_to_the_recording(tmp_path: Path) -> None:
 
 def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
     with Recorder(tmp_path / "r") as recorder:
-        one, other = BlockingChannel.pair(recorder.record_transport(LOOPBACK), TransportOptions(timeout_s=20))
+        one, other = BlockingChannel.pair(recorder.wrap_transport(LOOPBACK), TransportOptions(timeout_s=20))
         with one, other:
 
             def send() -> None:

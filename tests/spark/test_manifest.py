@@ -158,7 +158,7 @@ def stage_files(folder: Path, owner: ProcessIdentity) -> None:
     staged = staging.create_staging_folder(folder, JOB)
     (staged / part_file_name(JOB, 0, 1)).touch()
     (folder / part_file_name(JOB, 1, 2)).touch()
-    (staged / staging.OWNER_FILE_NAME).write_text(staging.encode_owner(owner))
+    (staged / staging.OWNER_FILE_NAME).write_text(staging.encode_owner_json(owner))
 
 
 def names(folder: Path) -> list[str]:

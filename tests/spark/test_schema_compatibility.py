@@ -13,7 +13,7 @@ from pyspark.sql import types as spark
 
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
 from bowstring.spark.schema_compatibility import (
-    check_conversions,
+    check_read_conversions,
     check_same_schema,
     check_unique_column_names,
     check_unique_field_names,
@@ -97,11 +97,11 @@ LOSSY: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize("nest", [lambda t: t, spark.ArrayType, lambda t: spark.MapType(STRING, t)])
 def test_conversions_that_silently_lose_values_are_an_error_at_any_depth(nest: Any) -> None:
     for source, target in LOSSLESS:
-        check_conversions(A, struct_type(("x", nest(source))), struct_type(("x", nest(target))))
+        check_read_conversions(A, struct_type(("x", nest(source))), struct_type(("x", nest(target))))
     for source, target in LOSSY:
         names = f"{source.simpleString()} can't be read as {target.simpleString()}"
         with pytest.raises(UnsupportedTypeError) as refusal:
-            check_conversions(A, struct_type(("x", nest(source))), struct_type(("x", nest(target))))
+            check_read_conversions(A, struct_type(("x", nest(source))), struct_type(("x", nest(target))))
         assert names in str(refusal.value)
         assert str(refusal.value).startswith("/a.arrow: column x")
 
@@ -109,10 +109,10 @@ def test_conversions_that_silently_lose_values_are_an_error_at_any_depth(nest: A
 def test_a_struct_field_that_a_file_lacks_or_repeats_is_named() -> None:
     requested = struct_type(("s", struct_type(("z", LONG))))
     with pytest.raises(NotFoundError, match=r"/a\.arrow: column s: no field is called 'z'; there are 'a'"):
-        check_conversions(A, struct_type(("s", struct_type(("a", LONG)))), requested)
+        check_read_conversions(A, struct_type(("s", struct_type(("a", LONG)))), requested)
     repeated = spark.ArrayType(struct_type(("z", LONG), ("z", STRING)))
     for check in (check_unique_field_names, lambda path, schema: merge_schemas([(path, schema)])):
         with pytest.raises(InvalidArgumentError, match=r"/a\.arrow: column s\[\]: several fields are called 'z'"):
             check(A, struct_type(("s", repeated)))
     with pytest.raises(InvalidArgumentError, match=r"/a\.arrow: column s: several fields are called 'z'"):
-        check_conversions(A, struct_type(("s", struct_type(("z", LONG), ("z", LONG)))), requested)
+        check_read_conversions(A, struct_type(("s", struct_type(("z", LONG), ("z", LONG)))), requested)

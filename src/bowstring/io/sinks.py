@@ -17,7 +17,7 @@ from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.io_errors import get_source_name, translate_io_error
 from bowstring.memory.descriptors import preallocate, pwrite_all
-from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all, write_iovecs
+from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
 
 _MAX_GATHERED_BYTES = 1 << 15
 _FLUSH_BYTES = 1 << 20
@@ -93,7 +93,7 @@ class VectoredSink:
         self._pending += head
         self._flush()
         with self._translate_errors():
-            write_all(lambda iovecs: write_iovecs(descriptor, iovecs), body.iovecs(), remaining_iovecs)
+            write_all_parts(lambda iovecs: write_iovecs(descriptor, iovecs), body.iovecs(), remaining_iovecs)
 
     def _flush(self) -> None:
         pending, self._pending = self._pending, bytearray()
@@ -102,7 +102,7 @@ class VectoredSink:
 
     def _write_all(self, buffers: Sequence[Any]) -> None:
         with self._translate_errors():
-            write_all(self._writev, buffers, remaining_buffers)
+            write_all_parts(self._writev, buffers, remaining_buffers)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

@@ -145,7 +145,7 @@ class Buffer:
         """
         itemsize = dtype.itemsize
         if not itemsize:
-            return _empty(dtype, max(count, 0))
+            return _empty_array(dtype, max(count, 0))
         if count < 0:
             count = self.size // itemsize - start
         if start < 0 or count < 0 or (start + count) * itemsize > self.size:
@@ -157,7 +157,9 @@ class Buffer:
         first, rest = divmod(self.offset, itemsize)
         if rest:
             return (
-                np.frombuffer(memory.bytes, dtype, count, self.offset + start * itemsize) if count else _empty(dtype, 0)
+                np.frombuffer(memory.bytes, dtype, count, self.offset + start * itemsize)
+                if count
+                else _empty_array(dtype, 0)
             )
         first += start
         typed = memory._typed.get(dtype)
@@ -227,7 +229,7 @@ class Buffer:
         return f"<bowstring.memory.Buffer {self.size} bytes at {self.address:#x} on {self.device}>"
 
 
-def _empty(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
+def _empty_array(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
     array = np.empty(count, dtype)
     array.flags.writeable = False
     return array

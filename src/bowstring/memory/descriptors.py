@@ -97,7 +97,7 @@ def is_sealed(seals: int | None) -> bool:
     return (seals or 0) & _NEEDED_SEALS == _NEEDED_SEALS
 
 
-def is_arena_memory(seals: int | None) -> bool:
+def has_arena_seals(seals: int | None) -> bool:
     """Whether the seals of a memfd prevent shrinking, and writing except by an arena's mapping."""
     return (seals or 0) & (_ARENA_SEALS | _SEAL_WRITE) == _ARENA_SEALS
 
@@ -122,7 +122,7 @@ def check_received_descriptor(
     if not stat.S_ISREG(status.st_mode):
         raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
     seals = read_seals(descriptor, status)
-    is_from_arena, has_seals = is_arena_memory(seals), is_sealed(seals)
+    is_from_arena, has_seals = has_arena_seals(seals), is_sealed(seals)
     if not has_seals and not (accept_files and (seals is None or is_from_arena)):
         kind = "an ordinary file" if seals is None else "memory that its creator can still write or shrink"
         raise InvalidDataError(

@@ -28,7 +28,7 @@ class PaddedBuffers(Sequence[Any]):
     """Buffers, each followed by less than 64 zero bytes of padding; empty buffers are left out.
 
     A sequence of objects with the buffer protocol, which are created on first access. `iovecs` returns their addresses
-    without creating these objects. Create it with `from_memory` or `from_buffers`.
+    without creating these objects. Create it with `from_memory_ranges` or `from_buffers`.
     """
 
     __slots__ = ("_addresses", "_list", "_paddings", "_ranges", "_sizes")
@@ -43,7 +43,9 @@ class PaddedBuffers(Sequence[Any]):
         self._list: list[Any] | None = None
 
     @classmethod
-    def from_memory(cls, memory: Memory, offsets: Int64Array, sizes: Int64Array, paddings: Int64Array) -> PaddedBuffers:
+    def from_memory_ranges(
+        cls, memory: Memory, offsets: Int64Array, sizes: Int64Array, paddings: Int64Array
+    ) -> PaddedBuffers:
         """Return ranges of one memory. Offsets, sizes and paddings are in bytes, shape (n,).
 
         Raises `InvalidArgumentError` for a range outside the memory.
@@ -101,7 +103,7 @@ class PaddedBuffers(Sequence[Any]):
         return iovecs[iovecs[:, 1] > 0]
 
 
-def write_all(send: Callable[[_Parts], int], parts: _Parts, remaining: Callable[[_Parts, int], _Parts]) -> None:
+def write_all_parts(send: Callable[[_Parts], int], parts: _Parts, remaining: Callable[[_Parts, int], _Parts]) -> None:
     """Write parts with `send`, which may write only some of their bytes and returns the number, as `os.writev` does.
 
     `remaining` returns the rest of parts after a number of bytes. At most `IOV_MAX` parts are passed at a time.

@@ -52,7 +52,7 @@ from bowstring.memory.descriptors import (
     seal,
     translate_shortage_errors,
 )
-from bowstring.memory.iovec import remaining_buffers, write_all
+from bowstring.memory.iovec import remaining_buffers, write_all_parts
 from bowstring.memory.parallel_copy import copy_bytes, read_file_into
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
@@ -407,7 +407,7 @@ class RegionWriter(UnsealedRegion):
             check_available_memory(self._unchecked_bytes, self.name)
             self._unchecked_bytes = 0
         with translate_shortage_errors(f"write {total} bytes to", self.name):
-            write_all(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
+            write_all_parts(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
         self.size_bytes += total
         return total
 

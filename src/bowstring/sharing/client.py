@@ -167,7 +167,7 @@ class Dataset(Closable):
                 for batch in stream:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
-                    yield with_schema(batch, self.schema)
+                    yield with_shared_schema(batch, self.schema)
                 is_complete = True
             finally:
                 if is_complete:
@@ -292,6 +292,6 @@ def _reconnect(
     return Dataset(requests, schema, timeout_s, tls, copy=copy)
 
 
-def with_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
+def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
     """Return a batch with an equal schema, which all batches of a data set share."""
     return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.lazy_columns, batch.pairs)

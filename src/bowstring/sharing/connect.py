@@ -30,7 +30,7 @@ from bowstring.transports.tls import TlsOptions
 _LOGGER = logging.getLogger(__name__)
 
 
-class HasURIs(Protocol):
+class PartitionedDataset(Protocol):
     """A data set of several parts, as `bowstring.spark.publish` returns."""
 
     @property
@@ -42,7 +42,7 @@ class HasURIs(Protocol):
         """The schema of all parts."""
 
 
-Target: TypeAlias = str | DatasetLocations | Sequence[str] | HasURIs
+Target: TypeAlias = str | DatasetLocations | Sequence[str] | PartitionedDataset
 """One URI, several locations, the URIs of several parts with one schema, or an object with `uris` and `schema`."""
 
 

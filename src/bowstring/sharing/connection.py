@@ -81,7 +81,7 @@ class Connection:
         if tls is None or not tls.allow_unencrypted:
             _check_encryption(servers)
         if recorder is not None:
-            transports = {role: recorder.record_transport(each, servers[role]) for role, each in transports.items()}
+            transports = {role: recorder.wrap_transport(each, servers[role]) for role, each in transports.items()}
         options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
         channels: dict[ConnectionRole, Channel] = {}
         with ExitStack() as on_error:

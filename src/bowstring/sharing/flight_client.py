@@ -23,7 +23,7 @@ from bowstring.errors import (
     InvalidDataError,
     LimitError,
 )
-from bowstring.sharing.client import Dataset, with_schema
+from bowstring.sharing.client import Dataset, with_shared_schema
 from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors
 from bowstring.sharing.flight import (
     FLIGHT_SCHEMES,
@@ -171,7 +171,7 @@ class FlightDataset(Dataset):
                 for batch in stream:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
-                    yield with_schema(batch, self.schema)
+                    yield with_shared_schema(batch, self.schema)
             finally:
                 stream.cancel()
 

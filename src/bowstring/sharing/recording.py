@@ -101,7 +101,7 @@ class Recorder(Closable):
             raise
         self._descriptor = descriptor
 
-    def record_transport(self, transport: Transport, uri: StreamURI | None = None) -> Transport:
+    def wrap_transport(self, transport: Transport, uri: StreamURI | None = None) -> Transport:
         """Return a transport that behaves like this one, and whose connections are recorded.
 
         `uri` is that of the server, by default that of `bowstring.serve` at the address of the transport.

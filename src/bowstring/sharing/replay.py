@@ -172,7 +172,7 @@ class _ConnectionPlayer:
         elif self._side == "client":
             self._recorded_messages.setdefault(self._message_key(entry.tag, entry.view()), []).append(entry)
             message = self.channel.receive()
-            actual_message = _ActualMessage(message.tag, message.data, _view_buffers(self.channel, message))
+            actual_message = _ActualMessage(message.tag, message.data, _view_body_buffers(self.channel, message))
             self._actual_messages.setdefault(self._message_key(message.tag, message.data), []).append(actual_message)
         elif step.kind == "free_data":
             self._recorded_frees.update(map(self._translate_address, decode_free_data(entry.view()).tolist()))
@@ -484,7 +484,7 @@ def _error_kind(data: memoryview) -> bytes:
     return bytes(data).partition(b"\n")[0]
 
 
-def _view_buffers(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:
+def _view_body_buffers(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:
     """Return the buffers of a body of addresses; None for other messages, and memory that has to be fetched."""
     if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, RemoteRegionTable):
         return None

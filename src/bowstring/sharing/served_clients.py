@@ -149,7 +149,7 @@ class ServedClients:
         if client is not None:
             self.loop.dispatch(client, 0)
 
-    def activate(self, client: ClientHandler) -> None:
+    def admit_client(self, client: ClientHandler) -> None:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
         if self.is_draining:
             raise ConnectionLostError("the server is shutting down")
@@ -367,7 +367,7 @@ class ClientHandler:
     def _start_stream(self, ticket: Ticket) -> None:
         """Start a stream; its messages are created as the client receives them."""
         try:
-            self._clients.activate(self)
+            self._clients.admit_client(self)
         except ConnectionLostError as error:
             self._clients.counters.num_refused_requests += 1
             self.refuse(error)

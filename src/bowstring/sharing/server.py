@@ -367,7 +367,7 @@ def _select_transports(
             allow_other_hosts=options.ticket_key is not None,
             tls=tls if transport.supports_tls else None,
         )
-        yield transport if recorder is None else recorder.record_transport(transport), addresses[scheme], limits
+        yield transport if recorder is None else recorder.wrap_transport(transport), addresses[scheme], limits
 
 
 class _Acceptor(Closable):

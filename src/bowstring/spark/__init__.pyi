@@ -1,4 +1,8 @@
-from bowstring.spark.java import JavaRuntime as JavaRuntime, find_java as find_java, set_java_home as set_java_home
+from bowstring.spark.java_runtime import (
+    JavaRuntime as JavaRuntime,
+    find_java as find_java,
+    set_java_home as set_java_home,
+)
 from bowstring.spark.publication import (
     PublishedDataset as PublishedDataset,
     PublishedPartition as PublishedPartition,

@@ -28,7 +28,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.arrow_files import write_batches
-from bowstring.spark.batch_size import collect_map_in_arrow, drop_padding_rows
+from bowstring.spark.batch_byte_limit import collect_map_in_arrow, drop_padding_rows
 from bowstring.spark.types import to_arrow_schema
 
 if TYPE_CHECKING:

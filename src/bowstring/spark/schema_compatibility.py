@@ -81,7 +81,7 @@ def check_same_schema(path: Path, schema: StructType, inferred: StructType) -> N
 
 def check_unique_field_names(path: Path, schema: StructType) -> None:
     """Raise `InvalidArgumentError` if a struct of the file at `path` has duplicate field names: Spark can't read it."""
-    check_conversions(path, schema, schema)
+    check_read_conversions(path, schema, schema)
 
 
 def find_missing_columns(
@@ -105,7 +105,7 @@ def find_missing_columns(
     return missing
 
 
-def check_conversions(path: Path, schema: StructType, requested: StructType) -> None:
+def check_read_conversions(path: Path, schema: StructType, requested: StructType) -> None:
     """Raise `UnsupportedTypeError` if a column of the file at `path` can't be read as the type in `requested`.
 
     A struct field that the file lacks is a `NotFoundError`.

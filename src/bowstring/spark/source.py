@@ -18,16 +18,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
 from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
+from bowstring.spark.data_source_writer import ArrowWriter
 from bowstring.spark.manifest import ManifestEntry, expand_glob, list_arrow_files, read_manifest
 from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
 from bowstring.spark.schema_compatibility import (
-    check_conversions,
+    check_read_conversions,
     check_same_schema,
     check_unique_column_names,
     find_missing_columns,
     merge_schemas,
 )
-from bowstring.spark.sink import ArrowWriter
 from bowstring.spark.types import parse_struct_type
 from bowstring.spark.unsupported_streaming import UnsupportedStreamReader, streaming_write_error
 from bowstring.spark.worker_errors import hide_traceback
@@ -141,7 +141,7 @@ class ArrowDataSource(DataSource):
             if not matches:
                 raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
             paths += matches
-        _check_partition_folders(paths, parse_path(named_paths[0]))
+        _check_same_partition_folders(paths, parse_path(named_paths[0]))
         return paths
 
 
@@ -204,14 +204,14 @@ class ArrowReader(DataSourceReader):
             missing_columns = find_missing_columns(
                 group.path, group.schema, self._schema, allow_missing=self._merge_schema
             )
-            check_types = check_same_schema if self._is_inferred else check_conversions
+            check_types = check_same_schema if self._is_inferred else check_read_conversions
             check_types(group.path, group.schema, self._schema)
             for file in group.files:
                 for start, stop, length_bytes in _split_file(file, self._split_bytes):
                     yield BatchRange(str(file.path), start, stop, missing_columns), length_bytes
 
 
-def _check_partition_folders(paths: list[Path], first_named: Path) -> None:
+def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
     """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `first_named`."""
     for path in paths:
         others = _parse_partition_folders(path) - _parse_partition_folders(first_named)

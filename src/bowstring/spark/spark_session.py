@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
 from bowstring.sharing.processes import parent_pid, wait_for_exit
-from bowstring.spark.java import set_java_home
+from bowstring.spark.java_runtime import set_java_home
 
 try:
     from pyspark import SparkContext

@@ -45,7 +45,7 @@ def create_staging_folder(folder: Path, job: str) -> Path:
             except FileNotFoundError:  # another job has just removed an empty folder above it
                 if attempt == _MKDIR_ATTEMPTS - 1:
                     raise
-        (staging / OWNER_FILE_NAME).write_text(encode_owner(find_java_ancestor()))
+        (staging / OWNER_FILE_NAME).write_text(encode_owner_json(find_java_ancestor()))
     except OSError as problem:
         remove_staging_folder(folder, job)
         remove_empty_folders(missing)
@@ -103,7 +103,7 @@ def _is_orphaned(staging: Path) -> bool:
     return False
 
 
-def encode_owner(owner: ProcessIdentity | None) -> str:
+def encode_owner_json(owner: ProcessIdentity | None) -> str:
     """The JSON record of a staging folder's owner, if known."""
     process = owner or _UNKNOWN_OWNER
     return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_ticks})

@@ -187,12 +187,12 @@ def _read_csf_index(index: Table, body: Buffer, shape: tuple[int, ...], count: i
         )
     unit = _detect_length_unit(int(nodes["length"][-1]), count, node_type, "the last indices")
     levels = [
-        _read_csf_elements(body, location, node_type, "indices", int(location["length"]) // unit) for location in nodes
+        _read_csf_buffer(body, location, node_type, "indices", int(location["length"]) // unit) for location in nodes
     ]
     pointer_levels = []
     for location, level in zip(pointers, levels, strict=False):
         _detect_length_unit(int(location["length"]), len(level) + 1, pointer_type, "indptr")
-        pointer_levels.append(_read_csf_elements(body, location, pointer_type, "indptr", len(level) + 1))
+        pointer_levels.append(_read_csf_buffer(body, location, pointer_type, "indptr", len(level) + 1))
     return SparseCSFTensor, (tuple(pointer_levels), tuple(levels), tuple(index["axisOrder"].tolist()))
 
 
@@ -205,7 +205,7 @@ def _detect_length_unit(length: int, count: int, dtype: np.dtype[Any], what: str
     raise InvalidDataError(f"{what}: expected {count} elements of {dtype.itemsize} bytes, found a length of {length}")
 
 
-def _read_csf_elements(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
+def _read_csf_buffer(body: Buffer, location: Any, dtype: np.dtype[Any], what: str, count: int) -> Values:
     """Return `count` elements of a buffer, whatever the unit of its length."""
     return _slice_body(body, int(location["offset"]), count * dtype.itemsize, what).view(dtype)
 

@@ -123,7 +123,7 @@ def test_partial_vectored_writes_send_all_parts() -> None:
     content = os.urandom(1 << 20)
     sizes = np.array([0, 1, 500_000, 0, 64, 300_000, 7], np.int64)
     offsets = np.cumsum(sizes) - sizes
-    parts = PaddedBuffers.from_memory(Memory(content), offsets, sizes, -sizes & 63)
+    parts = PaddedBuffers.from_memory_ranges(Memory(content), offsets, sizes, -sizes & 63)
     expected = b"".join(parts)
     vectors, received_bytes = parts.iovecs(), b""
     assert vectors[:, 1].sum() == len(expected)
@@ -147,7 +147,7 @@ def test_a_range_outside_its_memory_is_rejected() -> None:
     one = np.ones(1, np.int64)
     for offset, size in ((-1, 1), (0, 11), (10, 1), (1, -1), (1 << 62, 1 << 62)):
         with pytest.raises(bowstring.errors.InvalidArgumentError, match="outside its memory"):
-            PaddedBuffers.from_memory(Memory(bytes(10)), one * offset, one * size, one * 0)
+            PaddedBuffers.from_memory_ranges(Memory(bytes(10)), one * offset, one * size, one * 0)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])

@@ -77,7 +77,7 @@ class FlatColumnsEncoder:
         if sizes is None:
             return None
         new_spans, paddings, size_bytes = compute_buffer_spans(sizes, alignment)
-        parts = PaddedBuffers.from_memory(columns.body.memory, columns.body.offset + offsets, sizes, paddings)
+        parts = PaddedBuffers.from_memory_ranges(columns.body.memory, columns.body.offset + offsets, sizes, paddings)
         return EncodedBody(BatchHeaderValues(length, nodes, new_spans, _NO_VARIADIC_COUNTS), parts, size_bytes)
 
     def _encode_arrays(self, arrays: Sequence[ArrayData], alignment: int) -> EncodedBody | None:

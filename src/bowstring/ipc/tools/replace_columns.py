@@ -82,7 +82,9 @@ class _BodyBuilder:
         new_spans, paddings, size_bytes = compute_buffer_spans(sizes, ALIGNMENT_BYTES)
         self.copied_bytes += int(sizes.sum(dtype=np.float64))
         self._add(nodes, new_spans, size_bytes)
-        self.parts += PaddedBuffers.from_memory(columns.body.memory, columns.body.offset + offsets, sizes, paddings)
+        self.parts += PaddedBuffers.from_memory_ranges(
+            columns.body.memory, columns.body.offset + offsets, sizes, paddings
+        )
 
     def append_encoded(self, encoded: EncodedBody) -> None:
         """Add the buffers of a newly encoded column."""

@@ -13,8 +13,8 @@ from threading import Timer
 import pytest
 
 from bowstring.errors import UnmetRequirementError
-from bowstring.spark import java
-from bowstring.spark.java import find_java
+from bowstring.spark import java_runtime
+from bowstring.spark.java_runtime import find_java
 from tests.polling import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts require a POSIX shell")
@@ -72,7 +72,7 @@ def test_an_existing_script_that_drops_the_flag_is_used_if_its_java_lacks_the_mo
     again = find_java(environment | {"JAVA_HOME": str(first.home)})  # as in a process that Spark's own started
     assert again.home == first.home
     on_path = find_java({"PATH": str(first.home / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    process = subprocess.run([on_path.home / "bin" / "java", java.VECTOR_FLAG], timeout=30, check=False)
+    process = subprocess.run([on_path.home / "bin" / "java", java_runtime.VECTOR_FLAG], timeout=30, check=False)
     assert process.returncode == 0
 
 
@@ -82,7 +82,7 @@ def test_a_java_without_the_vector_module_is_run_by_a_script(tmp_path: Path) -> 
     runtime = find_java({"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert runtime.is_wrapped
     assert runtime.home.is_relative_to(tmp_path / "cache")
-    arguments = ["-Dname=a b", java.VECTOR_FLAG, "", "-cp", "it's;$HOME*"]
+    arguments = ["-Dname=a b", java_runtime.VECTOR_FLAG, "", "-cp", "it's;$HOME*"]
     output = subprocess.run(
         [runtime.home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=30, check=True
     )
@@ -150,7 +150,7 @@ def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path:
 def test_a_java_that_hangs_is_killed_with_its_children(
     tmp_path: Path, no_wheel: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java, "PROBE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(java_runtime, "PROBE_TIMEOUT_S", 0.5)
     hanging = make_java(tmp_path / "hanging", f"sleep 600 & echo $! > {tmp_path}/child; wait")
     with pytest.raises(UnmetRequirementError, match=r"did not end within 0\.5 s"):
         find_java({"JAVA_HOME": str(hanging), "PATH": ""})

@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.spark import publish
-from bowstring.spark.batch_size import (
+from bowstring.spark.batch_byte_limit import (
     MAX_BATCH_BYTES,
     add_padding_rows,
     collect_map_in_arrow,
