@@ -31,7 +31,8 @@ _BATCHES = 16
 _COLUMNS = 10
 _CHUNKS_PER_BATCH = (1, 4, 16)
 _SMALL_TICKET = flight.Ticket(SMALL)
-_IN_PLACE_BOUND, _COPY_BOUND, _ARENA_BOUND, _FILE_BOUND, _SMALL_BOUND = 0.01, 0.7, 0.2, 1.1, 0.7
+_IN_PLACE_BOUND, _COPY_BOUND, _ARENA_BOUND, _FILE_BOUND = 0.01, 0.7, 0.2, 1.1
+_OPEN_CONNECTION_BOUND, _NEW_CONNECTION_BOUND = 0.5, 0.7
 _UCX_MAPPED_BOUND, _UCX_COPY_BOUND = 0.01, 0.3
 _SMALL_READS, _SMALL_CONNECTIONS, _SMALL_CLIENTS, _SMALL_CLIENTS_BOUND = 200, 20, 4, 1.0
 
@@ -104,14 +105,14 @@ def _measure_small(server: WorkerProcess, tcp: str, settings: Settings) -> Itera
         assert pa.table(dataset.read_all()).equals(client.do_get(_SMALL_TICKET).read_all())
         yield compare_calls(
             "three rows, again on an open connection",
-            _SMALL_BOUND,
+            _OPEN_CONNECTION_BOUND,
             lambda: [dataset.read_all() for _ in range(_SMALL_READS)],
             {"Flight, TCP": lambda: [client.do_get(_SMALL_TICKET).read_all() for _ in range(_SMALL_READS)]},
             settings,
         )
     yield compare_calls(
         "three rows, new connection",
-        _SMALL_BOUND,
+        _NEW_CONNECTION_BOUND,
         lambda: [_read_columns(uri) for _ in range(_SMALL_CONNECTIONS)],
         {"Flight, TCP": lambda: [_fetch_small_with_flight(tcp) for _ in range(_SMALL_CONNECTIONS)]},
         settings,
