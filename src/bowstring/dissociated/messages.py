@@ -35,7 +35,6 @@ _PREFIX = struct.Struct("<BI")
 _BODY_HEADER = struct.Struct("<QQ")
 _UINT64 = np.dtype("<u8")
 _PADDING_BYTES = 63
-_MAX_SUMMED = 1 << 32
 
 
 class MessageType(IntEnum):
@@ -122,7 +121,7 @@ class AddressBody:
         own_addresses, own_lengths = np.asarray(addresses, _UINT64).ravel(), np.asarray(lengths, _UINT64).ravel()
         if own_addresses.size != own_lengths.size:
             raise InvalidArgumentError(f"{own_addresses.size} addresses, but {own_lengths.size} lengths")
-        exact_bytes = _sum_exactly(own_lengths)
+        exact_bytes = _sum_exactly(own_lengths, int(own_lengths.max(initial=0)))
         return cls(own_addresses, own_lengths, exact_bytes, exact_bytes, int(np.count_nonzero(own_lengths)))
 
     def with_addresses(self, addresses: Addresses) -> AddressBody:
@@ -210,15 +209,16 @@ def decode_addresses(data: BytesLike, limits: ProtocolLimits = DEFAULT_LIMITS) -
         raise LimitError(
             f"body of addresses: {total_bytes} bytes, max_address_body_bytes = {limits.max_address_body_bytes}"
         )
-    pairs = np.frombuffer(bytes(data), _UINT64, offset=_BODY_HEADER.size).reshape(count, 2)
-    addresses, lengths = pairs[:, 0], pairs[:, 1]
-    exact_bytes = _sum_exactly(lengths)
+    columns = np.frombuffer(data, _UINT64, offset=_BODY_HEADER.size).reshape(count, 2).T.copy()
+    addresses, lengths = columns
+    highest, longest = np.maximum.reduce(columns, axis=1, initial=0).tolist()
+    exact_bytes = _sum_exactly(lengths, longest)
     if not exact_bytes <= total_bytes <= exact_bytes + count * _PADDING_BYTES:
         raise ProtocolError(
             f"body of addresses: the {count} buffers have {exact_bytes} bytes, but the total is {total_bytes}"
         )
     # No length exceeds the total, so that most bodies need no sum for each buffer.
-    if count and int(addresses.max()) + total_bytes >= UINT64_MODULUS and bool((addresses + lengths < addresses).any()):
+    if highest + total_bytes >= UINT64_MODULUS and bool((addresses + lengths < addresses).any()):
         index = int((addresses + lengths < addresses).argmax())
         raise ProtocolError(
             f"body of addresses, buffer {index}: address {addresses[index]} and length {lengths[index]} exceed 2**64"
@@ -252,11 +252,9 @@ def sequence_distance(start: int, end: int) -> int:
     return (end - start) & SEQUENCE_MASK
 
 
-def _sum_exactly(lengths: Addresses) -> int:
-    """The sum, without overflow at 2**64."""
-    if lengths.size == 0:
-        return 0
-    if int(lengths.max()) < _MAX_SUMMED and lengths.size < _MAX_SUMMED:
-        return int(lengths.sum())
+def _sum_exactly(lengths: Addresses, longest: int) -> int:
+    """The sum of lengths up to `longest`, without overflow at 2**64."""
+    if longest * lengths.size < UINT64_MODULUS:
+        return int(np.add.reduce(lengths))
     high, low = int((lengths >> np.uint64(32)).sum()), int((lengths & np.uint64(SEQUENCE_MASK)).sum())
     return (high << 32) + low

@@ -430,10 +430,11 @@ class RemoteMemory(Closable, ABC):
         longest = int(lengths.argmax())
         extent = self.find_extent(int(addresses[longest]))
         # An address before the extent wraps to a huge offset.
-        offsets, size = addresses - np.uint64(extent.start), np.uint64(extent.size_bytes)
-        if lengths[longest] <= size and offsets.max() <= size and (offsets + lengths).max() <= size:
+        offsets, size_bytes = addresses - np.uint64(extent.start), extent.size_bytes
+        highest, highest_end = int(np.maximum.reduce(offsets)), int(np.maximum.reduce(offsets + lengths))
+        if int(lengths[longest]) <= size_bytes and highest <= size_bytes and highest_end <= size_bytes:
             return BufferLocations(extent, offsets)
-        offsets = np.where(lengths > 0, offsets, np.uint64(0))
+        offsets, size = np.where(lengths > 0, offsets, np.uint64(0)), np.uint64(size_bytes)
         is_outside = (offsets > size) | (lengths > size - np.minimum(offsets, size))
         if bool(is_outside.any()):
             index = int(is_outside.argmax())
