@@ -233,7 +233,7 @@ def test_a_repr_does_not_show_keys_and_signatures(server: Server) -> None:
     ticket = Ticket((parsed.get_parameter("ticket") or "",))
     with bs.connect(uri) as data:
         values = (server, server._signer, OPTIONS, data, parsed, ticket, DataRequested(ticket.encode()))
-        for value in (*values, DatasetRequest(parsed, (parsed,), ticket), str(ticket), ticket.redacted):
+        for value in (*values, DatasetRequest(parsed, (parsed,), ticket), str(ticket), ticket.redacted_label):
             assert signature_of(uri)[:8] not in repr(value)
             assert repr(KEY) not in repr(value)
 

@@ -33,9 +33,9 @@ def test_the_ticket_of_one_data_set_is_its_name() -> None:
 
 
 def test_an_abbreviated_ticket_is_one_line_that_can_be_encoded() -> None:
-    assert Ticket(("visits",)).redacted == "data set 'vis…'"
-    assert Ticket.decode(b"\xff\nforged entry of a log").redacted.startswith("data set '\\udcff\\nforged")
-    assert Ticket(("a", "b")).redacted == "data set '…' and 1 more"
+    assert Ticket(("visits",)).redacted_label == "data set 'vis…'"
+    assert Ticket.decode(b"\xff\nforged entry of a log").redacted_label.startswith("data set '\\udcff\\nforged")
+    assert Ticket(("a", "b")).redacted_label == "data set '…' and 1 more"
 
 
 def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:

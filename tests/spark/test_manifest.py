@@ -31,7 +31,7 @@ from bowstring.spark.manifest import (
     Manifest,
     ManifestEntry,
     expand_glob,
-    list_arrow_files,
+    list_files_without_manifest,
     part_file_name,
     read_manifest,
     remove_old_manifests,
@@ -149,9 +149,13 @@ def test_a_manifest_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: py
 def test_files_of_an_uncommitted_job_are_not_plain_files(tmp_path: Path) -> None:
     for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", part_file_name(JOB, 0, 1)):
         (tmp_path / name).touch()
-    assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow", part_file_name(JOB, 0, 1)]
+    assert [path.name for path in list_files_without_manifest(tmp_path)] == [
+        "a.feather",
+        "b.arrow",
+        part_file_name(JOB, 0, 1),
+    ]
     staging.create_staging_folder(tmp_path, JOB)
-    assert [path.name for path in list_arrow_files(tmp_path)] == ["a.feather", "b.arrow"]
+    assert [path.name for path in list_files_without_manifest(tmp_path)] == ["a.feather", "b.arrow"]
 
 
 def stage_files(folder: Path, owner: ProcessIdentity) -> None:
@@ -217,14 +221,14 @@ def test_a_glob_matches_no_hidden_file_and_no_file_that_is_not_committed(tmp_pat
 
 def test_partition_folders_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.arrow").touch()
-    assert list_arrow_files(tmp_path) == [tmp_path / "a.arrow"]
+    assert list_files_without_manifest(tmp_path) == [tmp_path / "a.arrow"]
     (tmp_path / "k=1").mkdir()
     with pytest.raises(
         InvalidArgumentError, match=r"partition folders such as 'k=1' are not supported: .* add the column 'k'"
     ):
-        list_arrow_files(tmp_path)
+        list_files_without_manifest(tmp_path)
 
 
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
     with pytest.raises(BowstringError, match=f"{tmp_path / 'none'}: cannot be read: No such file"):
-        list_arrow_files(tmp_path / "none")
+        list_files_without_manifest(tmp_path / "none")

@@ -20,7 +20,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError,
 from bowstring.memory.c_callbacks import make_callback, make_immortal
 
 
-def _find_unsupported_reason() -> str | None:
+def _find_interpreter_limitation() -> str | None:
     """Return why this interpreter can't use the C data interface, or None."""
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         return "the C data interface requires 64-bit pointers"
@@ -34,7 +34,7 @@ def _find_unsupported_reason() -> str | None:
     return None
 
 
-_UNSUPPORTED_REASON = _find_unsupported_reason()
+_UNSUPPORTED_REASON = _find_interpreter_limitation()
 
 # struct ArrowSchema
 FORMAT, NAME, METADATA, FLAGS, SCHEMA_N_CHILDREN, SCHEMA_CHILDREN, SCHEMA_DICTIONARY, SCHEMA_RELEASE, SCHEMA_PRIVATE = (

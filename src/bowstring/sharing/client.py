@@ -171,7 +171,7 @@ class Dataset(Closable):
                 is_complete = True
             finally:
                 if is_complete:
-                    self._reuse_connection(connection, request.server)
+                    self._return_connection(connection, request.server)
                 else:
                     self._close_connection(connection)
 
@@ -241,7 +241,7 @@ class Dataset(Closable):
             self._close_connection(connection)
             raise
 
-    def _reuse_connection(self, connection: Connection, server: StreamURI) -> None:
+    def _return_connection(self, connection: Connection, server: StreamURI) -> None:
         """Keep a connection whose stream was read to its end for another one, unless the data set is closed."""
         with self._lock:
             if not self._is_closed:

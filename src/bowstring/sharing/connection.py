@@ -79,7 +79,7 @@ class Connection:
         if tls is not None and not any(transport.supports_tls for transport in transports.values()):
             find_transport(uri.scheme, uri, tls)
         if tls is None or not tls.allow_unencrypted:
-            _check_encryption(servers)
+            _check_uniform_encryption(servers)
         if recorder is not None:
             transports = {role: recorder.wrap_transport(each, servers[role]) for role, each in transports.items()}
         options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
@@ -186,7 +186,7 @@ class Connection:
         self.driver.close()
 
 
-def _check_encryption(servers: Mapping[ConnectionRole, StreamURI]) -> None:
+def _check_uniform_encryption(servers: Mapping[ConnectionRole, StreamURI]) -> None:
     """Raise `InvalidArgumentError` if only one of two servers has TLS and the other one is remote."""
     if not any(find_transport(server.scheme, server).supports_tls for server in servers.values()):
         return

@@ -143,7 +143,7 @@ class FlightServer(Closable):
 
     def _disconnect_stalled_clients(self) -> bool:
         """Disconnect the clients of whose streams none has made progress for a while; return whether there are any."""
-        latest: dict[_Peer, float] = {}
+        latest: dict[_PeerAddress, float] = {}
         with self._lock:
             for stream in self._streams:
                 latest[stream.peer] = max(stream.last_read_at, latest.get(stream.peer, 0.0))
@@ -171,7 +171,7 @@ def _shut_down_server(server: Any) -> None:
         thread.join(_CLOSE_TIMEOUT_S)
 
 
-def _disconnect_clients(port: int, peers: Container[_Peer] | None = None) -> None:
+def _disconnect_clients(port: int, peers: Container[_PeerAddress] | None = None) -> None:
     """Shut down the sockets of this process that were accepted at a port: all, or those of some peers."""
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -181,33 +181,33 @@ def _disconnect_clients(port: int, peers: Container[_Peer] | None = None) -> Non
                 is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
                 if is_internet and connection.getsockname()[1] == port:
                     host, peer_port, *_ = connection.getpeername()
-                    if peers is None or _Peer(host.removeprefix(_MAPPED_IPV4), peer_port) in peers:
+                    if peers is None or _PeerAddress(host.removeprefix(_MAPPED_IPV4), peer_port) in peers:
                         connection.shutdown(socket.SHUT_RDWR)
         except OSError:  # closed meanwhile, or not connected
             continue
 
 
-class _Peer(NamedTuple):
+class _PeerAddress(NamedTuple):
     """The address of a client."""
 
     host: str
     port: int
 
 
-def _parse_peer(text: str) -> _Peer:
+def _parse_peer(text: str) -> _PeerAddress:
     """Parse a peer's address in gRPC.
 
     >>> _parse_peer("ipv6:%5B::1%5D:50000")
-    _Peer(host='::1', port=50000)
+    _PeerAddress(host='::1', port=50000)
     """
     host, _, port = unquote(text).partition(":")[2].rpartition(":")
-    return _Peer(host.strip("[]").removeprefix(_MAPPED_IPV4), int(port))
+    return _PeerAddress(host.strip("[]").removeprefix(_MAPPED_IPV4), int(port))
 
 
 class _DoGetStream:
     """The batches of one call of DoGet, its client, and when that took the last batch."""
 
-    def __init__(self, batches: Iterator[Any], peer: _Peer) -> None:
+    def __init__(self, batches: Iterator[Any], peer: _PeerAddress) -> None:
         self.peer = peer
         self.last_read_at = time.monotonic()
         self._batches = batches

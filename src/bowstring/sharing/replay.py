@@ -109,7 +109,7 @@ class _ConnectionPlayer:
         self._peer_closes = False
         self._is_ended = False
 
-    def play(self, entry: ObservedEvent, step: TraceStep) -> None:
+    def play_entry(self, entry: ObservedEvent, step: TraceStep) -> None:
         """Send a message of this side, or receive one of the peer.
 
         Raises `InvalidArgumentError` if it can't be sent.
@@ -352,7 +352,7 @@ class _RecordingPlayer:
                     channel = self._open_channel()
                     players[entry.connection] = _ConnectionPlayer(entry, self._side, channel, self.differences)
                 elif entry.connection in players:
-                    players[entry.connection].play(entry, step)
+                    players[entry.connection].play_entry(entry, step)
                 else:
                     raise InvalidArgumentError(f"the recording has no beginning of connection {entry.connection}")
             for player in players.values():

@@ -384,10 +384,10 @@ class ClientHandler:
                 messages = self._generate_messages(parts, self._is_packed(ticket, parts))
         except BowstringError as error:
             self._clients.counters.num_refused_requests += 1
-            self.refuse(error, f"{type(error).__name__} for {ticket.redacted}")
+            self.refuse(error, f"{type(error).__name__} for {ticket.redacted_label}")
             return
         if LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
-            LOG.debug("%s: requests %s", self.name, ticket.redacted)
+            LOG.debug("%s: requests %s", self.name, ticket.redacted_label)
         self._session.start_stream(messages, time.monotonic())
 
     def _is_packed(self, ticket: Ticket, parts: Sequence[StoredDataset]) -> bool:

@@ -213,12 +213,12 @@ def _zero_array(type: DataType, length: int) -> Array | None:
         items = _zero_array(type.value_field.type, length * type.list_size)
         return None if items is None else Array.from_buffers(type, length, [None], [items], null_count=0)
     layout = layout_of(type)
-    if not isinstance(layout, PrimitiveLayout) or not _is_numpy_view(type, layout.dtype):
+    if not isinstance(layout, PrimitiveLayout) or not _supports_numpy_view(type, layout.dtype):
         return None
     return Array.from_buffers(type, length, [None, np.zeros(length, layout.dtype)], null_count=0)
 
 
-def _is_numpy_view(type: DataType, dtype: np.dtype[Any]) -> bool:
+def _supports_numpy_view(type: DataType, dtype: np.dtype[Any]) -> bool:
     """Whether NumPy arrays of a type are views of its buffers. Decimals and `date32` are converted."""
     try:
         Array.from_buffers(type, 1, [None, np.zeros(1, dtype)]).to_numpy()

@@ -96,7 +96,7 @@ def store_in_regions(
     """
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | StreamReader):
         source = table(source)
-    if arena is not None or not isinstance(source, Table) or len(groups := _group_batches(source)) < 2:
+    if arena is not None or not isinstance(source, Table) or len(groups := _group_batches_by_size(source)) < 2:
         region, rows = store_in_region(source, name, arena)
         return (region,), rows
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and rarely needed
@@ -114,7 +114,7 @@ def store_in_regions(
         raise
 
 
-def _group_batches(source: Table) -> list[list[RecordBatch]]:
+def _group_batches_by_size(source: Table) -> list[list[RecordBatch]]:
     """Group the batches of a table by about the same size, one group per processor; fewer for small tables."""
     if has_dictionary_fields(source.schema):
         return []

@@ -88,7 +88,7 @@ class Ticket:
         return cls(tuple(names), is_packed)
 
     @property
-    def redacted(self) -> str:
+    def redacted_label(self) -> str:
         """The beginning of the first name, for logs: a name without a signature may be a secret."""
         first = self.names[0]
         beginning = hide_signatures(first)

@@ -28,7 +28,7 @@ from bowstring.spark.manifest import (
     MANIFEST_FOLDER,
     Manifest,
     ManifestEntry,
-    list_arrow_files,
+    list_files_without_manifest,
     part_file_name,
     read_manifest,
     remove_old_manifests,
@@ -55,14 +55,14 @@ class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
     def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
-        _check_writable(folder, schema)
+        _check_folder_and_schema(folder, schema)
         self._folder = folder
         self._schema = as_nullable(schema)
         self._overwrite = overwrite
         self._fsync = fsync
         self._job = uuid.uuid4().hex
         if not overwrite:
-            self._entries_for_append()
+            self._entries_to_keep()
         elif folder.is_dir():
             self._existing_file_names(read_manifest(folder))  # an error in the folder comes before the tasks
         staging.discard_orphaned_jobs(folder)
@@ -129,7 +129,7 @@ class ArrowWriter(DataSourceArrowWriter):
         for _ in range(MAX_COMMIT_ATTEMPTS):
             newest = read_manifest(self._folder)
             existing_names = self._existing_file_names(newest)
-            previous_entries = () if self._overwrite else self._entries_for_append(newest)
+            previous_entries = () if self._overwrite else self._entries_to_keep(newest)
             sequence_number = 1 if newest is None else newest.sequence_number + 1
             manifest = Manifest(sequence_number, self._schema.jsonValue(), (*previous_entries, *entries))
             if try_create_manifest(self._folder, manifest):
@@ -140,9 +140,9 @@ class ArrowWriter(DataSourceArrowWriter):
         """Return the names of the files that are the folder's data before the commit."""
         if manifest is not None:
             return [entry.name for entry in manifest.entries]
-        return [path.name for path in list_arrow_files(self._folder)]
+        return [path.name for path in list_files_without_manifest(self._folder)]
 
-    def _entries_for_append(self, manifest: Manifest | None = None) -> tuple[ManifestEntry, ...]:
+    def _entries_to_keep(self, manifest: Manifest | None = None) -> tuple[ManifestEntry, ...]:
         """Return the files that an append keeps.
 
         Raises:
@@ -155,7 +155,7 @@ class ArrowWriter(DataSourceArrowWriter):
         if not self._folder.is_dir():
             return ()
         entries = []
-        for path in list_arrow_files(self._folder):
+        for path in list_files_without_manifest(self._folder):
             description = describe_file(path)
             _check_same_columns(path, description.schema, self._schema)
             batches = None if description.batch_lengths_bytes is None else len(description.batch_lengths_bytes)
@@ -163,7 +163,7 @@ class ArrowWriter(DataSourceArrowWriter):
         return tuple(entries)
 
 
-def _check_writable(folder: Path, schema: StructType) -> None:
+def _check_folder_and_schema(folder: Path, schema: StructType) -> None:
     """Raise errors before a task runs: for unsupported types, ambiguous names, or a file in place of the folder."""
     to_arrow_schema(schema)
     names = schema.names

@@ -140,7 +140,7 @@ def remove_old_manifests(folder: Path) -> None:
                 path.unlink()
 
 
-def list_arrow_files(folder: Path) -> list[Path]:
+def list_files_without_manifest(folder: Path) -> list[Path]:
     """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed.
 
     Raises:
@@ -177,7 +177,7 @@ def expand_glob(pattern: Path) -> list[Path]:
         folder = path.parent
         if is_part_file_name(path.name) and folder not in committed:
             manifest = read_manifest(folder)
-            files = manifest.entries if manifest is not None else list_arrow_files(folder)
+            files = manifest.entries if manifest is not None else list_files_without_manifest(folder)
             committed[folder] = frozenset(file.name for file in files)
         is_data = (
             path.name in committed[folder] if is_part_file_name(path.name) else not path.name.startswith(("_", "."))

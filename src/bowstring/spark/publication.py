@@ -150,7 +150,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
-    agent_key = _process_agent_key(ttl_s)
+    agent_key = _current_agent_key(ttl_s)
     try:
         reports = collect_map_in_arrow(df, partial(_publish_partition, dataset, agent_key, schema), _REPORT_SCHEMA)
         reports.sort(key=lambda report: report.partition_id)
@@ -175,7 +175,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     return PublishedDataset(dataset, schema, partitions, agent_key)
 
 
-def _process_agent_key(ttl_s: float) -> AgentKey:
+def _current_agent_key(ttl_s: float) -> AgentKey:
     """The key of this process's agents; a forked child has its own key."""
     owner = ProcessIdentity.current()
     agent_key = _agent_keys.get(owner)

@@ -19,7 +19,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFile
 from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.data_source_writer import ArrowWriter
-from bowstring.spark.manifest import ManifestEntry, expand_glob, list_arrow_files, read_manifest
+from bowstring.spark.manifest import ManifestEntry, expand_glob, list_files_without_manifest, read_manifest
 from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
 from bowstring.spark.schema_compatibility import (
     check_read_conversions,
@@ -214,7 +214,7 @@ class ArrowReader(DataSourceReader):
 def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
     """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `first_named`."""
     for path in paths:
-        others = _parse_partition_folders(path) - _parse_partition_folders(first_named)
+        others = _find_partition_folders(path) - _find_partition_folders(first_named)
         if others:
             folder = min(others)
             raise InvalidArgumentError(
@@ -223,7 +223,7 @@ def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
             )
 
 
-def _parse_partition_folders(path: Path) -> set[str]:
+def _find_partition_folders(path: Path) -> set[str]:
     return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}
 
 
@@ -241,7 +241,7 @@ def _iter_file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
             files = tuple(_find_data_file(path, entry, manifest.sequence_number) for entry in manifest.entries)
             yield _FileGroup(path, parse_struct_type(path, manifest.schema), files)
             continue
-        for file in list_arrow_files(path) if path.is_dir() else [path]:
+        for file in list_files_without_manifest(path) if path.is_dir() else [path]:
             is_empty = False
             description = describe_file(file)
             yield _FileGroup(file, description.schema, (_DataFile(file, None, description.batch_lengths_bytes),))
