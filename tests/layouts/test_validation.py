@@ -312,6 +312,11 @@ INVALID_ARRAYS = [
         cheap=True,
     ),
     InvalidArray("null key", new_array(MAP, 1, [None, ints(0, 2)], [entries(["a", None])]), "1 null keys"),
+    InvalidArray(
+        "falling map offsets at a null",
+        new_array(MAP, 3, [b"\5", ints(0, 2, 1, 2)], [entries(["a", "b"])]),
+        r"offsets\[2\] = 1 is less than offsets\[1\] = 2",
+    ),
     InvalidArray("null entry", new_array(MAP, 1, [None, ints(0, 2)], [entries(["a", "b"], b"\1")]), "1 null entries"),
     # struct and union
     InvalidArray(

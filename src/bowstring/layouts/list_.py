@@ -189,6 +189,7 @@ class MapLayout(ListLayout):
         return list(zip(keys, items, strict=True))
 
     def check_full(self, array: ArrayData) -> None:
+        super().check_full(array)  # the offsets of null slots, too
         mask = array.validity_mask()
         array = array if mask is None else self.take(array, np.flatnonzero(mask))
         entries = self.elements(array, self.offsets(array))
