@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import bowstring as bs
+from bowstring.errors import ResourceError
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import Interest
 from bowstring.transports.event_loop import EventLoop
@@ -55,6 +57,25 @@ class Echo:
 def loop() -> Iterator[EventLoop]:
     with assert_descriptors_closed(), EventLoop("test") as loop:
         yield loop
+
+
+@pytest.fixture
+def no_new_threads() -> Iterator[None]:
+    previous_bytes = threading.stack_size(1 << 46)
+    yield
+    threading.stack_size(previous_bytes)
+
+
+@pytest.mark.usefixtures("no_new_threads")
+def test_a_thread_that_does_not_start_is_a_resource_error(loop: EventLoop) -> None:
+    with pytest.raises(ResourceError, match="event loop: can't start new thread"):
+        loop.start()
+
+
+@pytest.mark.usefixtures("no_new_threads")
+def test_a_server_whose_thread_does_not_start_leaves_no_descriptors() -> None:
+    with assert_descriptors_closed(), pytest.raises(ResourceError):
+        bs.serve({})
 
 
 def echo(echo: Echo, text: bytes) -> bytes:

@@ -94,13 +94,13 @@ class Server(Closable):
             ]
             key, address = self.options.ticket_key, f"{next(iter(addresses))}:{self.address}"
             self._signer = None if key is None else TicketSigner(key, address)
-            self._loop = EventLoop("bowstring-serve")
+            self._loop = on_error.enter_context(EventLoop("bowstring-serve"))
             self._clients = ServedClients(self.options, self, self._loop, self._description)
+            for acceptor in self._acceptors:
+                self._loop.add(acceptor)
+            self._loop.start()
             on_error.pop_all()
-        for acceptor in self._acceptors:
-            self._loop.add(acceptor)
         _SERVERS.add(self)
-        self._loop.start()
         LOG.info("%s: serving", self._description)
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import selectors
 import socket
 import sys
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from bowstring.errors import translate_os_error
+from bowstring.errors import ResourceError, translate_os_error
 from bowstring.memory.closable import Closable
 from bowstring.transports.base import Interest
 
@@ -74,8 +76,12 @@ class EventLoop(Closable):
         return own + [descriptor for handler in list(self._handlers) for descriptor in handler.descriptors()]
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread. Raises `ResourceError`."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            cause = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            raise ResourceError(f"event loop: {error}", cause) from error
 
     def call_soon_threadsafe(self, action: Callable[[], None]) -> None:
         """Call `action` in the loop's thread. Thread-safe."""
