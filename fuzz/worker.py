@@ -81,6 +81,7 @@ def import_planted_bugs() -> None:
 
 def limit_resources() -> None:
     """Limit the memory of this process, and disable core dumps."""
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # pyarrow's other allocators reserve 1 GiB of addresses
     resource.setrlimit(resource.RLIMIT_AS, (_process_bytes(0) + MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
