@@ -42,10 +42,10 @@ import numpy as np
 import bowstring as bs
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.stored_dataset import store_in_region, read_stored_dataset
+from bowstring.sharing.stored_dataset import store_in_region, index_stored_dataset
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 template = store_in_region(bs.table({"a": np.array([0])}))[0]
-at = read_stored_dataset(template).messages[0].body_offset
+at = index_stored_dataset(template).messages[0].body_offset
 content = bytearray(template.memory)
 uris = []
 with AgentClient.open(AgentKey.create()) as agent:

@@ -28,7 +28,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset, store_in_region
+from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, store_in_region
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, format_dataset_uri
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.region_addresses import encode_region_addresses
@@ -42,7 +42,7 @@ TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 @contextmanager
 def false_server(act: Callable[[BlockingChannel, ServerConnection, StoredDataset], object]) -> Iterator[str]:
     """A server that takes one client's request and then does what `act` says; its URI."""
-    dataset = read_stored_dataset(store_in_region(TABLE)[0])
+    dataset = index_stored_dataset(store_in_region(TABLE)[0])
     with BlockingListener.listen(UNIX) as listener:
 
         def serve() -> None:
@@ -199,7 +199,7 @@ def test_a_malformed_schema_is_an_error(header: bytes) -> None:
 
 
 def test_a_batch_of_another_schema_is_an_error() -> None:
-    other = read_stored_dataset(store_in_region(bs.table({"x": [1.5]}))[0])
+    other = index_stored_dataset(store_in_region(bs.table({"x": [1.5]}))[0])
 
     def mixed(transport: BlockingChannel, connection: ServerConnection, dataset: StoredDataset) -> None:
         send_messages(transport, connection.send(dataset.schema))

@@ -738,7 +738,7 @@ def test_a_large_table_is_served_from_the_regions_that_two_threads_wrote(
 
 def test_regions_with_different_schemas_are_an_error() -> None:
     parts = [
-        stored_dataset.read_stored_dataset(stored_dataset.store_in_region(bs.table({name: [1]}))[0]) for name in "ab"
+        stored_dataset.index_stored_dataset(stored_dataset.store_in_region(bs.table({name: [1]}))[0]) for name in "ab"
     ]
     with bs.serve({}) as server, pytest.raises(InvalidDataError, match="different schemas"):
         server.add_stored_dataset("t", *parts)

@@ -101,7 +101,7 @@ class Gpu:
             with suppress(BowstringError):
                 self.synchronize()
 
-    def release_memory(self, function: str, pointer: int) -> None:
+    def synchronize_and_free(self, function: str, pointer: int) -> None:
         """Free or unmap memory when the queued work, which may use it, is finished; as `try_synchronize`."""
         self.try_synchronize()
         if os.getpid() == self._process_id:
@@ -163,7 +163,7 @@ class Allocation:
         self.gpu = gpu
         self.pointer = pointer
         self.size_bytes = size_bytes
-        weakref.finalize(self, gpu.release_memory, release_function, pointer).atexit = False
+        weakref.finalize(self, gpu.synchronize_and_free, release_function, pointer).atexit = False
 
     def as_memory(self, size_bytes: int) -> DeviceMemory:
         """Return the first bytes as a `DeviceMemory`, which keeps the allocation."""

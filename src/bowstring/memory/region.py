@@ -465,7 +465,7 @@ class RegionBuilder(UnsealedRegion):
             self._memory = memoryview(mapping)
         return self._memory
 
-    def detach_views(self) -> None:
+    def make_views_private(self) -> None:
         """Let existing views of `memory` no longer write the region: they become private copies when they are written.
 
         Call it before `seal` if views may exist. Raises `ResourceError`.

@@ -265,7 +265,7 @@ class Dataset(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return _reconnect, (self._requests, self.schema, self._timeout_s, self._tls, self._copy)
+        return _unpickle_dataset, (self._requests, self.schema, self._timeout_s, self._tls, self._copy)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
@@ -285,7 +285,7 @@ class Dataset(Closable):
         return text
 
 
-def _reconnect(
+def _unpickle_dataset(
     requests: list[DatasetRequest], schema: Schema, timeout_s: float, tls: TlsOptions | None, copy: bool
 ) -> Dataset:
     """Return the data set that was pickled. Raises as `connect`."""

@@ -13,7 +13,7 @@ from bowstring.errors import BowstringError, InvalidArgumentError
 from bowstring.sharing.client import Dataset, DatasetRequest, join_adjacent_requests
 from bowstring.sharing.dataset_locations import (
     DatasetLocations,
-    check_address_scope,
+    check_same_address_scope,
     hide_secrets,
     is_local_or_encrypted,
     merge_location_errors,
@@ -159,7 +159,7 @@ def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
     uri, name = parse_dataset_uri(text, options.ticket)
     servers = servers_by_role(uri).values()
     for server in servers:
-        check_address_scope(server)
+        check_same_address_scope(server)
         if options.requires_encryption and not is_local_or_encrypted(server):
             raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
     tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None

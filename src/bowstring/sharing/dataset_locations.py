@@ -68,8 +68,8 @@ def sort_by_distance(uris: Iterable[str]) -> list[str]:
     return sorted(uris, key=_rank_scheme)
 
 
-def check_address_scope(uri: StreamURI) -> None:
-    """Raise `ConnectionLostError` if the address of a URI is that of another listener in this process."""
+def check_same_address_scope(uri: StreamURI) -> None:
+    """Raise `ConnectionLostError` if the address of a URI belongs to another host, network or directory."""
     scope = uri.get_parameter("scope")
     if scope is not None and scope != find_transport(uri.scheme, uri).address_scope(uri.address):
         raise ConnectionLostError(f"{uri.scheme}:{uri.address} is an address of another host, network or directory")

@@ -30,7 +30,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.stored_dataset import StoredDataset, merge_into_region, read_stored_dataset
+from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 from bowstring.sharing.uris import ERROR_DATA, encode_error
 from bowstring.transports.base import (
     SEND,
@@ -272,7 +272,7 @@ class HostAgent(Closable):
             raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
         index, attempt = (int(number) for number in request["attempt"])
         needs_commit = bool(request["needs_commit"])
-        partition = read_stored_dataset(request["region"])
+        partition = index_stored_dataset(request["region"])
         if partition.num_rows != request["rows"]:
             raise InvalidArgumentError(
                 f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}"

@@ -202,13 +202,13 @@ class _ConnectionPlayer:
             if self._side == "server":
                 is_allowed = self._count_frees(message)
             else:
-                is_allowed = self._peer_closes and self._recording.is_error(message.tag)
+                is_allowed = self._peer_closes and self._recording.is_error_tag(message.tag)
             if not is_allowed:
                 self._add_difference("no more messages", self._describe_message(message))
 
     def _count_frees(self, message: ReceivedMessage) -> bool:
         """Count the addresses of a <free_data> message; return False for another message."""
-        if not self._recording.is_free_data(message.tag):
+        if not self._recording.is_free_data_tag(message.tag):
             return False
         self._actual_frees.update(decode_free_data(message.data).tolist())
         return True
@@ -235,7 +235,7 @@ class _ConnectionPlayer:
     def _translate_addresses(self, entry: ObservedEvent, step: TraceStep) -> bytes | memoryview:
         """Return the bytes of a message with the addresses of this connection."""
         if step.kind == "free_data":
-            return encode_free_data(self._find_sent_addresses(decode_free_data(entry.view())))
+            return encode_free_data(self._find_actual_addresses(decode_free_data(entry.view())))
         if step.kind == "body" and step.body_type == _ADDRESS_BODY:
             body = decode_addresses(entry.view())
             addresses = np.array([self._translate_address(each) for each in body.addresses.tolist()], "<u8")
@@ -250,7 +250,7 @@ class _ConnectionPlayer:
             return address
         return region.exported.address + address - region.start
 
-    def _find_sent_addresses(self, addresses: Addresses) -> Addresses:
+    def _find_actual_addresses(self, addresses: Addresses) -> Addresses:
         """Return the addresses that the server sent instead of recorded ones: all those of a body, or some."""
         by_recorded_address: dict[int, int] = {}
         for key, messages in self._actual_messages.items():
@@ -296,7 +296,7 @@ class _ConnectionPlayer:
             return True
         if entry.tag is None:
             return _has_equal_header(recorded_data, message.data)
-        if self._recording.is_error(entry.tag):
+        if self._recording.is_error_tag(entry.tag):
             return _error_kind(recorded_data) == _error_kind(message.data)
         header_key = (key[0], "metadata", key[2])
         entries, headers = self._recorded_messages.get(header_key, []), self._actual_messages.get(header_key, [])
@@ -392,7 +392,7 @@ class ReplayServer(Closable):
         texts = {
             entry.connection: entry.text for entry in self._player.entries if entry.kind is ObservedEventKind.CONNECTION
         }
-        uri = _replace_address(texts[connection], self._scheme, self._listener.address)
+        uri = _replace_uri_address(texts[connection], self._scheme, self._listener.address)
         return str(replace(uri, parameters=(*uri.parameters, ("ticket", ticket))))
 
     def wait_for_differences(self) -> list[MessageDifference]:
@@ -437,7 +437,7 @@ def _transport_options(timeout_s: float) -> TransportOptions:
     return TransportOptions(timeout_s=timeout_s, max_plain_bytes=_MAX_BYTES, max_tagged_bytes=_MAX_BYTES)
 
 
-def _replace_address(text: str, scheme: str, address: str) -> StreamURI:
+def _replace_uri_address(text: str, scheme: str, address: str) -> StreamURI:
     return replace(parse_uri(text), scheme=scheme, address=address, remote_handle=None)
 
 
@@ -461,11 +461,11 @@ def _has_equal_header(recorded: memoryview, received: memoryview) -> bool:
     if isinstance(one, Schema) and isinstance(other, Schema):
         return one.equals(other, check_metadata=True)
     if isinstance(one, BatchHeader) and isinstance(other, BatchHeader):
-        return _comparison_key(one) == _comparison_key(other)
+        return _header_comparison_key(one) == _header_comparison_key(other)
     return False
 
 
-def _comparison_key(header: BatchHeader) -> tuple[object, ...]:
+def _header_comparison_key(header: BatchHeader) -> tuple[object, ...]:
     template = header.template
     lengths = header.buffers()["length"].tolist()
     constants = template.kind, template.compression, template.pairs, template.dictionary_id, template.is_delta

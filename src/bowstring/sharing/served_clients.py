@@ -180,7 +180,7 @@ class ServedClients:
         if not self._active:
             self.is_drained.set()
 
-    def mark_ending(self, client: ClientHandler) -> None:
+    def stop_counting_client(self, client: ClientHandler) -> None:
         """Do not count a connection any more, because it ends."""
         self._silent.pop(client, None)
         self._active.pop(client, None)
@@ -297,7 +297,7 @@ class ClientHandler:
                 self._clients.counters.num_requests += 1
                 self._start_stream(Ticket.decode(event.ticket))
             elif isinstance(event, SessionFailed):
-                self._handle_failure(event.error)
+                self._refuse_or_disconnect(event.error)
                 return False
         return True
 
@@ -322,7 +322,7 @@ class ClientHandler:
     def refuse(self, error: BowstringError, reason: str | None = None) -> None:
         """Send an error, then close the connection. `reason` is logged in place of an error with secrets."""
         LOG.warning("%s: refused: %s", self.name, reason or error)
-        self._clients.mark_ending(self)
+        self._clients.stop_counting_client(self)
         self._refused_at = time.monotonic()
         self._session.send_refusal(Message(ERROR_DATA, (text := encode_error(error),), len(text)))
         self._connection.connection_lost()
@@ -342,13 +342,13 @@ class ClientHandler:
 
     def close(self) -> None:
         """As `EventHandler.close`."""
-        self._clients.mark_ending(self)
+        self._clients.stop_counting_client(self)
         self._connection.connection_lost()
         self._exports.clear()
         self._session.close()
         self._clients.remove(self)
 
-    def _handle_failure(self, error: BowstringError) -> None:
+    def _refuse_or_disconnect(self, error: BowstringError) -> None:
         lost = ConnectionLostError | InvalidArgumentError  # out of region indices: the client reconnects
         if isinstance(error, DeadlineError) and self._refused_at is None:
             self._disconnect_as_lost(error)

@@ -36,7 +36,7 @@ from bowstring.sharing.server_stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_dataset import StoredDataset, read_stored_dataset
+from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
 from bowstring.sharing.uris import format_dataset_uri
 from bowstring.transports.base import (
     Interest,
@@ -173,7 +173,7 @@ class Server(Closable):
         self._acceptors[0].uri_for_ticket(name)  # check the name before copying
         if isinstance(source, DeviceTable):
             return self.add_stored_dataset(name, source.to_stored_dataset(name))
-        parts = [read_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
+        parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
         if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()

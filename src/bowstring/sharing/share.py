@@ -42,8 +42,8 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_dataset import (
     BatchesLike,
     as_schema_and_batches,
+    index_stored_dataset,
     open_region_reader,
-    read_stored_dataset,
     store_in_regions,
 )
 
@@ -247,7 +247,7 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
         with ExitStack() as stack:
             for region in regions:
                 stack.enter_context(region)
-            num_rows = sum(read_stored_dataset(region).num_rows for region in regions)
+            num_rows = sum(index_stored_dataset(region).num_rows for region in regions)
             stack.pop_all()
     return SharedTableHandle(regions, num_rows, token)
 
@@ -258,7 +258,7 @@ def to_regions(
     """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`."""
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
-            raise WouldCopyError(_format_copy_error(source))
+            raise WouldCopyError(_format_copy_required_error(source))
         return store_in_regions(source, name, arena)
     regions, num_rows = _open_regions(source)
     if not copy:
@@ -274,7 +274,7 @@ def _open_regions(source: str | os.PathLike[str] | Region | SharedTableHandle) -
     return (source.duplicate() if isinstance(source, Region) else Region.from_file(source),), None
 
 
-def _format_copy_error(source: BatchesLike) -> str:
+def _format_copy_required_error(source: BatchesLike) -> str:
     """Return the error message for a source that would be copied."""
     remedy = "write batches with bowstring.sharing.new_shared_table, or share the path of an Arrow file"
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, FileReader | StreamReader | RecordBatch):

@@ -170,7 +170,7 @@ class SharedTableWriter(BatchWriter):
         regions: list[Region] = []
         for memory in self._memories:
             if isinstance(memory, RegionBuilder):
-                memory.detach_views()
+                memory.make_views_private()
             regions.append(memory.seal())
         return tuple(regions)
 

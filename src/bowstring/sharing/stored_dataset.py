@@ -274,7 +274,7 @@ def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredM
             yield batch
 
 
-def read_stored_dataset(region: Region) -> StoredDataset:
+def index_stored_dataset(region: Region) -> StoredDataset:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     source = MemorySource(Memory(region.memory), region.name)
     is_file = is_file_start(source.read_at(0, min(_FIRST_MESSAGE, source.size)))

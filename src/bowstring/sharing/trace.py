@@ -85,15 +85,15 @@ class RecordedConnection:
         )
         return "client" if is_own == self.is_client else "server"
 
-    def is_free_data(self, tag: int | None) -> bool:
+    def is_free_data_tag(self, tag: int | None) -> bool:
         """Whether it is the tag of a <free_data> message."""
         return self.uri is not None and tag is not None and tag == self.uri.free_data
 
-    def is_error(self, tag: int | None) -> bool:
+    def is_error_tag(self, tag: int | None) -> bool:
         """Whether it is the tag of the server's error messages."""
         return self.uri is not None and tag is not None and tag == parse_error_tag(self.uri)
 
-    def is_request(self, tag: int | None) -> bool:
+    def is_request_tag(self, tag: int | None) -> bool:
         """Whether it is the tag of a <want_data> message."""
         # A server of `bowstring.serve` derives its role from the tag.
         return self.uri is not None and (tag == self.uri.want_data or (not self.is_client and tag in ROLES))
@@ -154,15 +154,15 @@ def _decode_entry(entry: ObservedEvent, sender: str, connection: RecordedConnect
 def _decode_message(entry: ObservedEvent, sender: str, connection: RecordedConnection, size: str) -> _MessageContent:
     data = entry.view()
     if sender == "client":
-        if connection.is_request(entry.tag):
+        if connection.is_request_tag(entry.tag):
             return _MessageContent("want_data", f"want_data, {Ticket.decode(bytes(data))}")
-        if connection.is_free_data(entry.tag):
+        if connection.is_free_data_tag(entry.tag):
             count = decode_free_data(data).size
             return _MessageContent("free_data", f"free_data, {count:,} addresses", num_addresses=count)
         return _MessageContent("invalid", f"unknown message, {_format_tag(entry)}, {size}")
     if entry.tag is None:
         return _decode_metadata(bytes(data), size)
-    if connection.is_error(entry.tag):
+    if connection.is_error_tag(entry.tag):
         error = decode_error(data, "error")
         return _MessageContent("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
     sequence, body_type = decode_body_tag(entry.tag)
