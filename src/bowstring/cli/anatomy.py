@@ -11,7 +11,7 @@ from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, q
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
-from bowstring.inspection.text import format_size, to_printable
+from bowstring.inspection.printable_text import format_size, to_printable
 
 
 @click.command()

@@ -11,7 +11,7 @@ from bowstring.cli.input_output import echo_json, has_stream_extension, resolve_
 from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, progress_bar
 from bowstring.errors import format_count
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.tools.concat import concat_files
 
 

@@ -33,7 +33,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import FormatMismatchError, InvalidArgumentError, format_count
 from bowstring.inspection.formatting import check_row_count
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.inspection.validation import validate_batches
 from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream, open_any

@@ -22,7 +22,7 @@ from bowstring.inspection.diff import (
     find_schema_differences,
 )
 from bowstring.inspection.formatting import format_json, to_json_value
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.inspection.validation import validate_batches
 from bowstring.ipc.api import open_any
 

@@ -11,7 +11,7 @@ from bowstring.cli.options import PATH, arrow_format_option, record_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.errors import format_count
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.sharing.connect import connect
 from bowstring.transports.tls import TlsOptions
 

@@ -12,13 +12,13 @@ from rich.text import Text
 
 from bowstring.cli.input_output import echo_json, resolve_source
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option
-from bowstring.cli.tables import borderless_table, open_console
+from bowstring.cli.terminal_tables import borderless_table, open_console
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.inspection.json_document import to_document
+from bowstring.inspection.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.inspection.report import Inspection, SchemaFieldReport
 from bowstring.inspection.report_builder import inspect
-from bowstring.inspection.text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 
 _COLUMNS_SHOWN = 20
 _FIELDS_SHOWN = 40

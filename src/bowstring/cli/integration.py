@@ -18,7 +18,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.input_output import resolve_output, resolve_source, write_arrow
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.api import open_any, open_file, open_stream
 from bowstring.layouts.base import prefix_errors
 

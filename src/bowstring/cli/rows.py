@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.tables import column_width, columns_that_fit, open_console, rows_table, terminal_width
+from bowstring.cli.terminal_tables import column_width, columns_that_fit, open_console, rows_table, terminal_width
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import format_count
 from bowstring.inspection.formatting import (
@@ -22,7 +22,7 @@ from bowstring.inspection.formatting import (
     format_text,
     iterate_rows,
 )
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
 

@@ -8,11 +8,11 @@ import click
 
 from bowstring.cli.input_output import echo_json, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option
-from bowstring.cli.tables import borderless_table, open_console, terminal_width
+from bowstring.cli.terminal_tables import borderless_table, open_console, terminal_width
 from bowstring.errors import format_count
+from bowstring.inspection.printable_text import format_percent, format_size, to_printable
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.report_builder import inspect
-from bowstring.inspection.text import format_percent, format_size, to_printable
 
 _COLUMNS_SHOWN = 100
 _NAME_CHARACTERS, _MIN_CHARACTERS = 60, 6

@@ -12,7 +12,7 @@ from bowstring.cli.input_output import echo_json, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.inspection.validation import Fault, ValidationSummary, Validator
 
 _FAULTS_SHOWN = 100

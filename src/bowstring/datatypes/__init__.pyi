@@ -31,7 +31,7 @@ from bowstring.datatypes.nested import (
     Struct as Struct,
     Union as Union,
 )
-from bowstring.datatypes.primitive import (
+from bowstring.datatypes.non_nested import (
     Binary as Binary,
     BinaryView as BinaryView,
     Bool as Bool,

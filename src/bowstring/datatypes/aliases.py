@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from bowstring.datatypes import primitive
+from bowstring.datatypes import non_nested
 from bowstring.datatypes.base import DataType
-from bowstring.datatypes.primitive import SIMPLE_TYPES, Decimal, FixedSizeBinary, FloatingPoint, Int, Timestamp
+from bowstring.datatypes.non_nested import SIMPLE_TYPES, Decimal, FixedSizeBinary, FloatingPoint, Int, Timestamp
 from bowstring.errors import InvalidArgumentError
 
 _ALIASES: dict[str, DataType] = {
@@ -16,11 +16,11 @@ _ALIASES: dict[str, DataType] = {
     **{f"{'i' if t.is_signed else 'u'}{t.bit_width // 8}": t for t in SIMPLE_TYPES if isinstance(t, Int)},
     **{f"f{t.bit_width // 8}": t for t in SIMPLE_TYPES if isinstance(t, FloatingPoint)},
     **{f"float{t.bit_width}": t for t in SIMPLE_TYPES if isinstance(t, FloatingPoint)},
-    **{f"date{t.bit_width}": t for t in SIMPLE_TYPES if isinstance(t, primitive.Date)},
-    **dict.fromkeys(("boolean", "bool_"), primitive.Bool()),
-    **dict.fromkeys(("str", "utf8"), primitive.Utf8()),
-    **dict.fromkeys(("large_str", "large_utf8"), primitive.LargeUtf8()),
-    "utf8_view": primitive.Utf8View(),
+    **{f"date{t.bit_width}": t for t in SIMPLE_TYPES if isinstance(t, non_nested.Date)},
+    **dict.fromkeys(("boolean", "bool_"), non_nested.Bool()),
+    **dict.fromkeys(("str", "utf8"), non_nested.Utf8()),
+    **dict.fromkeys(("large_str", "large_utf8"), non_nested.LargeUtf8()),
+    "utf8_view": non_nested.Utf8View(),
 }
 _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
     (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", lambda match: Timestamp(match[1], match[2])),  # type: ignore[arg-type]

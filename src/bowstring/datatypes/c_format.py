@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable
 from typing import Any, cast
 
-from bowstring.datatypes import nested, primitive
+from bowstring.datatypes import nested, non_nested
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.nested import MAP_KEYS_SORTED
 from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError
 
-SIMPLE_TYPES_BY_FORMAT = {type_.c_format(): type_ for type_ in primitive.SIMPLE_TYPES}
+SIMPLE_TYPES_BY_FORMAT = {type_.c_format(): type_ for type_ in non_nested.SIMPLE_TYPES}
 NESTED_TYPES: dict[bytes, type[DataType]] = {
     type_.C_FORMAT: type_
     for type_ in (
@@ -35,7 +35,7 @@ _DIGITS = re.compile(rb"-?[0-9]{1,10}")
 _CHILD_COUNTS: dict[bytes, int | None] = {b"+s": None, b"+ud": None, b"+us": None, b"+r": 2} | dict.fromkeys(
     (b"+l", b"+L", b"+vl", b"+vL", b"+m", b"+w"), 1
 )
-_UNITS: dict[bytes, primitive.TimeUnit] = {b"s": "s", b"m": "ms", b"u": "us", b"n": "ns"}
+_UNITS: dict[bytes, non_nested.TimeUnit] = {b"s": "s", b"m": "ms", b"u": "us", b"n": "ns"}
 
 
 def _parse_int(digits: bytes) -> int:
@@ -53,16 +53,16 @@ def _parse_decimal(parameters: bytes) -> DataType:
     numbers = _parse_ints(parameters)
     if len(numbers) not in (2, 3):
         raise ValueError("expected a precision, a scale and optionally a bit width")
-    return primitive.Decimal(*numbers)
+    return non_nested.Decimal(*numbers)
 
 
-def _create_timestamp_parser(unit: primitive.TimeUnit) -> Callable[[bytes], DataType]:
-    return lambda parameters: primitive.Timestamp(unit, parameters.decode() or None)
+def _create_timestamp_parser(unit: non_nested.TimeUnit) -> Callable[[bytes], DataType]:
+    return lambda parameters: non_nested.Timestamp(unit, parameters.decode() or None)
 
 
 _PARSERS: dict[bytes, Callable[[bytes], DataType]] = {
     b"d": _parse_decimal,
-    b"w": lambda parameters: primitive.FixedSizeBinary(_parse_int(parameters)),
+    b"w": lambda parameters: non_nested.FixedSizeBinary(_parse_int(parameters)),
     **{b"ts" + letter: _create_timestamp_parser(unit) for letter, unit in _UNITS.items()},
 }
 

@@ -11,7 +11,7 @@ from bowstring.datatypes.c_schema_export import NULLABLE
 from bowstring.datatypes.extension import resolve_extension_type
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.nested import DICTIONARY_ORDERED, Dictionary
-from bowstring.datatypes.primitive import Int
+from bowstring.datatypes.non_nested import Int
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.memory import c_abi
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from bowstring.datatypes.base import DataType, check_one_of, check_size, check_type, is_integer_within
 from bowstring.datatypes.field import Field
-from bowstring.datatypes.primitive import Int
+from bowstring.datatypes.non_nested import Int
 from bowstring.errors import InvalidArgumentError
 
 DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4

@@ -26,7 +26,7 @@ from bowstring.datatypes.nested import (
     Struct as Struct,
     Union as Union,
 )
-from bowstring.datatypes.primitive import (
+from bowstring.datatypes.non_nested import (
     MAX_DECIMAL_DIGITS as MAX_DECIMAL_DIGITS,
     TIME_UNITS as TIME_UNITS,
     Binary as Binary,

@@ -12,6 +12,7 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import VERSIONS
+from bowstring.inspection.printable_text import fraction
 from bowstring.inspection.report import (
     BatchesReport,
     BytesReport,
@@ -23,7 +24,6 @@ from bowstring.inspection.report import (
     SchemaFieldReport,
 )
 from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
-from bowstring.inspection.text import fraction
 from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits

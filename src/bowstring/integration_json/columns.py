@@ -26,7 +26,7 @@ from bowstring.integration_json.buffer_values import (
     write_views,
 )
 from bowstring.integration_json.json_access import Json, convert_values, expect_json_type, read_count, read_member
-from bowstring.integration_json.schema import FieldNode
+from bowstring.integration_json.schema import FieldTreeNode
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
 from bowstring.layouts.binary import BinaryLayout
@@ -52,7 +52,7 @@ DictionaryLookup = Callable[[int], ArrayData]
 # Reading
 
 
-def read_column(node: FieldNode, column: Any, dictionaries: DictionaryLookup, check_name: bool = True) -> ArrayData:
+def read_column(node: FieldTreeNode, column: Any, dictionaries: DictionaryLookup, check_name: bool = True) -> ArrayData:
     """Read the array of a «FieldData» object and check its structure, but not its values.
 
     Raises `InvalidDataError` naming the column, the child and the element.
@@ -64,17 +64,17 @@ def read_column(node: FieldNode, column: Any, dictionaries: DictionaryLookup, ch
 
 
 def read_dictionary_values(
-    node: FieldNode, type_layout: Layout, column: Any, dictionaries: DictionaryLookup
+    node: FieldTreeNode, type_layout: Layout, column: Any, dictionaries: DictionaryLookup
 ) -> ArrayData:
     """Read the array of the «FieldData» in a «DictionaryBatch», ignoring its name. Raises as `read_column`."""
-    values = FieldNode(Field(node.field.name, type_layout.type), None, node.children)
+    values = FieldTreeNode(Field(node.field.name, type_layout.type), None, node.children)
     array = _read_array(values, type_layout, column, dictionaries, False)
     array.validate()
     return array
 
 
 def _read_array(
-    node: FieldNode, layout: Layout, value: Any, dictionaries: DictionaryLookup, check_name: bool = True
+    node: FieldTreeNode, layout: Layout, value: Any, dictionaries: DictionaryLookup, check_name: bool = True
 ) -> ArrayData:
     column = expect_json_type(value, dict, "a column")
     name = read_member(column, "name", str, "")
@@ -101,7 +101,7 @@ def _read_array(
 
 
 def _read_children(
-    node: FieldNode, storage: Layout, column: Json, dictionaries: DictionaryLookup
+    node: FieldTreeNode, storage: Layout, column: Json, dictionaries: DictionaryLookup
 ) -> tuple[ArrayData, ...]:
     child_columns = read_member(column, "children", list, [])
     if len(child_columns) != len(node.children):

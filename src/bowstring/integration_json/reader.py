@@ -27,7 +27,7 @@ from bowstring.integration_json.json_access import (
     read_count,
     read_member,
 )
-from bowstring.integration_json.schema import FieldNode, read_schema
+from bowstring.integration_json.schema import FieldTreeNode, read_schema
 from bowstring.io.sources import open_sequential
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import prefix_errors
@@ -84,7 +84,7 @@ def _parse_json(content: bytes) -> Any:
 class _DictionaryReader:
     """Reads the dictionaries of a document on first use, because dictionaries can refer to other dictionaries."""
 
-    def __init__(self, dictionary_nodes: dict[int, FieldNode], entries: list[Any]) -> None:
+    def __init__(self, dictionary_nodes: dict[int, FieldTreeNode], entries: list[Any]) -> None:
         self._nodes = dictionary_nodes
         self._entries: dict[int, Json] = {}
         self._arrays: dict[int, ArrayData] = {}
@@ -121,7 +121,7 @@ class _DictionaryReader:
 
 
 def _read_batch(
-    schema: Schema, nodes: tuple[FieldNode, ...], value: Any, dictionaries: _DictionaryReader
+    schema: Schema, nodes: tuple[FieldTreeNode, ...], value: Any, dictionaries: _DictionaryReader
 ) -> RecordBatch:
     batch = expect_json_type(value, dict, "a batch")
     count = read_count(batch)

@@ -1,7 +1,7 @@
 """«Schema», «Field», «Metadata» and «Type» of the JSON test data format: reading and writing.
 
 A dictionary-encoded field has the type of its values and the ID of its dictionary. IDs are not part of a `Schema`; they
-are kept in a parallel tree of `FieldNode`s.
+are kept in a parallel tree of `FieldTreeNode`s.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DECIMAL_BITS = {"decimal": 128, "decimal32": 32, "decimal64": 64, "decimal128":
 
 
 @dataclass(frozen=True, slots=True)
-class FieldNode:
+class FieldTreeNode:
     """A field with its dictionary ID, if any, and the nodes of its children.
 
     The children of a dictionary-encoded field are those of its value type.
@@ -32,7 +32,7 @@ class FieldNode:
 
     field: Field
     id: int | None
-    children: tuple[FieldNode, ...]
+    children: tuple[FieldTreeNode, ...]
 
 
 # Reading
@@ -75,25 +75,25 @@ def _read_metadata(json_object: Json) -> Metadata:
 
 def read_schema(
     json_object: Json, limits: DocumentLimits
-) -> tuple[Schema, tuple[FieldNode, ...], dict[int, FieldNode]]:
+) -> tuple[Schema, tuple[FieldTreeNode, ...], dict[int, FieldTreeNode]]:
     """Read a «Schema» object. Return the schema, the node of each field, and a node for each dictionary ID.
 
     Registered extension types are resolved. Raises `InvalidDataError` naming the field, `LimitError` for types nested
     too deeply.
     """
     nodes = tuple(_read_node(field, limits.max_nesting, limits) for field in read_member(json_object, "fields", list))
-    dictionary_nodes: dict[int, FieldNode] = {}
+    dictionary_nodes: dict[int, FieldTreeNode] = {}
     for node in _iter_nodes(nodes):
         if node.id is None:
             continue
         first_node = dictionary_nodes.setdefault(node.id, node)
-        first_type, type_ = _value_type(first_node), _value_type(node)
+        first_type, type_ = _dictionary_value_type(first_node), _dictionary_value_type(node)
         if first_type != type_:
             raise InvalidDataError(f"dictionary {node.id} has conflicting types {first_type} and {type_}")
     return Schema(tuple(node.field for node in nodes), _read_metadata(json_object)), nodes, dictionary_nodes
 
 
-def _iter_nodes(nodes: tuple[FieldNode, ...]) -> Iterator[FieldNode]:
+def _iter_nodes(nodes: tuple[FieldTreeNode, ...]) -> Iterator[FieldTreeNode]:
     for node in nodes:
         yield node
         yield from _iter_nodes(node.children)
@@ -103,13 +103,13 @@ def _storage_type(type: t.DataType) -> t.DataType:
     return type.storage_type if isinstance(type, extension.ExtensionType) else type
 
 
-def _value_type(node: FieldNode) -> t.DataType:
+def _dictionary_value_type(node: FieldTreeNode) -> t.DataType:
     encoded = _storage_type(node.field.type)
     assert isinstance(encoded, t.Dictionary)
     return encoded.value_type
 
 
-def _read_node(value: Any, depth: int, limits: DocumentLimits) -> FieldNode:
+def _read_node(value: Any, depth: int, limits: DocumentLimits) -> FieldTreeNode:
     json_object = expect_json_type(value, dict, "a field")
     name = read_member(json_object, "name", str, "")
     with prefix_errors(f"field {name!r}"):
@@ -133,7 +133,7 @@ def _read_node(value: Any, depth: int, limits: DocumentLimits) -> FieldNode:
         except (InvalidArgumentError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
         field = Field(name, type_, read_member(json_object, "nullable", bool, True), _read_metadata(json_object))
-        return FieldNode(_resolve_extension(field), dictionary_id, children)
+        return FieldTreeNode(_resolve_extension(field), dictionary_id, children)
 
 
 def _resolve_extension(field: Field) -> Field:

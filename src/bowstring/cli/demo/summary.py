@@ -39,12 +39,12 @@ class ColumnSummary:
         if self.total is None or other.total is None or self.total == other.total:
             return self.total == other.total
         left, right = Decimal(self.total), Decimal(other.total)
-        if left.is_finite() and right.is_finite() and self._is_float and other._is_float:
+        if left.is_finite() and right.is_finite() and self._has_float_sum and other._has_float_sum:
             return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=1e-12)
         return left == right
 
     @property
-    def _is_float(self) -> bool:
+    def _has_float_sum(self) -> bool:
         return self.total is not None and ("e" in self.total or "." in self.total or "n" in self.total)
 
 

@@ -104,7 +104,7 @@ class _BodySplitter:
         self.layouts: list[BodyLayout] = []
         self._walker = walker
         self._limits = limits
-        self._intact_spans: list[BatchMessage] = []
+        self._valid_spans: list[BatchMessage] = []
         self._has_all_totals = True
         self._layout_indices: dict[tuple[object, ...], int] = {}
         self._ipc_schema: IpcSchema | None = None
@@ -156,7 +156,7 @@ class _BodySplitter:
             self._has_all_totals = False
             return False
         if part.is_listed:
-            self._intact_spans.append(span)
+            self._valid_spans.append(span)
         else:
             self._has_all_totals = False
         return True
@@ -173,11 +173,11 @@ class _BodySplitter:
         walker = self._walker
         if walker.schema is None or self._ipc_schema is None or walker.schema.version not in (V4, V5):
             return None
-        scan = _IntactBatchScan(
+        scan = _ValidBatchScan(
             walker.schema.table,
             walker.schema.version,
             walker.footer_metadata,
-            self._intact_spans,
+            self._valid_spans,
             _measure_source_sizes(walker, parts),
         )
         try:
@@ -190,7 +190,7 @@ class _BodySplitter:
 
 
 @dataclass(slots=True)
-class _IntactBatchScan:
+class _ValidBatchScan:
     """The valid batches with the interface of a scan."""
 
     schema: Table

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.glossary import to_json
 from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, FilePart, FilePartKind
-from bowstring.inspection.text import to_printable
+from bowstring.inspection.printable_text import to_printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource

@@ -18,8 +18,8 @@ from bowstring.inspection.anatomy.builder import MAX_PARTS, build_anatomy_from_s
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FilePartKind
 from bowstring.inspection.anatomy.value_errors import add_value_errors
+from bowstring.inspection.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.inspection.report import ColumnReport
-from bowstring.inspection.text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
