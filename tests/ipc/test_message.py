@@ -56,7 +56,7 @@ def read_all(raw: bytes, reader: MessageReader[Header]) -> list[Message[Header] 
         events.append(read_message(reader, read))
         if isinstance(events[-1], Message):
             assert position == events[-1].body_offset
-            reader.check_body_size(events[-1], len(raw) - position)
+            reader.check_body_is_complete(events[-1], len(raw) - position)
             position = events[-1].stop
     return events
 

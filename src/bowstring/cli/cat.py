@@ -11,7 +11,7 @@ import click
 from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source, resolve_source
 from bowstring.cli.options import all_option, columns_option, file_argument, max_piped_bytes_option, row_format_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
-from bowstring.cli.rows import LimitedBatches, without_readahead, write_rows
+from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_rows
 from bowstring.ipc.api import open_any
 
 _ROWS_SHOWN = 1000
@@ -40,7 +40,7 @@ def cat(
         nullcontext() if is_terminal else progress_bar("writing") as report_progress,  # a bar would disturb the rows
     ):
         batches = reader if report_progress is None else iterate_with_progress(reader, report_progress)
-        limited_batches = LimitedBatches(batches if limit is None else without_readahead(reader), limit)
+        limited_batches = LimitedBatches(batches if limit is None else batches_without_readahead(reader), limit)
         default = "table" if is_terminal else "jsonl"
         write_rows(reader.schema, limited_batches, row_format or default, show_all, partial(is_input_idle, file))
         has_more = limited_batches.has_more()

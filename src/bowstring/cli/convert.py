@@ -34,7 +34,7 @@ from bowstring.datatypes.types import Dictionary
 from bowstring.errors import FormatMismatchError, InvalidArgumentError, format_count
 from bowstring.inspection.formatting import check_row_count
 from bowstring.inspection.printable_text import to_printable
-from bowstring.inspection.validation import validate_batches
+from bowstring.inspection.validation import iter_validated_batches
 from bowstring.io.fsspec_store import is_url
 from bowstring.ipc.api import new_file, new_stream, open_any
 from bowstring.ipc.file import FileReader
@@ -382,7 +382,7 @@ def _detect_source_format(path: str) -> str:
 def _transform_table(table: _LazyTable, target_format: str, options: dict[str, Any]) -> _LazyTable:
     schema, batches, has_fixed_dictionaries = table.schema, table.batches, table.has_fixed_dictionaries
     if not options["quick"] or target_format in ("parquet", "csv"):  # pyarrow crashes on invalid values
-        batches = validate_batches(batches, _validation_hint(table, target_format))
+        batches = iter_validated_batches(batches, _validation_hint(table, target_format))
     if options["decode_dictionaries"]:
         schema, batches = _decode_dictionaries(schema, batches)
     if options["batch_rows"]:

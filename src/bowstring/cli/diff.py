@@ -23,7 +23,7 @@ from bowstring.inspection.diff import (
 )
 from bowstring.inspection.formatting import format_json, to_json_value
 from bowstring.inspection.printable_text import to_printable
-from bowstring.inspection.validation import validate_batches
+from bowstring.inspection.validation import iter_validated_batches
 from bowstring.ipc.api import open_any
 
 _COLUMNS_SHOWN = 50
@@ -80,7 +80,7 @@ def _select_columns(
     """Select the columns to compare, and validate them unless `is_quick`."""
     selected = (batch.select(columns) for batch in batches)
     with prefix_errors_with_source(file):
-        yield from selected if is_quick else validate_batches(selected, _HINT)
+        yield from selected if is_quick else iter_validated_batches(selected, _HINT)
 
 
 def _show_differences(schema: list[str], differences: list[RowDifference | LengthDifference], count: int) -> None:

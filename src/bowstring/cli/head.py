@@ -15,7 +15,7 @@ from bowstring.cli.options import (
     row_format_option,
     rows_option,
 )
-from bowstring.cli.rows import LimitedBatches, without_readahead, write_rows
+from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_rows
 from bowstring.ipc.api import open_any
 
 
@@ -36,5 +36,5 @@ def head(
     """
     source = resolve_source(file)
     with prefix_errors_with_source(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
-        batches = LimitedBatches(without_readahead(reader), count)
+        batches = LimitedBatches(batches_without_readahead(reader), count)
         write_rows(reader.schema, batches, row_format, show_all, partial(is_input_idle, file))

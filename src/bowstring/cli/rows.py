@@ -33,7 +33,7 @@ _Row: TypeAlias = Sequence[Any]
 _Rows: TypeAlias = Iterable[_Row]
 
 
-def without_readahead(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
+def batches_without_readahead(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
     """Return the batches of a reader, without the prefetching of its iterator for remote files."""
     return map(reader.get_batch, range(len(reader))) if isinstance(reader, FileReader) else reader
 

@@ -109,10 +109,10 @@ def parse_uri(text: str) -> StreamURI:
 def _quote_address(text: str) -> str:
     """The `repr` of a URI for an error message, without its parameters, which may be secret."""
     address, mark, _ = text.partition("?")
-    return _quote_text(address + mark + ("…" if mark else ""))
+    return _truncated_repr(address + mark + ("…" if mark else ""))
 
 
-def _quote_text(text: str) -> str:
+def _truncated_repr(text: str) -> str:
     """The `repr` of a text for an error message, truncated if it is long."""
     return repr(text) if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]!r}…"
 
@@ -121,7 +121,7 @@ def _parse_tag(text: str, name: str, value: str) -> int:
     if not _DIGITS.fullmatch(value) or int(value) >= UINT64_MODULUS:
         raise ProtocolError(
             f"URI {_quote_address(text)}: parameter {name}: expected an unsigned integer of 64 bits, "
-            f"found {_quote_text(value)}"
+            f"found {_truncated_repr(value)}"
         )
     return int(value)
 
@@ -133,5 +133,5 @@ def _parse_remote_handle(text: str, value: str) -> bytes:
         return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise ProtocolError(
-            f"URI {_quote_address(text)}: parameter remote_handle: expected base64, found {_quote_text(value)}"
+            f"URI {_quote_address(text)}: parameter remote_handle: expected base64, found {_truncated_repr(value)}"
         ) from None

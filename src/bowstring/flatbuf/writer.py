@@ -43,8 +43,8 @@ class UnionValue:
         self.record = record
 
 
-class SerializedTable:
-    """A serialized table that can be copied into several flatbuffers; `serialize_table` returns it."""
+class SerializedSubTable:
+    """A serialized table that can be copied into several flatbuffers; `serialize_subtable` returns it."""
 
     __slots__ = ("raw", "root", "spec")
 
@@ -54,11 +54,11 @@ class SerializedTable:
         self.root = root
 
 
-def serialize_table(specs: Mapping[str, TableSpec], name: str, record: Record) -> SerializedTable:
+def serialize_subtable(specs: Mapping[str, TableSpec], name: str, record: Record) -> SerializedSubTable:
     """Serialize the table `record` of spec `name`, for the records of other tables; values as in `build_flatbuffer`."""
     builder = _Builder(specs)
     root = builder.write_table(specs[name], record)
-    return SerializedTable(name, bytes(builder.out), root)
+    return SerializedSubTable(name, bytes(builder.out), root)
 
 
 def build_flatbuffer(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
@@ -159,12 +159,12 @@ class _Builder:
             return self._write_tables(self.specs[type_.spec], value)
         if isinstance(value, UnionValue):
             return self.write_table(self.specs[value.spec], value.record, slot)
-        if isinstance(value, SerializedTable):
+        if isinstance(value, SerializedSubTable):
             self.pad_to(8, 0)  # its alignment counts from its first byte
             position = len(self.out) + value.root
             self.out += value.raw
             return position
-        assert isinstance(type_, SubTable), "a union's value is a UnionValue or a SerializedTable"
+        assert isinstance(type_, SubTable), "a union's value is a UnionValue or a SerializedSubTable"
         return self.write_table(self.specs[type_.spec], value, slot)
 
     def _write_string(self, text_bytes: bytes) -> int:

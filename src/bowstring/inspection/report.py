@@ -116,7 +116,7 @@ class BytesReport:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodingReport:
+class IpcEncodingReport:
     """The encoding of a file or stream.
 
     - `metadata_version`: "V4" or "V5", the oldest version of a batch (some writers use another one in the footer)
@@ -149,7 +149,7 @@ class Inspection:
     dictionaries: tuple[DictionaryReport, ...]
     columns: tuple[ColumnReport, ...]
     bytes: BytesReport
-    encoding: EncodingReport
+    encoding: IpcEncodingReport
     schema_metadata: Metadata
     footer_metadata: Metadata
 

@@ -19,8 +19,8 @@ from bowstring.inspection.report import (
     ColumnReport,
     DictionaryEncoding,
     DictionaryReport,
-    EncodingReport,
     Inspection,
+    IpcEncodingReport,
     SchemaFieldReport,
 )
 from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
@@ -98,7 +98,7 @@ def inspect_scan(scan: MessageScan, name: str, limits: ReadLimits, totals: Batch
         dictionaries=_dictionary_reports(ipc_schema, totals),
         columns=_column_reports(ipc_schema, totals),
         bytes=_bytes_report(totals, sizes),
-        encoding=EncodingReport(
+        encoding=IpcEncodingReport(
             metadata_version=VERSIONS[min(totals.versions, default=scan.version)],
             endianness=_ENDIANNESS[endianness],
             alignment_bytes=totals.alignment_bytes,

@@ -248,7 +248,7 @@ class Validator:
                 yield _make_fault(problem, (number, index, field.name), path)
 
 
-def validate_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
+def iter_validated_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
     """Yield the batches after validating all their values; a shared dictionary is validated once.
 
     Raises `InvalidDataError` for the first error, with record batch, column, path and index. `hint` is added as a note.

@@ -135,12 +135,12 @@ class PathSink(VectoredSink):
 
     def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
         """Write the buffers, `size_bytes` in total."""
-        self.reserve_space(size_bytes)
+        self.preallocate(size_bytes)
         super().write(buffers, size_bytes)
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message."""
-        self.reserve_space(len(head) + body_bytes)
+        self.preallocate(len(head) + body_bytes)
         super().write_message(head, body, body_bytes)
 
     def overwrite(self, offset: int, data: bytes) -> None:
@@ -157,7 +157,7 @@ class PathSink(VectoredSink):
         os.lseek(self._atomic_file.descriptor, self.position, os.SEEK_SET)
         return self._atomic_file.descriptor, offset
 
-    def reserve_space(self, size_bytes: int) -> None:
+    def preallocate(self, size_bytes: int) -> None:
         """Reserve disk space for the next bytes of a large file, in steps of 32 MiB. `finish` releases the rest.
 
         File systems in memory, whose device numbers have major number 0, do not benefit.

@@ -227,18 +227,18 @@ class _BatchBuffer:
         unjoined.append(batch)
         self.num_rows = num_rows = self.num_rows + batch.num_rows
         if len(unjoined) >= self._check_at_batches:
-            self._account_for_new_batches()
+            self._check_new_batches()
         return num_rows >= self._min_rows or self.size_bytes >= self._max_bytes
 
     def pop_joined(self) -> list[RecordBatch]:
         """Remove all batches and return them joined, or as few if their dictionaries have too many values for one."""
-        self._account_for_new_batches()
+        self._check_new_batches()
         self._join_checked_batches()
         batches = self._joined
         self.clear()
         return self._join_batches(batches, list(chain.from_iterable([batch.lazy_columns for batch in batches])))
 
-    def _account_for_new_batches(self) -> None:
+    def _check_new_batches(self) -> None:
         """Check the batches that have not been checked, and add their size. If there are many, join all."""
         batches = self._unjoined[self._num_checked :]
         columns = self._get_checked_columns(batches)

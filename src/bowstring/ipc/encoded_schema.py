@@ -9,7 +9,7 @@ import numpy as np
 
 from bowstring.datatypes.schema import Schema
 from bowstring.flatbuf.tables import SPECS
-from bowstring.flatbuf.writer import SerializedTable, serialize_table
+from bowstring.flatbuf.writer import SerializedSubTable, serialize_subtable
 from bowstring.ipc.dictionaries.tracker import can_share_dictionaries
 from bowstring.ipc.metadata.header import SCHEMA
 from bowstring.ipc.metadata.schema import BIG_ENDIAN, IpcSchema, create_schema_record
@@ -30,7 +30,7 @@ class EncodedSchema:
     """
 
     schema: Schema
-    table: SerializedTable
+    table: SerializedSubTable
     ipc_schema: IpcSchema
     layouts: list[Layout]
     flat_columns_encoder: FlatColumnsEncoder | None
@@ -57,7 +57,7 @@ def encode_schema(
         record, ipc_schema = create_schema_record(schema, dictionary_ids)
         record |= properties
         layouts = [layout_of(field.type) for field in schema.fields]
-        table = serialize_table(SPECS, SCHEMA, record)
+        table = serialize_subtable(SPECS, SCHEMA, record)
         encoder = FlatColumnsEncoder.for_layouts(layouts)
         encoded = EncodedSchema(schema, table, ipc_schema, layouts, encoder, can_share_dictionaries(ipc_schema))
         if len(_cache) >= _MAX_CACHED:

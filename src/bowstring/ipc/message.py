@@ -189,7 +189,7 @@ class MessageReader(Generic[Header]):
             raise self._truncated_error("a message's length", start, prefix_bytes, len(prefix))
         size_bytes = _LENGTH.unpack_from(prefix, prefix_bytes - 4)[0]
         if self._may_be_other_format(prefix_bytes):
-            self._check_format(prefix, size_bytes)
+            self._reject_other_formats(prefix, size_bytes)
         if not 0 < size_bytes <= self._limits.max_metadata_bytes:
             if not size_bytes:
                 self._start_message(start + prefix_bytes)
@@ -208,7 +208,7 @@ class MessageReader(Generic[Header]):
                 f"the limit of {self._limits.max_body_bytes} (max_body_bytes)"
             )
 
-    def check_body_size(self, message: Message[Any], size_bytes: int) -> None:
+    def check_body_is_complete(self, message: Message[Any], size_bytes: int) -> None:
         """Raise `TruncatedError` if the source has only `size_bytes` bytes of a message's body."""
         if size_bytes < message.body_bytes:
             self._start = message.offset
@@ -270,7 +270,7 @@ class MessageReader(Generic[Header]):
         """Whether these may be the first bytes of another format, which would be read as a legacy prefix."""
         return prefix_bytes == LEGACY_PREFIX_BYTES and self._index == 0 and self._expected_format is not None
 
-    def _check_format(self, prefix: bytes, size_bytes: int) -> None:
+    def _reject_other_formats(self, prefix: bytes, size_bytes: int) -> None:
         if MAGIC.startswith(prefix):
             raise self._format_mismatch_error("an Arrow file: use open_file")
         foreign_format = detect_foreign_format(prefix)

@@ -120,7 +120,7 @@ class RemoteFileMessages(FileMessages):
         unknown_headers = [
             (offset, min(size_bytes, _PREVIEW_BYTES))
             for offset, size_bytes, _ in blocks
-            if size_bytes > _MAX_WHOLE_HEADER_BYTES and self.headers.find_template(size_bytes) is None
+            if size_bytes > _MAX_WHOLE_HEADER_BYTES and self.headers.find_template_by_size(size_bytes) is None
         ]
         if unknown_headers:
             previews = self.source.fetch(unknown_headers)
@@ -140,7 +140,7 @@ class RemoteFileMessages(FileMessages):
         self, size_bytes: int, decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
     ) -> list[Span]:
         """The spans to fetch of a header of this size."""
-        template = None if size_bytes <= _MAX_WHOLE_HEADER_BYTES else self.headers.find_template(size_bytes)
+        template = None if size_bytes <= _MAX_WHOLE_HEADER_BYTES else self.headers.find_template_by_size(size_bytes)
         if template is None:
             return [(0, min(size_bytes, _MAX_WHOLE_HEADER_BYTES))]
         spans = [(start, stop - start) for start, stop, _ in template.constants]
@@ -163,7 +163,7 @@ class RemoteFileMessages(FileMessages):
         Each header is compared with the derived layout, so a wrong guess only costs time.
         """
         offset, size_bytes, _ = block
-        if size_bytes <= _MAX_WHOLE_HEADER_BYTES or self.headers.find_template(size_bytes) is not None:
+        if size_bytes <= _MAX_WHOLE_HEADER_BYTES or self.headers.find_template_by_size(size_bytes) is not None:
             return
         preview_bytes = min(size_bytes, _PREVIEW_BYTES)
         preview = self.source.find(offset, preview_bytes) or (

@@ -71,7 +71,7 @@ class SequentialReader(Closable, Generic[Header, Element]):
         """
         self._messages.check_body_limit(message.offset, message.body_bytes)
         body = self._source.read_buffer(message.body_bytes)
-        self._messages.check_body_size(message, body.size)
+        self._messages.check_body_is_complete(message, body.size)
         return body
 
     def __iter__(self) -> Iterator[Element]:

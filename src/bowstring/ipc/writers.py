@@ -16,7 +16,7 @@ from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, format_count
 from bowstring.flatbuf.tables import BLOCK, SPECS
-from bowstring.flatbuf.writer import SerializedTable, build_flatbuffer
+from bowstring.flatbuf.writer import SerializedSubTable, build_flatbuffer
 from bowstring.io.sinks import ObjectStoreSink, PathSink, Sink
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.footer import TRAILER
@@ -28,7 +28,7 @@ from bowstring.memory.closable import Transactional, abandon_on_error, warn_uncl
 
 
 def encode_footer_and_trailer(
-    schema: SerializedTable, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata
+    schema: SerializedSubTable, version: int, blocks: Mapping[str, Sequence[Block]], pairs: Metadata
 ) -> list[bytes]:
     """Return the end of a file, after the end-of-stream marker: the footer, its size and the magic.
 

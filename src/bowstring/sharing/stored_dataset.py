@@ -306,7 +306,7 @@ def _read_batch_messages(
     while not isinstance(message := read_message_at(reader, source.read_at, source.size), EndOfStream):
         if not isinstance(message.header, BatchHeader):
             raise InvalidDataError(f"{source.name}: message at byte {message.offset}: found a second schema")
-        reader.check_body_size(message, source.size - message.body_offset)
+        reader.check_body_is_complete(message, source.size - message.body_offset)
         yield cast("Message[BatchHeader]", message)
 
 

@@ -33,7 +33,7 @@ _OPTIONS = TransportOptions(timeout_s=20.0)
 _MAX_ROUNDS = 2000
 
 
-class ExportingConnection:
+class ExportingConnectionPair:
     """A connection whose accepted end exports memory that the dialed end reads."""
 
     server: Channel
@@ -107,12 +107,12 @@ class ExportedMemoryConformance:
     shares_memory = True
 
     @pytest.fixture
-    def connection(self) -> Iterator[ExportingConnection]:
+    def connection(self) -> Iterator[ExportingConnectionPair]:
         """A connection that is closed after the test, which must not leak descriptors."""
         if not self.shares_memory:
             pytest.skip("this transport shares no memory")
         with assert_descriptors_closed():
-            connection = ExportingConnection(self.transport)
+            connection = ExportingConnectionPair(self.transport)
             yield connection
             connection.close()
 
@@ -121,7 +121,7 @@ class ExportedMemoryConformance:
         assert memoryview(view).readonly
         return bytes(view[offset_bytes : offset_bytes + length_bytes])
 
-    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, connection: ExportingConnection) -> None:
+    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, connection: ExportingConnectionPair) -> None:
         with Region.copy_of([CONTENT]) as region:
             start = connection.export(region).address
         addresses, lengths = (
@@ -137,7 +137,7 @@ class ExportedMemoryConformance:
         assert connection.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
         assert connection.fetch(_uint64_array(start), _uint64_array(len(CONTENT))) == CONTENT
 
-    def test_every_export_has_its_own_addresses(self, connection: ExportingConnection) -> None:
+    def test_every_export_has_its_own_addresses(self, connection: ExportingConnectionPair) -> None:
         with Region.copy_of([b"first "]) as first, Region.copy_of([b"second"]) as second:
             starts = [connection.export(region).address for region in (first, second, first)]
         addresses, lengths = _uint64_array(*starts, 0), _uint64_array(6, 6, 6, 0)
@@ -150,7 +150,7 @@ class ExportedMemoryConformance:
                 buffers[index] = connection.fetch(addresses[index : index + 1], lengths[index : index + 1])
         assert buffers == {0: b"first ", 1: b"second", 2: b"first "}
 
-    def test_addresses_outside_of_exported_memory_are_rejected(self, connection: ExportingConnection) -> None:
+    def test_addresses_outside_of_exported_memory_are_rejected(self, connection: ExportingConnectionPair) -> None:
         with Region.copy_of([CONTENT]) as region:
             start = connection.export(region).address
         extent = connection.memory.find_extent(start)
@@ -164,7 +164,7 @@ class ExportedMemoryConformance:
         assert connection.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
 
     def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(
-        self, connection: ExportingConnection
+        self, connection: ExportingConnectionPair
     ) -> None:
         with Region.copy_of([CONTENT]) as region:
             exported_region = connection.export(region)
@@ -185,7 +185,7 @@ class ExportedMemoryConformance:
         if view is not None:
             assert self.read_view(view, offset, len(CONTENT)) == CONTENT
 
-    def test_only_exported_memory_can_be_retired(self, connection: ExportingConnection) -> None:
+    def test_only_exported_memory_can_be_retired(self, connection: ExportingConnectionPair) -> None:
         connection.exporter.check_capacity(1)
         with pytest.raises(InvalidArgumentError, match=r"has (sent|exported) 0 regions"):
             connection.exporter.retire(ExportedRegion(0))

@@ -16,7 +16,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import SPECS
-from bowstring.flatbuf.writer import SerializedTable, build_flatbuffer
+from bowstring.flatbuf.writer import SerializedSubTable, build_flatbuffer
 from bowstring.ipc.metadata import header as headers
 from tests.ipc.samples import as_file, batch, dictionary_batch
 
@@ -264,7 +264,7 @@ def test_custom_metadata_of_the_schema_message_is_preserved(tmp_path: Path, monk
     assert path.read_bytes()[:start] == raw[:start]
 
 
-def schema_message_with_metadata(schema: SerializedTable, version: int = 4) -> bytes:
+def schema_message_with_metadata(schema: SerializedSubTable, version: int = 4) -> bytes:
     """Return a schema message with custom metadata."""
     return build_flatbuffer(
         SPECS, "Message", headers._create_message_record(headers.SCHEMA, schema, version, ((b"is", b"of the message"),))

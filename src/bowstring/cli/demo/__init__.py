@@ -187,7 +187,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
     )  # pandas is not used here
     if path is not None:
-        input_option.detect_spark_format(path)  # raise for a wrong path before Spark starts
+        input_option.infer_input_format(path)  # raise for a wrong path before Spark starts
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:

@@ -27,7 +27,7 @@ SPARK_FORMATS = {
 _JSON_LINES_EXTENSIONS = {".jsonl", ".ndjson"}
 
 
-def detect_spark_format(path: str) -> str:
+def infer_input_format(path: str) -> str:
     """Return Spark's format for a local or remote file or folder, by extension.
 
     Raises `MissingFileError` if a local path does not exist, `InvalidArgumentError` for an unknown extension.
@@ -47,8 +47,8 @@ def detect_spark_format(path: str) -> str:
 
 
 def read_input(spark: SparkSession, path: str) -> DataFrame:
-    """Read a local or remote path with Spark. Raises the errors of `detect_spark_format`."""
-    format_ = detect_spark_format(path)
+    """Read a local or remote path with Spark. Raises the errors of `infer_input_format`."""
+    format_ = infer_input_format(path)
     reader = spark.read
     if format_ == "csv":
         reader = reader.options(header=True, inferSchema=True, quote='"', escape='"', multiLine=True)

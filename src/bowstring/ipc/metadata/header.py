@@ -20,7 +20,7 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS, read_root
-from bowstring.flatbuf.writer import Record, SerializedTable, UnionValue, build_flatbuffer
+from bowstring.flatbuf.writer import Record, SerializedSubTable, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata import schema as schema_tables
@@ -139,7 +139,7 @@ class HeaderReader:
         self.limits = limits
         self._templates: dict[tuple[int, int], HeaderTemplate] = {}
 
-    def find_template(self, size_bytes: int) -> HeaderTemplate | None:
+    def find_template_by_size(self, size_bytes: int) -> HeaderTemplate | None:
         """Return the last template of headers of this length, framing included, if any."""
         return self._templates.get((size_bytes, 8)) or self._templates.get((size_bytes, 4))
 
@@ -289,12 +289,12 @@ def _read_codec(compression: Table | None) -> str | None:
 # Writing
 
 
-def build_schema_message(schema: SerializedTable, version: int = V5) -> bytes:
+def build_schema_message(schema: SerializedSubTable, version: int = V5) -> bytes:
     """Return the flatbuffer of a schema message."""
     return build_flatbuffer(SPECS, "Message", _create_message_record(SCHEMA, schema, version, ()))
 
 
-def _create_message_record(kind: str, header: UnionValue | SerializedTable, version: int, pairs: Metadata) -> Record:
+def _create_message_record(kind: str, header: UnionValue | SerializedSubTable, version: int, pairs: Metadata) -> Record:
     return {
         "version": version,
         "header_type": HEADERS.index(kind),

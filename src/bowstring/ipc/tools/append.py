@@ -20,7 +20,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.flatbuf.reader import Table
-from bowstring.flatbuf.writer import SerializedTable
+from bowstring.flatbuf.writer import SerializedSubTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import PathSink
 from bowstring.io.sources import open_path
@@ -82,7 +82,7 @@ def append_to_file(
         encoder.resume(encoded_schema, existing.read_dictionaries())
         existing_pairs = replace_statistics(read_custom_metadata(existing.reader.footer), None, ())
         pairs = (*(pair for pair in existing_pairs if pair[0] not in keys), *added_pairs)
-        collector = existing.create_collector()
+        collector = existing.create_statistics_collector()
         sink = AppendSink(name, source, existing.end)
     except BaseException:
         _unlock_and_close(source)
@@ -181,7 +181,7 @@ class _ExistingFile:
             common = gcd(common, *(int(offset) for offset in np.unique(offsets)))
         return next((alignment for alignment in _ALIGNMENTS if common % alignment == 0), 8)
 
-    def create_collector(self) -> StatisticsCollector | None:
+    def create_statistics_collector(self) -> StatisticsCollector | None:
         """Return a collector that continues the file's statistics, or None if it has none."""
         statistics, schema = self.reader.statistics, self.reader.schema
         if statistics is None:
@@ -189,7 +189,7 @@ class _ExistingFile:
         distinct = any(column.distinct_counts is not None for column in statistics.columns.values())
         return StatisticsCollector(schema, list(statistics.columns), distinct, statistics)
 
-    def create_schema_with_feature(self, feature: int) -> tuple[SerializedTable, tuple[int, bytes] | None]:
+    def create_schema_with_feature(self, feature: int) -> tuple[SerializedSubTable, tuple[int, bytes] | None]:
         """Return the schema's table with a feature, and offset and bytes of a schema message with it: None if that
         message does not fit in the place of the old one.
         """

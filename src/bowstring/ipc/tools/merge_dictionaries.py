@@ -109,7 +109,7 @@ class DictionaryMerger:
         output = self._output_dictionaries.get(declaration.id)
         if output is None:
             return self._reuse_messages(declaration.id, messages, values)
-        common_count = _count_common_messages(output.messages, messages)
+        common_count = _count_equal_leading(output.messages, messages)
         if declaration.id in self._stale_ids:
             return self._replace_or_unify(declaration.id, messages, values, "a dictionary inside it differs")
         if common_count == len(messages):
@@ -276,7 +276,7 @@ def flatten_declarations(declarations: Sequence[DictionaryDeclaration]) -> list[
     ]
 
 
-def _count_common_messages(output_messages: Sequence[BatchMessage | None], messages: Sequence[BatchMessage]) -> int:
+def _count_equal_leading(output_messages: Sequence[BatchMessage | None], messages: Sequence[BatchMessage]) -> int:
     """Return the number of equal messages at the beginning."""
     count = 0
     for output_message, message in zip(output_messages, messages, strict=False):

@@ -119,7 +119,7 @@ class ExpectedSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class NonBatchMessage:
+class SchemaOrEndMarker:
     """A schema message or, without a schema, the end marker."""
 
     stop: int
@@ -141,7 +141,7 @@ class CandidateReader:
         self.is_legacy_framing = False
         """Whether messages have the legacy framing; then there are no markers to search for."""
 
-    def read(self, offset: int) -> BatchMessage | NonBatchMessage:
+    def read(self, offset: int) -> BatchMessage | SchemaOrEndMarker:
         """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
         source, size = self._source, self._source.size
         if not self.is_legacy_framing and offset != self._first_offset:
@@ -154,9 +154,9 @@ class CandidateReader:
         self._messages.seek(offset)
         message = read_message_at(self._messages, source.read_at, size)
         if isinstance(message, EndOfStream):
-            return NonBatchMessage(offset + message.size_bytes, None)
+            return SchemaOrEndMarker(offset + message.size_bytes, None)
         if not isinstance(message.header, BatchHeader):
-            return NonBatchMessage(message.stop, message.header)
+            return SchemaOrEndMarker(message.stop, message.header)
         body: Body | None = None
         if message.stop <= size:
             body = (
@@ -207,13 +207,13 @@ class MessageSearch:
     def _read_schema(self, first_offset: int) -> ExpectedSchema:
         """Return the footer's schema if any, else that of the first schema message."""
         offset, problem, footer = first_offset, "found another message", self.footer
-        message: BatchMessage | NonBatchMessage | None = None
+        message: BatchMessage | SchemaOrEndMarker | None = None
         try:
             message = self._candidates.read(offset)
         except InvalidDataError as error:
             problem = str(error)
         dropped_range = None
-        if not (isinstance(message, NonBatchMessage) and message.schema is not None):
+        if not (isinstance(message, SchemaOrEndMarker) and message.schema is not None):
             if footer is None:
                 offset, message = self._find_schema(offset, problem)
                 dropped_range = DroppedRange(0, offset, f"no schema message at the beginning: {problem}")
@@ -221,25 +221,25 @@ class MessageSearch:
                 message = None
                 dropped_range = DroppedRange(0, offset, f"the schema message is damaged: {problem}")
         stop = offset
-        if isinstance(message, NonBatchMessage):
+        if isinstance(message, SchemaOrEndMarker):
             self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
             stop = message.stop
         if footer is not None:
             return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, stop, dropped_range)
-        assert isinstance(message, NonBatchMessage)
+        assert isinstance(message, SchemaOrEndMarker)
         assert message.schema is not None
         cached = get_decoded_schema(message.schema, self.limits)
         _ = cached.ipc_schema.eager
         version = message.schema.flatbuffer.get_root_table("Message")["version"]
         return ExpectedSchema(message.schema, version, cached, stop, dropped_range)
 
-    def _find_schema(self, start: int, problem: str) -> tuple[int, NonBatchMessage]:
+    def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaOrEndMarker]:
         candidates = self._candidates
         offset = candidates.find_marker(start + 1)
         while offset < self.source.size:
             try:
                 candidate = candidates.read(offset)
-                if isinstance(candidate, NonBatchMessage) and candidate.schema is not None:
+                if isinstance(candidate, SchemaOrEndMarker) and candidate.schema is not None:
                     get_decoded_schema(candidate.schema, self.limits).ipc_schema.eager  # noqa: B018
                     return offset, candidate
             except InvalidDataError:
@@ -268,7 +268,7 @@ class MessageSearch:
                     yield dropped
                 offset = search_start = following
                 continue
-            if isinstance(candidate, NonBatchMessage):
+            if isinstance(candidate, SchemaOrEndMarker):
                 resumed = self._find_batch_after_end(candidate.stop)
                 if resumed is None:
                     if candidate.stop < size and not self.is_file:
@@ -388,7 +388,7 @@ class MessageSearch:
                 offset = candidate_offset + 1
         return size
 
-    def _skip_embedded_stream(self, schema: NonBatchMessage) -> int:
+    def _skip_embedded_stream(self, schema: SchemaOrEndMarker) -> int:
         """Return the end of the embedded stream that begins with `schema`."""
         offset = schema.stop
         while offset < self.source.size:
@@ -396,7 +396,7 @@ class MessageSearch:
                 candidate = self._candidates.read(offset)
             except InvalidDataError:
                 return offset
-            if isinstance(candidate, NonBatchMessage):
+            if isinstance(candidate, SchemaOrEndMarker):
                 return candidate.stop
             offset = _compute_next_offset(candidate)
         return offset
@@ -408,10 +408,10 @@ class MessageSearch:
             return False
         return True
 
-    def _read_valid_message(self, offset: int) -> BatchMessage | NonBatchMessage:
+    def _read_valid_message(self, offset: int) -> BatchMessage | SchemaOrEndMarker:
         """Read the message at an offset and check all but its values."""
         candidate = self._candidates.read(offset)
-        if isinstance(candidate, NonBatchMessage):
+        if isinstance(candidate, SchemaOrEndMarker):
             return candidate
         header, body, location = candidate.header, candidate.body, (candidate.location,)
         if body is None:

@@ -14,7 +14,7 @@ import numpy as np
 from bowstring.datatypes.field import Metadata
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import SPECS, read_root
-from bowstring.flatbuf.writer import SerializedTable, UnionValue, serialize_table
+from bowstring.flatbuf.writer import SerializedSubTable, UnionValue, serialize_subtable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import RewritableSink, Sink
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
@@ -35,7 +35,7 @@ from bowstring.memory.buffer import Buffer
 _FEATURES_OF_MESSAGES = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
 
 
-def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> SerializedTable:
+def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> SerializedSubTable:
     """Serialize a `Schema` table for other flatbuffers, unchanged with its dictionary ids; with other `features` if
     given.
 
@@ -45,7 +45,7 @@ def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> Se
     if features is not None:
         listed = sorted(features)
         record["features"] = np.array(listed, np.int64) if listed else None
-    return serialize_table(SPECS, table.spec.name, record)
+    return serialize_subtable(SPECS, table.spec.name, record)
 
 
 def _table_to_record(table: Table) -> dict[str, Any]:
@@ -265,5 +265,5 @@ def _is_adjacent(before: BatchMessage, message: BatchMessage) -> bool:
         and message.start % 8 == 0
         and message.body_offset % 8 == 0
         and message.header.body_bytes % 8 == 0
-        and message.is_framing_consistent()
+        and message.has_valid_stream_framing()
     )

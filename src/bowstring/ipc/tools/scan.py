@@ -85,7 +85,7 @@ class BatchMessage:
         """Return the message's metadata without its framing."""
         return bytes(self.header.raw[self.prefix_bytes if self._is_prefix_in_header else 0 :])
 
-    def is_framing_consistent(self) -> bool:
+    def has_valid_stream_framing(self) -> bool:
         """Whether framing and footer agree, so that a stream reader finds the body at the same offset."""
         if self.is_legacy_framing or not self._is_prefix_in_header:
             return not self.is_legacy_framing
@@ -207,7 +207,7 @@ class StreamScan:
         reader.check_body_limit(message.offset, message.body_bytes)
         body = self._read_body(message.body_bytes) if self._keeps_bodies else None
         available = body.size if isinstance(body, Buffer) else _skip_bytes(source, message.body_bytes)
-        reader.check_body_size(message, available)
+        reader.check_body_is_complete(message, available)
         kind = header.template.kind
         location = f"{source.name}: {KIND_LABELS[kind]} {self._counts[kind]}"
         self._counts[kind] += 1
