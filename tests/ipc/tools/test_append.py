@@ -240,6 +240,18 @@ def test_a_damaged_schema_message_is_not_changed(tmp_path: Path) -> None:
     assert path.read_bytes()[:60] == raw[:60]
 
 
+def test_a_schema_message_with_an_invalid_name_is_not_changed(tmp_path: Path) -> None:
+    path, raw = tmp_path / "damaged.arrow", bytearray(as_file(batch("int")))
+    start = int(bs.open_file(bytes(raw)).blocks["offset"][0])
+    name_at = raw.index(b"int", 0, start)
+    raw[name_at : name_at + 3] = b"\xff\xff\xff"
+    path.write_bytes(raw)
+    with bs.ipc.append_to_file(path, compression="lz4") as writer:
+        writer.write(batch("int"))
+    assert bs.inspection.inspect(path).encoding.features == ("COMPRESSED_BODY",)
+    assert path.read_bytes()[:start] == raw[:start]
+
+
 def test_a_schema_message_that_declares_the_feature_is_not_rewritten(tmp_path: Path) -> None:
     path, raw = tmp_path / "packed.arrow", bytearray(as_file(batch("int"), compression="lz4"))
     start = int(bs.open_file(bytes(raw)).blocks["offset"][0])

@@ -191,21 +191,21 @@ class _ExistingFile:
 
     def create_schema_with_feature(self, feature: int) -> tuple[SerializedSubTable, tuple[int, bytes] | None]:
         """Return the schema's table with a feature, and offset and bytes of a schema message with it: None if that
-        message does not fit in the place of the old one.
+        message does not fit in the place of the old one, or the old one is malformed.
         """
         table = self.reader.footer["schema"]
         schema_table = copy_schema_table(table, {*table["features"].tolist(), feature})
         raw = self._source.read_at(self._schema_offset, self._schema_bytes)
         try:
             message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
+            if not isinstance(message, Table) or read_custom_metadata(message.flatbuffer.get_root_table("Message")):
+                return schema_table, None
+            features = {*message["features"].tolist(), feature}
+            schema_message = headers.build_schema_message(
+                copy_schema_table(message, features), message.flatbuffer.get_root_table("Message")["version"]
+            )
         except InvalidDataError:
             return schema_table, None
-        if not isinstance(message, Table) or read_custom_metadata(message.flatbuffer.get_root_table("Message")):
-            return schema_table, None
-        features = {*message["features"].tolist(), feature}
-        schema_message = headers.build_schema_message(
-            copy_schema_table(message, features), message.flatbuffer.get_root_table("Message")["version"]
-        )
         if len(schema_message) > len(raw):
             return schema_table, None
         return schema_table, (self._schema_offset, schema_message.ljust(len(raw), b"\0"))
