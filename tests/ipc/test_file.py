@@ -13,6 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer, Memory
 from tests.ipc.samples import as_file, batch
 from tests.unfinished_files import find_unfinished
@@ -251,3 +252,16 @@ def test_the_repr_of_a_file_reader_has_the_path_and_batch_count(tmp_path: Path) 
     assert repr(reader) == f"<bowstring.ipc.FileReader {path}: 2 record batches>"
     reader.close()
     assert repr(reader) == f"<bowstring.ipc.FileReader {path}: closed>"
+
+
+def test_more_rows_than_an_array_can_have_are_unsupported() -> None:
+    count, schema, sink = 1 << 62, bs.schema({"n": bs.null()}), io.BytesIO()
+    nulls = bs.Array(layout_of(bs.null()), count, (), (), None, count)
+    with bs.new_file(sink, schema) as writer:
+        for _ in range(2):
+            writer.write_batch(bs.RecordBatch(schema, count, [nulls]))
+    reader = bs.open_file(sink.getvalue())
+    assert reader.num_rows == 2 * count
+    for read in (reader.read_all, lambda: reader.column("n")):
+        with pytest.raises(errors.UnsupportedError, match="fewer than 2"):
+            read()

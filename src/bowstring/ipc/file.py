@@ -244,7 +244,7 @@ class FileReader(Closable):
     @property
     def num_rows(self) -> int:
         """The number of rows of all record batches."""
-        return int(self.row_counts.sum())
+        return sum(self.row_counts.tolist())
 
     def check_statistics(self) -> None:
         """Compare the file's statistics with all values.

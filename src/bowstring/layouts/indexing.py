@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, UnsupportedError
 from bowstring.layouts.base import Indices, Values
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def resolve_chunks(starts: Sequence[int], indices: Indices) -> tuple[list[int], 
 def chunk_starts(lengths: Iterable[int]) -> list[int]:
     """Return the offsets of chunks of these lengths, followed by the total length.
 
-    Raises `InvalidArgumentError` if the total is 2**63 or more, which Python and NumPy do not support.
+    Raises `UnsupportedError` if the total is 2**63 or more, which Python and NumPy do not support.
     """
     starts = [0, *accumulate(lengths)]
     if starts[-1] >= 1 << 63:
-        raise InvalidArgumentError(f"an array or a table must have fewer than 2**63 values, not {starts[-1]}")
+        raise UnsupportedError(f"an array or a table must have fewer than 2**63 values, not {starts[-1]}")
     return starts
 
 
