@@ -58,7 +58,7 @@ def check_served(data: bytes) -> bool:
         connection = Connection.from_session(StreamURI("loopback", "served", WANT_DATA, FREE_DATA), session)
         stream = Stream(connection, Ticket(("t",)))
         try:
-            connection.driver.request(stream.protocol, stream.protocol.request(b"t"))
+            connection.driver.start_request(stream.protocol, stream.protocol.request(b"t"))
             stream.read_schema()
             for batch in stream:
                 batch.validate(full=True)

@@ -69,7 +69,7 @@ def describe_entries(entries: list[ObservedEvent], kinds: str = "message") -> li
 
 
 def message_bytes(entries: list[ObservedEvent], direction: str) -> list[tuple[int | None, bytes]]:
-    return [(e.tag, e.read()) for e in entries if (e.direction, e.kind) == (direction, "message")]
+    return [(e.tag, e.to_bytes()) for e in entries if (e.direction, e.kind) == (direction, "message")]
 
 
 def record_both_ends(tmp_path: Path, scheme: str, **options: Any) -> tuple[list[ObservedEvent], list[ObservedEvent]]:
@@ -90,14 +90,14 @@ def test_both_ends_record_the_same_messages_and_memory(tmp_path: Path, scheme: s
     assert message_bytes(client, "sent") == message_bytes(server, "received")
     assert message_bytes(client, "received") == message_bytes(server, "sent")
     (client_region,), (server_region,) = ([e for e in entries if e.kind == "region"] for entries in (client, server))
-    assert client_region.read() == server_region.read()
+    assert client_region.to_bytes() == server_region.to_bytes()
     assert (client_region.address, client_region.text) == (server_region.address, "sealed memory")
     bodies = [decode_addresses(e.view()) for e in client if (e.tag or 0) >> 56 == 1]
     for number, body in enumerate(bodies):
         (_, offset), length = decode_region_address(int(body.addresses[-1])), int(body.lengths[-1])
         values = client_region.view()[offset : offset + length].cast("q")
         assert values.tolist() == list(range(number * 3000, number * 3000 + 3000))
-    freed = [e.read() for e in client if e.tag == 2]
+    freed = [e.to_bytes() for e in client if e.tag == 2]
     assert sum(map(len, freed)) == 8 * sum(body.addresses.size for body in bodies)
     for entries, first in ((client, "sent"), (server, "received")):
         assert (entries[0].direction, entries[0].kind) == (first, "connection")
@@ -111,7 +111,7 @@ def test_both_ends_record_the_same_messages_and_memory(tmp_path: Path, scheme: s
 def test_bodies_sent_as_bytes_are_recorded(tmp_path: Path) -> None:
     client, server = record_both_ends(tmp_path, "tcp")
     bodies = [entry for entry in client if entry.tag in (1, 2) and entry.direction == "received"]
-    assert [e.read() for e in bodies] == [e.read() for e in server if e.tag in (1, 2) and e.direction == "sent"]
+    assert [e.to_bytes() for e in bodies] == [e.to_bytes() for e in server if e.tag in (1, 2) and e.direction == "sent"]
     assert [e.length_bytes for e in bodies] == [24_000, 24_000]
     assert not describe_entries(client, "region")
 
@@ -141,7 +141,7 @@ def test_other_arrow_implementations_read_recordings(tmp_path: Path) -> None:
         (e.time_ns, e.kind, e.tag, e.length_bytes) for e in entries
     ]
     assert [r["body"] for r in rows if r["body"] is not None] == [
-        e.read() for e in entries if e.kind in ("message", "region")
+        e.to_bytes() for e in entries if e.kind in ("message", "region")
     ]
 
 

@@ -485,7 +485,7 @@ def test_a_connection_with_an_unrequested_message_is_not_reused(server: bs.shari
 
         def send_message() -> None:
             handler.channel.submit((b"unrequested",))
-            server._loop.dispatch(handler, 0)
+            server._loop.notify_handler(handler, 0)
             is_sent.set()
 
         server._loop.call_soon_threadsafe(send_message)

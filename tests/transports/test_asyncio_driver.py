@@ -33,7 +33,7 @@ def client_session(server: Served, **options: Any) -> Session:
 
 def send_request(driver: AsyncSession) -> None:
     core = client_core()
-    driver.request(core, core.request(b"ticket"))
+    driver.start_request(core, core.request(b"ticket"))
 
 
 async def next_event(driver: AsyncSession) -> Any:
@@ -75,7 +75,7 @@ def test_asyncio_awaits_the_events_of_a_session(transport: Transport) -> None:
             Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
         ) as driver:
             core = client_core()
-            driver.request(core, core.request(b"ticket"))
+            driver.start_request(core, core.request(b"ticket"))
             events: list[Any] = []
             while not events or not isinstance(events[-1], AllMessagesReceived | SessionFailed):
                 events.append(await asyncio.wait_for(driver.next_event(), 20))

@@ -33,7 +33,7 @@ def test_blocks_that_a_process_may_read_are_not_used_again_until_it_has_ended() 
     with Region.copy_of([BLOCK]) as one, Region.copy_of([BLOCK]) as two:
         exporter.export(one)
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-            exporter.close_after_exit(process.pid)
+            exporter.close_after_peer_exit(process.pid)
             with pytest.raises(ResourceError, match="does not fit"):
                 exporter.export(two)
             assert exporter.export(one).address == 0  # the copy is still there
@@ -50,7 +50,7 @@ def test_blocks_of_a_process_that_may_be_alive_are_kept(process_id: int | None) 
     exporter = ArenaExporter(arena)
     with Region.copy_of([BLOCK]) as one, Region.copy_of([BLOCK]) as two:
         exporter.export(one)
-        exporter.close_after_exit(process_id)
+        exporter.close_after_peer_exit(process_id)
         for _ in range(2):
             with pytest.raises(ResourceError, match="does not fit"):
                 exporter.export(two)

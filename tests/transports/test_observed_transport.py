@@ -67,7 +67,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
 
     def observe(entry: ObservedEvent) -> None:
         entries.append(entry)
-        contents.append(entry.read())
+        contents.append(entry.to_bytes())
 
     one, other = BlockingChannel.pair(ObservedTransport(transport, observe), OPTIONS)
     with one, other, Region.copy_of([b"region"]) as region:
@@ -149,7 +149,7 @@ def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:
 
     def observe(entry: ObservedEvent) -> None:
         if entry.kind == ObservedEventKind.MESSAGE:
-            contents.append(entry.read())
+            contents.append(entry.to_bytes())
 
     one, other = BlockingChannel.pair(ObservedTransport(TRANSPORTS["tcp"], observe), OPTIONS)
     with one, other, Region.from_file(path) as region:

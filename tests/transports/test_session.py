@@ -43,7 +43,7 @@ def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(trans
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([0, 5], [4, 5]), PackedBody.from_parts(b"packed")])
         schema, located, packed = receive_all(driver)
         assert bytes(schema.header) == b"schema"
@@ -66,7 +66,7 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
     with served(transport) as server, Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         assert server.exporter is not None
         server.step_until(lambda: bool(server.events))
         server.exporter.export(first)
@@ -92,7 +92,7 @@ def test_bodies_are_copied_when_the_caller_takes_them(transport: Transport, monk
             options=SessionOptions(copies_memory=True),
         )
         driver, core = BlockingSession(session), client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(5)])
         assert server.exporter is not None
         server.exporter.retire(ExportedRegion(0))  # the region that all bodies refer to
@@ -118,7 +118,7 @@ def test_a_copy_has_only_the_memory_around_its_buffers(transport: Transport) -> 
         channels = {ConnectionRole.BOTH: server.client_channel}
         driver = BlockingSession(Session(channels, server.client_memory, now=0.0, options=options))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(
             region,
             [AddressBody.from_arrays([1000, 0, 1510], [500, 0, 8]), AddressBody.from_arrays([70, 90_000], [5, 60])],
@@ -143,7 +143,7 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         driver = BlockingSession(Session(channels, bodies.client_memory, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         content: list[Body] = [AddressBody.from_arrays([n], [2]) for n in range(5)]
         bodies.stream(region, content)
         assert bodies.exporter is not None
@@ -168,7 +168,7 @@ def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(
         channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         driver = BlockingSession(Session(channels, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         content: list[Body] = [PackedBody.from_parts(bytes([number])) for number in range(5)]
         servers = {ConnectionRole.METADATA: metadata, ConnectionRole.BODIES: bodies}
         first = servers.pop(closes_first)
@@ -197,7 +197,7 @@ def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(
         channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
         driver = BlockingSession(Session(channels, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         servers = {ConnectionRole.METADATA: metadata, ConnectionRole.BODIES: bodies}
         early = servers.pop(role)
         early.step_until(lambda: bool(early.events))
@@ -215,7 +215,7 @@ def test_a_lost_connection_among_pending_events_is_reported_to_every_later_wait(
     with served(transport) as server:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.step_until(lambda: bool(server.events))
         server.session.close()
         events: list[Any] = []
@@ -237,7 +237,7 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
     with served(transport, max_leased_bytes=4) as server, Region.copy_of([bytes(100)]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(6)])
         located: list[MessageLocated] = []
         for expected in (2, 4, 6):
@@ -260,7 +260,7 @@ def test_a_step_that_only_receives_sends_nothing_and_checks_no_deadline(transpor
         options = SessionOptions(stall_s=1.0)
         session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0, options=options)
         core = client_core()
-        session.request(core, core.request(b"ticket"), 0.0)
+        session.start_request(core, core.request(b"ticket"), 0.0)
         was_sending = session.is_sending
         assert session.step(100.0, RECEIVE) == []
         assert session.is_sending == was_sending
@@ -271,7 +271,7 @@ def test_the_first_messages_of_a_stream_are_sent_before_the_last_are_created(tra
     with served(transport) as server:
         session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
         core = client_core()
-        session.request(core, core.request(b"ticket"), 0.0)
+        session.start_request(core, core.request(b"ticket"), 0.0)
         session.step(0.0)
         server.step_until(lambda: bool(server.events))
         bytes_sent: list[int] = []
@@ -299,7 +299,7 @@ def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transp
     with served(transport) as server:
         session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
         core = client_core()
-        session.request(core, core.request(b"ticket"), 0.0)
+        session.start_request(core, core.request(b"ticket"), 0.0)
         session.step(0.0)
         server.stream(None, [PackedBody.from_parts(body) for _ in range(8)])
         server.session.options = SessionOptions(max_queued_bytes=1 << 24)
@@ -323,7 +323,7 @@ def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> N
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([0, 5], [4, 6])])
         assert isinstance(driver.next_event(), StreamMessage)
         failed = driver.next_event()
@@ -340,7 +340,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
             Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0, options=options)
         )
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(2)])
         assert isinstance(driver.next_event(), StreamMessage)
         first = driver.next_event()
@@ -360,7 +360,7 @@ def test_leases_released_together_are_freed_by_one_message(transport: Transport)
         session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
         driver = BlockingSession(session)
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([n, n + 50], [2, 3]) for n in range(6)])
         located = receive_all(driver)[1:]
         with driver.lock:  # no thread can send meanwhile
@@ -378,7 +378,7 @@ def test_a_deadline_counts_from_the_last_progress(transport: Transport) -> None:
         session = Session({ConnectionRole.BOTH: server.client_channel}, now=100.0, options=options)
         assert session.next_deadline() == float("inf")
         core = client_core()
-        session.request(core, core.request(b"ticket"), 200.0)
+        session.start_request(core, core.request(b"ticket"), 200.0)
         assert session.next_deadline() == 205.0
         session.step(203.0)
         server.stream(None, [])
@@ -392,7 +392,7 @@ def test_a_silent_server_is_a_deadline_error_and_a_closed_one_a_lost_connection(
         options = SessionOptions(input_timeout_s=0.05)
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, now=0.0, options=options))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         silent = driver.next_event()
         assert isinstance(silent, SessionFailed)
         assert isinstance(silent.error, DeadlineError)
@@ -410,7 +410,7 @@ def test_leases_released_after_the_server_has_disconnected_wait_for_nothing(
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
-        driver.request(core, core.request(b"ticket"))
+        driver.start_request(core, core.request(b"ticket"))
         server.stream(region, [AddressBody.from_arrays([start], [1]) for start in range(3)])
         leases = [event.lease for event in receive_all(driver) if isinstance(event, MessageLocated)]
         driver.session.core = None

@@ -29,7 +29,7 @@ class AtomicFile:
             folder, f".{name[:_MAX_NAME_CHARACTERS]}.{os.getpid()}.{os.urandom(6).hex()}.part"
         )
         try:
-            mode = _get_file_mode(self.path)
+            mode = _get_permissions(self.path)
             self.descriptor = _open_unnamed_file(folder, 0o666 if mode is None else mode)
             self._has_temporary_path = self.descriptor < 0
             if self._has_temporary_path:
@@ -71,7 +71,7 @@ class AtomicFile:
                 os.unlink(self._temporary_path)
 
 
-def _get_file_mode(path: str) -> int | None:
+def _get_permissions(path: str) -> int | None:
     """The permissions of a regular file; None if there is none."""
     try:
         mode = os.stat(path).st_mode

@@ -90,7 +90,7 @@ class RangeSource:
         """Bytes that are in memory; None if they have to be fetched."""
         return self._cached_ranges.find(offset, size_bytes) or self._prefetched_ranges.find(offset, size_bytes)
 
-    def cache_ranges(self, spans: Sequence[Span]) -> None:
+    def fetch_into_cache(self, spans: Sequence[Span]) -> None:
         """Fetch ranges and keep them for the lifetime of the source."""
         fetched = self.fetch(spans)
         parts = [(start, buffer) for start, buffer in (*self._cached_ranges, *fetched) if buffer.size]
@@ -143,7 +143,7 @@ class RangeSource:
         buffer = header.find(0, size_bytes)
         return header if buffer is None else buffer.to_bytes()
 
-    def cache_header_ranges(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
+    def store_header_ranges(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
         """Store fetched ranges of a header for a later `read_lazily`."""
         self._headers[offset] = LazyRangeBytes(self, offset, size_bytes, ranges)
 

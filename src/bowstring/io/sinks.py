@@ -149,7 +149,7 @@ class PathSink(VectoredSink):
         with self._translate_errors():
             pwrite_all(self._atomic_file.descriptor, data, offset)
 
-    def begin_direct_write(self, size_bytes: int) -> tuple[int, int]:
+    def reserve_range(self, size_bytes: int) -> tuple[int, int]:
         """Reserve bytes that the caller writes to the descriptor; return it and their offset."""
         self._flush()
         offset = self.position

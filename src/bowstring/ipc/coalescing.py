@@ -72,7 +72,7 @@ class CoalescingWriter(BatchWriter):
             if batch.schema is not schema and batch.schema != schema:
                 raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
             if self._rows.num_rows:
-                self._add_buffered_rows()
+                self._move_rows_to_batches()
             if batch.pairs or batch.num_rows >= self._min_rows:
                 self.flush()
                 self._writer.write_batch(batch)
@@ -96,9 +96,9 @@ class CoalescingWriter(BatchWriter):
                 return
             num_rows = self._rows.num_rows
             if num_rows >= _MAX_BUFFERED_ROWS or num_rows + self._batches.num_rows >= self._min_rows:
-                self._add_buffered_rows()
+                self._move_rows_to_batches()
 
-    def _add_buffered_rows(self) -> None:
+    def _move_rows_to_batches(self) -> None:
         """Add the buffered rows as a batch, or one batch per call without the calls that have invalid values."""
         rows, self._rows = self._rows, _RowBuffer(self.schema)
         try:
@@ -119,7 +119,7 @@ class CoalescingWriter(BatchWriter):
         """Write the gathered rows as one batch."""
         with self._lock:
             if self._rows.num_rows:
-                self._add_buffered_rows()
+                self._move_rows_to_batches()
             for batch in self._batches.pop_joined():
                 self._writer.write_batch(batch)
 

@@ -27,9 +27,9 @@ from bowstring.ipc.message import PREFIX_BYTES, Block, Message, MessageReader, g
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
-from bowstring.ipc.record_batch.reader import BatchColumns, group_for_decompression
+from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.schema_cache import ColumnSelection, DecodedSchema, get_decoded_schema
-from bowstring.ipc.stream import create_record_batch
+from bowstring.ipc.stream import create_lazy_batch
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
 
@@ -318,11 +318,11 @@ class FileReader(Closable):
             )
         selection = self._selection or self._select_columns()
         positions, selected_columns = selection.get_selected_column_positions(header.template.version)
-        dictionaries = self._dictionaries or self._get_dictionaries()
+        dictionaries = self._dictionaries or self._get_file_dictionaries()
         columns = columns_type(positions, header, body, dictionaries, ("record batch", index), selected_columns)
-        return create_record_batch(selection.schema, header, columns)
+        return create_lazy_batch(selection.schema, header, columns)
 
-    def _get_dictionaries(self) -> FileDictionaries:
+    def _get_file_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
             # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
             self._dictionaries = FileDictionaries(self.decoded_schema.ipc_schema, self.messages.read_dictionaries)
@@ -333,16 +333,16 @@ class FileReader(Closable):
 
         Raises `InvalidDataError` if one of its dictionary batches is malformed.
         """
-        return self._get_dictionaries()(declaration)
+        return self._get_file_dictionaries()(declaration)
 
     def column(self, key: str | int) -> ChunkedArray:
         """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column."""
-        index, field = self._get_field(key)
+        index, field = self._get_index_and_field(key)
         batches = list(self)
-        group_for_decompression(batches)
+        link_for_decompression(batches)
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
 
-    def _get_field(self, key: str | int) -> tuple[int, Field]:
+    def _get_index_and_field(self, key: str | int) -> tuple[int, Field]:
         """Return the index of a selected column and its field; other fields are not decoded."""
         schema = self._select_columns().schema
         index = schema.index(key)
@@ -351,7 +351,7 @@ class FileReader(Closable):
     def read_all(self) -> Table:
         """Return all batches as a table, without copying."""
         batches = list(self)
-        group_for_decompression(batches)
+        link_for_decompression(batches)
         return Table.from_batches(batches, self.schema)
 
     @overload

@@ -137,14 +137,14 @@ class MessageReader(Generic[Header]):
         self._expected_format = expected_format
         self._index: int | None = 0
         self._min_bytes = PREFIX_BYTES if is_seekable else LEGACY_PREFIX_BYTES
-        self._start_message(offset)
+        self._reset_for_message_at(offset)
 
     def seek(self, offset: int) -> None:
         """Expect a message at a byte offset. Errors then name messages by their offset only."""
         self._index = None
-        self._start_message(offset)
+        self._reset_for_message_at(offset)
 
-    def _start_message(self, offset: int) -> None:
+    def _reset_for_message_at(self, offset: int) -> None:
         self._start = self.offset = offset
         self._prefix = b""
         self._is_marker_read = False
@@ -169,7 +169,7 @@ class MessageReader(Generic[Header]):
         metadata_bytes = prefix_bytes + size_bytes
         if self._index is not None:
             self._index += 1
-        self._start_message(start + metadata_bytes + body_bytes)
+        self._reset_for_message_at(start + metadata_bytes + body_bytes)
         return Message(header, start, prefix_bytes, metadata_bytes, body_bytes)
 
     def _receive_prefix(self, prefix: bytes) -> EndOfStream | None:
@@ -192,7 +192,7 @@ class MessageReader(Generic[Header]):
             self._reject_other_formats(prefix, size_bytes)
         if not 0 < size_bytes <= self._limits.max_metadata_bytes:
             if not size_bytes:
-                self._start_message(start + prefix_bytes)
+                self._reset_for_message_at(start + prefix_bytes)
                 return EndOfStream(start, prefix_bytes)
             check_metadata_size(size_bytes, self._get_location(), self._limits)
         self._prefix = prefix
@@ -328,7 +328,7 @@ def get_prefix_size(first_bytes: bytes | memoryview) -> int:
     return PREFIX_BYTES if first_bytes[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
 
 
-def parse_first_message_sizes(start: bytes, available_bytes: int) -> tuple[int, int]:
+def parse_first_message_prefix(start: bytes, available_bytes: int) -> tuple[int, int]:
     """The sizes in bytes of the metadata and the prefix of the first message of a file; zeros if it is not valid or not
     within `available_bytes`. `start` are the bytes after the magic. Readers do not need this message.
     """

@@ -34,13 +34,13 @@ from bowstring.ipc.message import (
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.record_batch.reader import BatchColumns, group_for_decompression
+from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.remote import (
     RemoteBatchHeader,
     RemoteBody,
     RemoteColumns,
     compute_column_header_spans,
-    group_for_fetching,
+    link_for_fetching,
 )
 from bowstring.ipc.schema_cache import DecodedSchema
 from bowstring.memory.buffer import Buffer
@@ -79,7 +79,7 @@ class RemoteFileMessages(FileMessages):
         """As in `FileMessages`; many headers are fetched at once."""
         entries = list(self._enumerate_messages())
         start = 0
-        for stop in _find_group_stops([max(self.get_block(kind, index)[1], 0) for kind, index in entries]):
+        for stop in _find_round_stops([max(self.get_block(kind, index)[1], 0) for kind, index in entries]):
             self.fetch_headers_and_bodies(self.get_block(kind, index) for kind, index in entries[start:stop])
             for kind, index in entries[start:stop]:
                 yield self.read(kind, index), f"{KIND_LABELS[kind]} {index}"
@@ -95,7 +95,7 @@ class RemoteFileMessages(FileMessages):
             ]
         )
         for offset, metadata_bytes, _ in valid_blocks:
-            self.source.cache_header_ranges(offset, metadata_bytes, fetched)
+            self.source.store_header_ranges(offset, metadata_bytes, fetched)
         return fetched
 
     def select_valid_blocks(self, blocks: Iterable[Block]) -> list[Block]:
@@ -134,7 +134,7 @@ class RemoteFileMessages(FileMessages):
             ]
         )
         for offset, size_bytes, _ in blocks:
-            self.source.cache_header_ranges(offset, size_bytes, fetched)
+            self.source.store_header_ranges(offset, size_bytes, fetched)
 
     def _compute_header_spans(
         self, size_bytes: int, decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
@@ -236,13 +236,13 @@ class RemoteFileReader(FileReader):
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_batch_headers(indices, column_indices)
         batches = [super(RemoteFileReader, self).get_batch(index) for index in indices]
-        group_for_decompression(batches)
-        group_for_fetching(batches)
+        link_for_decompression(batches)
+        link_for_fetching(batches)
         return batches
 
     def column(self, key: str | int) -> ChunkedArray:
         """One column of all batches, fetched together; raises `NotFoundError` for an unknown column."""
-        index, field = self._get_field(key)
+        index, field = self._get_index_and_field(key)
         column_indices = self._select_columns().indices
         batches = self._read_batches(range(len(self)), [index if column_indices is None else column_indices[index]])
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
@@ -271,7 +271,7 @@ class RemoteFileReader(FileReader):
             first = max(last, first + 1)
 
 
-def _find_group_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:
+def _find_round_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:
     """The index after each group of headers that are fetched in one round."""
     group_bytes = start = 0
     for index, size_bytes in enumerate(sizes_bytes):
@@ -299,4 +299,4 @@ def _prefetch_footer(source: RangeSource, limits: ReadLimits) -> None:
         first_at = len(FILE_START) + PREFIX_BYTES + int.from_bytes(start[12:16], "little")
         if first_at + _PREVIEW_BYTES <= footer_offset and source.find(first_at, _PREVIEW_BYTES) is None:
             spans.append((first_at, _PREVIEW_BYTES))
-    source.cache_ranges(spans)
+    source.fetch_into_cache(spans)

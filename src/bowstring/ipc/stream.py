@@ -26,7 +26,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream, Message, MessageLocation, format_location
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
-from bowstring.ipc.record_batch.reader import BatchColumns, group_for_decompression
+from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import ColumnSelection, get_decoded_schema
 from bowstring.ipc.sequential_reader import SequentialReader
@@ -265,7 +265,7 @@ class Decoder:
         self.batch_count += 1
         positions, selected_columns = selection.get_selected_column_positions(header.template.version)
         columns = BatchColumns(positions, header, body, self._dictionaries.freeze(), location, selected_columns)
-        return create_record_batch(selection.schema, header, columns)
+        return create_lazy_batch(selection.schema, header, columns)
 
     def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:
         """Decode a complete message: `decode_header`, then `decode_body`."""
@@ -273,7 +273,7 @@ class Decoder:
         return None if header is None else self.decode_body(header, body)
 
 
-def create_record_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
+def create_lazy_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
     """Return a record batch whose columns are created on access."""
     return RecordBatch(schema, header.length, columns, header.template.pairs)
 
@@ -319,7 +319,7 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     def read_all(self) -> Table:
         """Return all remaining batches as a table."""
         batches = list(self)
-        group_for_decompression(batches)
+        link_for_decompression(batches)
         return Table.from_batches(batches, self.schema)
 
     def __arrow_c_schema__(self) -> object:

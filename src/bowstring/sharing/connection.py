@@ -136,7 +136,7 @@ class Connection:
             ticket = replace(ticket, is_packed=False)
         stream = Stream(self, ticket)
         try:
-            self.driver.request(stream.protocol, stream.create_requests())
+            self.driver.start_request(stream.protocol, stream.create_requests())
             stream.read_schema()
         except BaseException:
             self.close()

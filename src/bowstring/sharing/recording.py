@@ -122,7 +122,7 @@ class Recorder(Closable):
             return
         with self._lock:
             if self._is_writing:  # a finalizer frees addresses while this thread writes another entry
-                self._pending.append(replace(entry, parts=(entry.read(),)))
+                self._pending.append(replace(entry, parts=(entry.to_bytes(),)))
                 return
             self._is_writing = True
             try:

@@ -184,7 +184,7 @@ class _ConnectionPlayer:
         while self._count_frees(message):
             message = self.channel.receive()
         self._num_streams += 1
-        if (message.tag, bytes(message.data)) != (entry.tag, entry.read()):
+        if (message.tag, bytes(message.data)) != (entry.tag, entry.to_bytes()):
             self._add_difference(step.text, self._describe_message(message))
 
     def _receive_frees(self) -> None:

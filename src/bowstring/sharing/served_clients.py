@@ -130,7 +130,7 @@ class ServedClients:
         self._silent[client] = None
         self._connections[channel] = client
         self.loop.add(client)
-        self.loop.dispatch(client, RECEIVE)  # its request has mostly arrived already
+        self.loop.notify_handler(client, RECEIVE)  # its request has mostly arrived already
 
     def evict_silent_client(self) -> bool:
         """Refuse the oldest connection without a request; return False if there is none."""
@@ -140,14 +140,14 @@ class ServedClients:
         limit = self.options.max_silent
         self.counters.num_refused_connections += 1
         client.refuse(ConnectionLostError(f"the server has {limit} connections without a request, its limit"))
-        self.loop.dispatch(client, SEND)
+        self.loop.notify_handler(client, SEND)
         return True
 
     def wake_client(self, channel: Channel) -> None:
         """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
         client = self._connections.get(channel)
         if client is not None:
-            self.loop.dispatch(client, 0)
+            self.loop.notify_handler(client, 0)
 
     def admit_client(self, client: ClientHandler) -> None:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
@@ -166,7 +166,7 @@ class ServedClients:
         """Let clients close the regions of data sets that were removed."""
         for client in list(self._active):
             client.retire_removed_regions()
-            self.loop.dispatch(client, 0)
+            self.loop.notify_handler(client, 0)
 
     def start_draining(self) -> None:
         """Disconnect the clients that use nothing, and the others when they have finished."""
@@ -174,9 +174,9 @@ class ServedClients:
         for client in list(self._silent):
             self.counters.num_refused_connections += 1
             client.refuse(ConnectionLostError("the server is shutting down"))
-            self.loop.dispatch(client, SEND)
+            self.loop.notify_handler(client, SEND)
         for client in list(self._active):
-            self.loop.dispatch(client, 0)
+            self.loop.notify_handler(client, 0)
         if not self._active:
             self.is_drained.set()
 

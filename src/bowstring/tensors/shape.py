@@ -45,7 +45,7 @@ class ShapeMixin:
             raise InvalidArgumentError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
         return self.dim_names[index] if self.dim_names else ""
 
-    def _comparison_key(self) -> tuple[object, ...]:
+    def _metadata_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names
 
 

@@ -34,9 +34,9 @@ class AsyncSession:
         session.wake = self._wake
         self._update_watches()
 
-    def request(self, core: ProtocolCore, request: RequestMessages) -> None:
+    def start_request(self, core: ProtocolCore, request: RequestMessages) -> None:
         """As `Session.request`."""
-        self.session.request(core, request, time.monotonic())
+        self.session.start_request(core, request, time.monotonic())
         self._step()
 
     async def next_event(self) -> SessionEvent:

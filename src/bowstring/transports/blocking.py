@@ -145,11 +145,11 @@ class BlockingSession(Closable):
         weak_self = weakref.ref(self)  # no cycle: a connection that is dropped ends at once
         session.wake = lambda: None if (driver := weak_self()) is None else driver.flush()
 
-    def request(self, core: ProtocolCore, request: RequestMessages) -> None:
+    def start_request(self, core: ProtocolCore, request: RequestMessages) -> None:
         """As `Session.request`; sends as much as the transport accepts at once."""
         with self.lock:
             self._events.clear()  # those after the end of an earlier stream
-            self.session.request(core, request, time.monotonic())
+            self.session.start_request(core, request, time.monotonic())
             self._step(SEND)
         self._is_answer_due = True
 

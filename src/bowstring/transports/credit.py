@@ -27,7 +27,7 @@ class Credit:
         self._messages += num_messages
         self._nbytes += nbytes
 
-    def needs_offer(self, tag: int | None, length_bytes: int) -> bool:
+    def exceeds_eager_bytes(self, tag: int | None, length_bytes: int) -> bool:
         """Whether a message has to be offered before it is received. Raises `LimitError` if it is too long."""
         options = self._options
         limit = options.max_plain_bytes if tag is None else options.max_tagged_bytes

@@ -93,7 +93,7 @@ class EventLoop(Closable):
         self._handlers[handler] = []
         self._update_registration(handler)
 
-    def dispatch(self, handler: EventHandler, events: int) -> None:
+    def notify_handler(self, handler: EventHandler, events: int) -> None:
         """Call a handler as if its descriptor were ready."""
         self._call_handler(handler, partial(handler.handle_events, events))
 
@@ -123,7 +123,7 @@ class EventLoop(Closable):
                 if key.data is None:
                     self._reader.recv(1 << 12)
                 elif key.data in self._handlers:  # not removed by one that was called before
-                    self.dispatch(key.data, events)
+                    self.notify_handler(key.data, events)
             for _ in range(len(self._calls)):
                 self._calls.popleft()()
             if time.monotonic() >= self._next_expiry:

@@ -183,7 +183,7 @@ class ArenaExporter(MemoryExporter):
             self._arena.release_copy(region)
         self._regions.clear()
 
-    def close_after_exit(self, process_id: int | None) -> None:
+    def close_after_peer_exit(self, process_id: int | None) -> None:
         """As `close`, for a peer that may still read the memory until its process ends."""
         self._arena.release_after_exit(self._regions, process_id)
         self._regions.clear()

@@ -330,7 +330,7 @@ class LoopbackChannel(Channel):
                 self._deliver(message, destination, events)
             elif not self._credit.is_available:
                 return
-            elif self._credit.needs_offer(message.tag, message.length_bytes):
+            elif self._credit.exceeds_eager_bytes(message.tag, message.length_bytes):
                 self._credit.consume(0)
                 self._offer = self._next_token, None
                 self._next_token += 1

@@ -173,7 +173,7 @@ class MessageReceiver(ABC, Generic[M]):
 
     def offer_or_receive(self, message: M, events: list[Event]) -> None:
         """Offer a message, or receive it if it is short. Raises `LimitError`."""
-        if self.credit.needs_offer(message.tag, message.length_bytes):
+        if self.credit.exceeds_eager_bytes(message.tag, message.length_bytes):
             self.credit.consume(0)
             self.offers[self._next_token] = message
             events.append(MessageOffered(self._next_token, message.tag, message.length_bytes))
@@ -383,7 +383,7 @@ class MessageChannel(Channel):
     def _close_exporter(self, has_peer_left: bool) -> None:
         """Free the exported regions, unless the peer may still read a mapping of it."""
         if self._exporter is not None and self.arena.is_mapped_by_clients and not has_peer_left:
-            self._exporter.close_after_exit(None)
+            self._exporter.close_after_peer_exit(None)
         elif self._exporter is not None:
             self._exporter.close()
         self.arena = self._exporter = None

@@ -110,7 +110,7 @@ class ObservedEvent:
         views = [_view(part) for part in self.parts]
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
-    def read(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return a copy of the bytes. Raises as `view`."""
         return bytes(self.view())
 

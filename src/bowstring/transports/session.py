@@ -216,7 +216,7 @@ class Session(Closable):
             max_wait_s = min(max_wait_s, channel.max_wait_s)
         return max_wait_s
 
-    def request(self, core: ProtocolCore, request: RequestMessages, now: float) -> None:
+    def start_request(self, core: ProtocolCore, request: RequestMessages, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
         self.core = core
         self._received_at = self._sent_at = now
@@ -309,7 +309,7 @@ class Session(Closable):
             return events
         if self.options.total_limits is not None:
             self.options.total_limits.update_and_wake_next(
-                self, self._outstanding_amounts(), has_more=self._stream is not None
+                self, self._count_outstanding(), has_more=self._stream is not None
             )
         if self._is_failed:
             return events
@@ -357,7 +357,7 @@ class Session(Closable):
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
                 for protocol_event in core.receive(event.tag, event.data):
                     self._deliver(protocol_event, events)
-                if self._retirements and not self._needs_retired_memory:
+                if self._retirements and not self._may_refer_to_retired_memory:
                     self._apply_retirements()
             elif isinstance(event, MessageOffered):
                 if core is None:
@@ -370,17 +370,17 @@ class Session(Closable):
             elif isinstance(event, RemoteMemoryUpdated):
                 if self.memory is None:
                     raise ProtocolError("the peer exported memory, which this end can't read")
-                if event.is_retirement and self._needs_retired_memory:
+                if event.is_retirement and self._may_refer_to_retired_memory:
                     self._retirements.append(event.update)
                 else:
                     self.memory.apply_update(event.update)
             elif isinstance(event, DirectionEnded):
-                self._record_loss(role, event)
+                self._record_ended_direction(role, event)
         if num_messages:
             channel.grant_credit(num_messages, nbytes)
 
     @property
-    def _needs_retired_memory(self) -> bool:
+    def _may_refer_to_retired_memory(self) -> bool:
         """Whether a body that is to be copied, or whose metadata is late, may refer to memory that was retired."""
         return bool(self._waiting_copies) or (self.core is not None and self.core.has_unpaired_messages)
 
@@ -390,7 +390,7 @@ class Session(Closable):
             assert self.memory is not None
             self.memory.apply_update(self._retirements.popleft())
 
-    def _record_loss(self, role: ConnectionRole, event: DirectionEnded) -> None:
+    def _record_ended_direction(self, role: ConnectionRole, event: DirectionEnded) -> None:
         """Send no more, because a direction ended. A peer may have sent all before it ended: that arrives first."""
         if event.directions & RECEIVE:
             self._lost_channels[role] = event.error
@@ -460,7 +460,7 @@ class Session(Closable):
                 delivery = delivery.located
             events.append(delivery)
             self._undelivered.popleft()
-        if self._retirements and not self._needs_retired_memory:
+        if self._retirements and not self._may_refer_to_retired_memory:
             self._apply_retirements()
 
     def _start_copy(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
@@ -510,7 +510,7 @@ class Session(Closable):
             for role, channel in self.channels.items():
                 for event in channel.progress(SEND):
                     if isinstance(event, DirectionEnded):
-                        self._record_loss(role, event)
+                        self._record_ended_direction(role, event)
                         self._check_lost()
             if not had_stream or not self._can_submit():
                 break
@@ -548,7 +548,7 @@ class Session(Closable):
         if self._is_draining:
             self._is_draining = self.is_sending
             return not self._is_draining
-        outstanding, options = self._outstanding_amounts(), self.options
+        outstanding, options = self._count_outstanding(), self.options
         leases, leased_bytes, queued_bytes = outstanding
         if (
             queued_bytes >= options.max_queued_bytes
@@ -558,7 +558,7 @@ class Session(Closable):
             return False
         return options.total_limits is None or options.total_limits.allows_more(self, outstanding)
 
-    def _outstanding_amounts(self) -> tuple[int, int, int]:
+    def _count_outstanding(self) -> tuple[int, int, int]:
         """The fields of `OutstandingAmounts`: what the peer has not freed, and not received."""
         queued_bytes = 0
         for channel in self.channels.values():

@@ -62,7 +62,7 @@ def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str],
     tags = {ConnectionRole.METADATA: metadata_uri.want_data, ConnectionRole.BODIES: body_uri.want_data}
     core = ClientStream(tags, has_body=lambda header: body_length(bytes(header)) > 0)
     with Session(channels, now=time.monotonic()) as session:
-        session.request(core, {role: core.request(ticket.encode(), role) for role in tags}, time.monotonic())
+        session.start_request(core, {role: core.request(ticket.encode(), role) for role in tags}, time.monotonic())
         messages: list[tuple[bytes, bytes]] = []
         while not core.has_all_messages:
             for event in session.step(time.monotonic()):

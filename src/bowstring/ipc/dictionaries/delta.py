@@ -116,7 +116,7 @@ class _GrowableArray:
                 bits = np.unpackbits((bitmap or EMPTY).bytes, count=array.length, bitorder="little")
                 buffer.append_bits(bits, self.length)
             else:
-                buffer.append(_get_slot_bytes(array, index, spec))
+                buffer.append(_get_used_bytes(array, index, spec))
         self._dictionary = array.dictionary
         self.length += array.length
 
@@ -169,7 +169,7 @@ class _GrowableArray:
         )
 
 
-def _get_slot_bytes(array: Array, buffer_index: int, spec: BufferSpec) -> Bytes:
+def _get_used_bytes(array: Array, buffer_index: int, spec: BufferSpec) -> Bytes:
     buffer = array.buffers[buffer_index] or EMPTY
     if not spec.per_slot:
         return buffer.bytes

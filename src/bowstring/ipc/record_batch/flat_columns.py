@@ -56,7 +56,7 @@ class FlatColumnsEncoder:
         """
         if not isinstance(columns, BatchColumns):
             return self._encode_arrays(columns, alignment)
-        if not columns.has_all_columns:
+        if not columns.is_local_and_complete:
             return None
         if columns.positions is not self._matching_layout:
             if [column.layout for column in columns.positions] != self._layouts:

@@ -131,8 +131,8 @@ class RemoteColumns(BatchColumns):
     def _fetch_columns(self, positions: Sequence[ColumnPositions]) -> None:
         """Fetch columns, at least the first, of this batch and the following ones of the table."""
         positions = [column for number, column in enumerate(positions) if not (number and self._is_fetched(column))]
-        group = self._get_following_batches()
-        fetch_column_headers(self.source, group, positions)
+        group = self._get_self_and_following()
+        fetch_header_entries(self.source, group, positions)
         spans: list[Span] = []
         fetch: list[tuple[RemoteColumns, ColumnPositions]] = []
         left_bytes = _MAX_FETCH_BYTES
@@ -140,7 +140,7 @@ class RemoteColumns(BatchColumns):
             for columns in group:
                 if columns is not self and columns._is_fetched(column):
                     continue
-                ranges = columns._get_ranges_to_fetch(column)
+                ranges = columns._get_buffer_ranges(column)
                 left_bytes -= sum(size_bytes for _, size_bytes in ranges)
                 if left_bytes < 0 and (number or columns is not self):
                     break
@@ -156,7 +156,7 @@ class RemoteColumns(BatchColumns):
         """Whether a column was fetched."""
         return column.first_node in self._fetched or column.first_node in self._created
 
-    def _get_following_batches(self) -> list[RemoteColumns]:
+    def _get_self_and_following(self) -> list[RemoteColumns]:
         if not self._group:
             return [self]
         following_batches = [
@@ -172,7 +172,7 @@ class RemoteColumns(BatchColumns):
             count += sum(self._get_variadic_counts(column))
         return compute_column_header_spans(template, column, first, count)
 
-    def _get_ranges_to_fetch(self, column: ColumnPositions) -> list[Span]:
+    def _get_buffer_ranges(self, column: ColumnPositions) -> list[Span]:
         """Return the ranges of a column's buffers in the file; none if they are malformed, which creating the column
         reports.
         """
@@ -220,7 +220,7 @@ def compute_column_header_spans(
     ]
 
 
-def fetch_column_headers(
+def fetch_header_entries(
     source: RangeSource, batches: Sequence[RemoteColumns], positions: Sequence[ColumnPositions]
 ) -> None:
     """Fetch the numbers of columns in the headers of batches, unless they have been fetched."""
@@ -241,7 +241,7 @@ def fetch_column_headers(
             header_bytes.add(chunks)
 
 
-def group_for_fetching(batches: Iterable[RecordBatch]) -> None:
+def link_for_fetching(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: fetching a column of one fetches it for the following ones too."""
     remote_batches = [columns for batch in batches if isinstance(columns := batch.lazy_columns, RemoteColumns)]
     group = [ref(columns) for columns in remote_batches]

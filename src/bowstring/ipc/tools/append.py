@@ -29,7 +29,7 @@ from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_sizes
+from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_prefix
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import V4, read_custom_metadata
@@ -143,7 +143,7 @@ class _ExistingFile:
         start = len(FILE_START)
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
         self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
-        self._schema_bytes, prefix_bytes = parse_first_message_sizes(prefix, footer_offset - start)
+        self._schema_bytes, prefix_bytes = parse_first_message_prefix(prefix, footer_offset - start)
         self._schema_offset = start + prefix_bytes
         self.end = self._schema_offset + self._schema_bytes
         self.blocks: dict[str, list[Block]] = {}

@@ -139,7 +139,7 @@ def _collect_features(
                 pipes.enter_context(source_stack.pop_all())
             if opened_source.is_pipe and isinstance(opened_source.scan, StreamScan):
                 concatenator.begin_source(opened_source)
-                concatenator.collect_features(opened_source.scan.peek())
+                concatenator.collect_features(opened_source.scan.peek_message())
             else:
                 concatenator.add(opened_source)
             sources_again.append(opened_source if opened_source.is_pipe else source)

@@ -46,7 +46,7 @@ def copy_file_range(source: MemorySource, offset: int, sink: PathSink, size_byte
 
     Raises `TruncatedError` if the source has become shorter, and `ResourceError`.
     """
-    target, target_offset = sink.begin_direct_write(size_bytes)
+    target, target_offset = sink.reserve_range(size_bytes)
     stop = offset + size_bytes
     try:
         while offset < stop:

@@ -315,7 +315,7 @@ class MessageSearch:
             or self._candidates.is_legacy_framing
             or (self.footer is not None and stop >= self.footer.offset)
         ):
-            if CONTINUATION in _read_end_padding(message, self.source):
+            if CONTINUATION in _read_body_padding(message, self.source):
                 return DroppedRange(
                     message.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
                 )
@@ -478,10 +478,10 @@ def _has_nonzero_padding(message: BatchMessage, source: RandomAccessSource) -> b
                 paddings.append((message.body_offset + end, start - end))
             end = max(end, stop)
     chunks = source.fetch(paddings)
-    return any(any(chunks.read(*padding)) for padding in paddings) or any(_read_end_padding(message, source))
+    return any(any(chunks.read(*padding)) for padding in paddings) or any(_read_body_padding(message, source))
 
 
-def _read_end_padding(message: BatchMessage, source: RandomAccessSource) -> bytes:
+def _read_body_padding(message: BatchMessage, source: RandomAccessSource) -> bytes:
     """Return the padding after the last buffer of a body."""
     buffers = message.header.buffers()
     end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0

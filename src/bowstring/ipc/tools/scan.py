@@ -23,7 +23,7 @@ from bowstring.ipc.message import (
     EndOfStream,
     Message,
     MessageReader,
-    parse_first_message_sizes,
+    parse_first_message_prefix,
     read_message,
 )
 from bowstring.ipc.metadata import header as headers
@@ -148,7 +148,7 @@ class FileScan:
         """Return the sizes of the first schema message, the footer, magic, trailer and the end marker, if any."""
         source, start, footer_offset = self._source, len(FILE_START), self.reader.footer_offset
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
-        length, prefix_bytes = parse_first_message_sizes(prefix, footer_offset - start)
+        length, prefix_bytes = parse_first_message_prefix(prefix, footer_offset - start)
         schema_bytes, is_legacy_framing = length + prefix_bytes, prefix_bytes == LEGACY_PREFIX_BYTES
         marker = footer_offset - max(self._end, start + schema_bytes)
         if not (marker in (4, 8) and source.read_at(footer_offset - 4, 4) == bytes(4)):
@@ -185,11 +185,11 @@ class StreamScan:
 
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
-        while (message := self.peek()) is not None:
+        while (message := self.peek_message()) is not None:
             self._peeked_batch = None
             yield message
 
-    def peek(self) -> BatchMessage | None:
+    def peek_message(self) -> BatchMessage | None:
         """Return the next batch without consuming it; None at the end."""
         if self._peeked_batch is None and self._end is None:
             message = read_message(self._messages, self._source.read)

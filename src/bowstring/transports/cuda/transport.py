@@ -65,7 +65,7 @@ class CudaChannel(UnixChannel):
         if exporter is not None and self._has_peer_left:
             exporter.close()
         elif exporter is not None:
-            exporter.close_after_exit(None if self.traits.peer is None else self.traits.peer.process_id)
+            exporter.close_after_peer_exit(None if self.traits.peer is None else self.traits.peer.process_id)
 
 
 class CudaListener(UnixListener):

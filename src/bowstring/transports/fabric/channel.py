@@ -145,7 +145,7 @@ class _IncomingMessage:
     def is_complete(self) -> bool:
         return self._offset == self.destination.nbytes
 
-    def set_content(self, content: memoryview) -> None:
+    def copy_content(self, content: memoryview) -> None:
         """Copy the content of a short message."""
         self.destination[:] = content
         self._offset = content.nbytes
@@ -225,7 +225,7 @@ class _Receiver(MessageReceiver[Frame]):
         if message.content is None:
             self.link.send_control_frame(FrameKind.READY, message.number)
         else:
-            self._arrival.set_content(message.content)
+            self._arrival.copy_content(message.content)
             self.bytes_received += message.length_bytes
         self.link.recycle_frame(message)
 

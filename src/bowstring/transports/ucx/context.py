@@ -188,9 +188,9 @@ class Context(Closable):
         """Call a function that returns a status. Raises its error."""
         status = function(*arguments)
         if status < 0:
-            raise self.create_error(purpose, status)
+            raise self.error_from_status(purpose, status)
 
-    def create_error(self, purpose: str, status: int) -> BowstringError:
+    def error_from_status(self, purpose: str, status: int) -> BowstringError:
         """Return the error for a status of libucp."""
         error_type = _ERRORS.get(status, ConnectionLostError)
         return error_type(f"UCX: {purpose}: {libucp.status_text(self.library, status)}")

@@ -163,7 +163,7 @@ class Request:
     @property
     def error(self) -> BowstringError | None:
         """The error with which the operation ended, or None."""
-        return self._worker.context.create_error(self.purpose, self.status) if self.status < 0 else None
+        return self._worker.context.error_from_status(self.purpose, self.status) if self.status < 0 else None
 
     def cancel(self) -> None:
         """Try to cancel a receive. It ends with `AbortedConnectionError`, or successfully if it was faster."""
@@ -355,14 +355,14 @@ class Worker(Closable):
                     self.progress_count += 1
             finally:
                 self._is_progressing = False
-            completed = self._free_completed()
+            completed = self._pop_completed()
             if self._closes_after_progress:
                 self.close()
         if _callback_errors:
             raise _callback_errors.popleft()
         return completed
 
-    def _free_completed(self) -> list[Request]:
+    def _pop_completed(self) -> list[Request]:
         completed = []
         while self._completed_requests:
             request = self._completed_requests.popleft()
@@ -381,7 +381,7 @@ class Worker(Closable):
                 raise InvalidArgumentError("UCX: waiting needs Feature.WAKEUP")
             status = library.ucp_worker_arm(self._handle)
             if status < 0 and status != StatusCode.BUSY:
-                raise self.context.create_error("wait", status)
+                raise self.context.error_from_status("wait", status)
             return bool(status == StatusCode.OK)
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -477,7 +477,7 @@ class Worker(Closable):
             self.context.library.ucp_worker_progress(self._handle)
             if time.monotonic() > end:
                 break
-        self._free_completed()
+        self._pop_completed()
 
     @contextmanager
     def _lock_library(self) -> Iterator[Any]:
@@ -657,7 +657,7 @@ class Endpoint:
     @property
     def error(self) -> BowstringError | None:
         """Why the connection failed, or None. Only with `ErrorMode.PEER`."""
-        return self.worker.context.create_error(self.name, self.status) if self.status < 0 else None
+        return self.worker.context.error_from_status(self.name, self.status) if self.status < 0 else None
 
     def send_tagged(self, parts: MessageParts, tag: int, *, is_synchronous: bool = False) -> Request:
         """Send a tagged message; a synchronous one is complete when the peer has begun to receive it.
