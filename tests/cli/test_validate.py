@@ -42,6 +42,30 @@ def test_a_valid_file_is_one_line_and_status_0(tmp_path: Path, name: str, capsys
     assert capsys.readouterr().out == f"{path}: valid: an Arrow {kind}, 9 rows in 3 record batches, 3 columns\n"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            b"text",
+            b"next",
+            "schema message: expected column 0 as 'text: string', as in the footer, found 'next: string'",
+        ),
+        (b"text", b"te\xfft", "not valid UTF-8"),
+        (b"\xff\xff\xff\xff", b"\0\0\0\0", "message at byte 8: expected a schema, found the end of the stream"),
+        (b"the value", b"a value  ", "schema message: expected metadata ((b'key', b'the value'),), as in the footer"),
+    ],
+)
+def test_the_schema_message_of_a_file_is_compared_with_the_footer(
+    tmp_path: Path, old: bytes, new: bytes, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "data.arrow", TABLE.replace_schema_metadata({"key": "the value"}), 3)
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    assert bs.open_file(path).read_all() == bs.table(TABLE)
+    assert main(["validate", str(path)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert expected in line
+
+
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])
 def test_every_error_is_reported_with_its_batch_and_column(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

@@ -17,8 +17,10 @@ from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
 from bowstring.ipc.metadata.header import check_metadata_version
+from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.stream import StreamReader
+from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.validation import find_faults
@@ -159,6 +161,7 @@ class Validator:
     def _validate_file(self, reader: FileReader) -> Iterator[Fault]:
         self._call_report_progress(reader.num_record_batches)
         yield from self._validate_footer(reader)
+        yield from self._validate_schema_message(reader)
         try:
             dictionaries = list(reader.decoded_schema.ipc_schema.dictionaries_by_id.values())
             for header, _body, location in reader.read_dictionary_messages():
@@ -197,6 +200,19 @@ class Validator:
             yield _make_fault(error)
         else:
             self._statistics = statistics if self._full else None
+
+    def _validate_schema_message(self, reader: FileReader) -> Iterator[Fault]:
+        """Compare the schema message with the footer's schema. Readers of a file don't need it, `recover` does."""
+        try:
+            schema = LazyIpcSchema(reader.messages.read_schema_message(), self._limits).to_lazy_schema()
+            if not reader.schema.equals(schema, check_metadata=True):
+                in_footer, in_message = describe_schema_difference(reader.schema, schema, check_metadata=True) or (
+                    f"metadata {reader.schema.pairs}",
+                    f"{schema.pairs}",
+                )
+                raise InvalidDataError(f"schema message: expected {in_footer}, as in the footer, found {in_message}")
+        except InvalidDataError as error:
+            yield _make_fault(error)
 
     def _validate_stream(self, reader: _ResilientReader) -> Iterator[Fault]:
         for index, decoded in reader.iterate_batches_and_errors():

@@ -23,7 +23,15 @@ from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics, read_statistics
 from bowstring.ipc.footer import read_footer
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import PREFIX_BYTES, Block, Message, MessageReader, get_prefix_size
+from bowstring.ipc.message import (
+    FILE_START,
+    PREFIX_BYTES,
+    Block,
+    Message,
+    MessageReader,
+    get_prefix_size,
+    read_message_at,
+)
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
@@ -69,6 +77,19 @@ class FileMessages:
     def get_block(self, kind: str, index: int) -> Block:
         """The position of a message, unchecked."""
         return self.footer.get_block(self.block_lists[kind], index)
+
+    def read_schema_message(self) -> FlatbufferTable:
+        """Read the schema message at the beginning of the file. Only readers of streams need it: the footer has a copy.
+
+        Raises `InvalidDataError` if there is another message or none, or if it is malformed.
+        """
+        source, reader = self.source, MessageReader(self.source.name, self.limits, HeaderReader(self.limits).read)
+        reader.seek(len(FILE_START))
+        message = read_message_at(reader, source.read_at, self.footer.offset)
+        if isinstance(message, Message) and isinstance(message.header, FlatbufferTable):
+            return message.header
+        actual = f"a {message.header.template.kind}" if isinstance(message, Message) else "the end of the stream"
+        raise InvalidDataError(f"{source.name}: message at byte {message.offset}: expected a schema, found {actual}")
 
     def read(self, kind: str, index: int) -> Message[BatchHeader]:
         """Read the dictionary batch or record batch at `index` of the footer's list; errors as in `read_header`."""
