@@ -232,7 +232,7 @@ def _import_stream(structures: CStructures) -> bool:
     block = c_abi.ExportedStructBlock()
     block.address = structures.array
     stream_block = c_stream.build_stream_block(field, iter([block]))
-    with c_stream.ArrayStream(stream_block.address) as stream:
+    with c_stream.ImportedArrayStream(stream_block.address) as stream:
         return _check_array(lambda: next(stream), field)
 
 

@@ -19,8 +19,8 @@ from bowstring.sharing.signed_tickets import TicketSigner
 from bowstring.sharing.uris import (
     MAX_TICKETS,
     Ticket,
-    decode_error,
-    encode_error,
+    decode_error_message,
+    encode_error_message,
     parse_dataset_uri,
     parse_error_tag,
     parse_max_tickets,
@@ -104,9 +104,9 @@ def check_ticket(data: bytes) -> bool:
     except AccessDeniedError:
         pass
     expect(_SIGNER.verify(_SIGNER.sign(ticket.names[0]), now=0.0) == ticket.names[0], "a signed ticket is not valid")
-    error = decode_error(data, "server")
+    error = decode_error_message(data, "server")
     expect(str(error).startswith("server: "), f"the error has another text: {error}")
-    expect(str(decode_error(encode_error(error), "client")) != "", "the error has no text")
+    expect(str(decode_error_message(encode_error_message(error), "client")) != "", "the error has no text")
     return ticket.encode() == data
 
 

@@ -25,7 +25,7 @@ from bowstring.arrays.record_batch import import_stream
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import import_array_struct
-from bowstring.interop.c_stream import ArrayStream
+from bowstring.interop.c_stream import ImportedArrayStream
 from bowstring.memory import c_abi
 from tests.interop.c_producer import Producer
 from tests.interop.test_c_device import DeviceProtocolOnly
@@ -132,7 +132,7 @@ def test_threads_may_export_import_release_and_fail_concurrently() -> None:
 
 def test_one_stream_may_be_read_from_several_threads() -> None:
     capsule = bs.Table.from_batches([BATCH] * 200).__arrow_c_stream__()
-    stream = ArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
+    stream = ImportedArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
     counts: list[int] = []
 
     def read() -> None:

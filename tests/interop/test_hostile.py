@@ -497,6 +497,6 @@ def test_a_stream_whose_schema_fails_is_released() -> None:
     functions = [get, get, last_error, c_abi.ReleaseFunction(release)]
     fields = c_abi.StreamStruct(*map(c_abi.function_address, functions), 0)
     with pytest.raises(InvalidDataError, match=r"no error message.*EINVAL"):
-        c_stream.ArrayStream(ctypes.addressof(fields))
+        c_stream.ImportedArrayStream(ctypes.addressof(fields))
     assert len(released) == 1
     assert fields[c_abi.STREAM_RELEASE] == 0

@@ -49,8 +49,8 @@ def decompress_to_bytes(decompress: Callable[[memoryview, memoryview], None], fr
 def test_any_lz4_frame_is_decompressed(size: int, block_linked: bool, options: dict[str, Any]) -> None:
     data = mixed_bytes(size)
     frame = lz4.frame.compress(data, block_linked=block_linked, **options)
-    assert decompress_to_bytes(codecs.decompress_lz4, frame, size) == data
-    assert decompress_to_bytes(codecs.decompress_lz4, frame + b"what comes after", size) == data
+    assert decompress_to_bytes(codecs.decompress_lz4_into, frame, size) == data
+    assert decompress_to_bytes(codecs.decompress_lz4_into, frame + b"what comes after", size) == data
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -58,8 +58,8 @@ def test_any_lz4_frame_is_decompressed(size: int, block_linked: bool, options: d
 def test_any_zstandard_frame_is_decompressed(size: int, options: dict[str, Any]) -> None:
     data = mixed_bytes(size)
     frame = zstandard.ZstdCompressor(**options).compress(data)
-    assert decompress_to_bytes(codecs.decompress_zstd, frame, size) == data
-    assert decompress_to_bytes(codecs.decompress_zstd, frame + b"what comes after", size) == data
+    assert decompress_to_bytes(codecs.decompress_zstd_into, frame, size) == data
+    assert decompress_to_bytes(codecs.decompress_zstd_into, frame + b"what comes after", size) == data
 
 
 def test_a_frame_of_many_small_blocks_is_decompressed() -> None:
@@ -69,7 +69,7 @@ def test_a_frame_of_many_small_blocks_is_decompressed() -> None:
         frame += lz4.frame.compress_chunk(context, b"%d " % at) + lz4.frame.compress_flush(context, end_frame=False)
     frame += lz4.frame.compress_flush(context)
     data = b"".join(b"%d " % at for at in range(500))
-    assert decompress_to_bytes(codecs.decompress_lz4, frame, len(data)) == data
+    assert decompress_to_bytes(codecs.decompress_lz4_into, frame, len(data)) == data
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -77,9 +77,9 @@ def test_a_frame_of_many_small_blocks_is_decompressed() -> None:
 def test_a_wrong_length_is_rejected(codec: str, size: int) -> None:
     data = mixed_bytes(size)
     if codec == "lz4":
-        frame, decompress = lz4.frame.compress(data, store_size=False), codecs.decompress_lz4
+        frame, decompress = lz4.frame.compress(data, store_size=False), codecs.decompress_lz4_into
     else:
-        frame, decompress = zstandard.ZstdCompressor().compress(data), codecs.decompress_zstd
+        frame, decompress = zstandard.ZstdCompressor().compress(data), codecs.decompress_zstd_into
     for wrong in {size - 1, size + 1, 2 * size} - {0}:
         with pytest.raises(InvalidDataError, match="frame"):
             decompress_to_bytes(decompress, frame, wrong)
@@ -94,7 +94,7 @@ def test_flipped_bits_in_a_frame_header_give_the_bytes_or_an_error(bit: int) -> 
     frame = bytearray(lz4.frame.compress(data))
     frame[bit // 8] ^= 1 << bit % 8
     try:
-        assert decompress_to_bytes(codecs.decompress_lz4, bytes(frame), len(data)) == data
+        assert decompress_to_bytes(codecs.decompress_lz4_into, bytes(frame), len(data)) == data
     except InvalidDataError:
         pass
 
@@ -107,13 +107,13 @@ def test_consecutive_uncompressed_blocks_are_read(count: int, rest: int, is_link
     noise = random.bytes(count * BLOCK)
     for data in (noise + random.bytes(rest), bytes(BLOCK) + noise + bytes(rest), noise + bytes(BLOCK) + noise[:rest]):
         frame = lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=is_linked)
-        assert decompress_to_bytes(codecs.decompress_lz4, frame, len(data)) == data
+        assert decompress_to_bytes(codecs.decompress_lz4_into, frame, len(data)) == data
         for wrong in (len(data) - 1, len(data) + 1, len(data) - BLOCK):
             if wrong > 0:
                 with pytest.raises(InvalidDataError, match="frame"):
-                    decompress_to_bytes(codecs.decompress_lz4, frame, wrong)
+                    decompress_to_bytes(codecs.decompress_lz4_into, frame, wrong)
         with pytest.raises(InvalidDataError, match="frame"):
-            decompress_to_bytes(codecs.decompress_lz4, frame[: len(frame) - BLOCK // 2], len(data))
+            decompress_to_bytes(codecs.decompress_lz4_into, frame[: len(frame) - BLOCK // 2], len(data))
 
 
 def bytes_or_none(
@@ -132,14 +132,14 @@ def test_previous_memory_contents_are_never_returned(codec: str) -> None:
     rng = np.random.default_rng(17)
     data = mixed_bytes(3 * BLOCK + 5)
     if codec == "lz4":
-        decompress = codecs.decompress_lz4
+        decompress = codecs.decompress_lz4_into
         frames = [
             lz4.frame.compress(data, store_size=False, block_linked=is_linked, block_size=size)
             for is_linked in (True, False)
             for size in (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX256KB)
         ]
     else:
-        decompress = codecs.decompress_zstd
+        decompress = codecs.decompress_zstd_into
         frames = [zstandard.ZstdCompressor(write_content_size=with_size).compress(data) for with_size in (True, False)]
     refusals = 0
     for frame in frames:
@@ -161,7 +161,7 @@ def test_previous_memory_contents_are_never_returned(codec: str) -> None:
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_a_frame_is_written_into_the_given_memory_or_rejected_as_too_long(codec: str, size: int) -> None:
     compress = codecs.create_compressor(codec)
-    decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
+    decompress = codecs.decompress_lz4_into if codec == "lz4" else codecs.decompress_zstd_into
     for data in (mixed_bytes(size), np.random.default_rng(size).bytes(size), bytes(size)):
         for room in {1, len(compress(data)) - 1, len(compress(data)), len(compress(data)) + 1, 2 * size + 100}:
             out = bytearray(room)
@@ -176,7 +176,7 @@ def test_a_frame_is_written_into_the_given_memory_or_rejected_as_too_long(codec:
 
 def test_threads_may_share_a_compressor() -> None:
     pieces = [mixed_bytes(size) + bytes(size) for size in range(100_000, 101_000, 25)]
-    for codec, decompress in (("lz4", codecs.decompress_lz4), ("zstd", codecs.decompress_zstd)):
+    for codec, decompress in (("lz4", codecs.decompress_lz4_into), ("zstd", codecs.decompress_zstd_into)):
         compress = codecs.create_compressor(codec)
 
         def round_trips(

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import utf8
+from bowstring.layouts import utf8_decoding
 from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices
 from bowstring.testing import strategies
 from tests.layouts.decoding import is_decodable
@@ -149,9 +149,9 @@ def test_overlapping_text_is_validated_like_each_value(data: bytes, cuts: st.Dat
     starts, stops = range_arrays(pairs)
     wrong: list[int | None] = [i for i, (start, stop) in enumerate(pairs) if not is_decodable(data[start:stop])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(utf8, "_BLOCK_BYTES", block)
+        patch.setattr(utf8_decoding, "_BLOCK_BYTES", block)
         index = index_in_error_of(
-            lambda: utf8.check_utf8_ranges(np.frombuffer(data, np.uint8), starts, stops, np.arange(len(pairs)))
+            lambda: utf8_decoding.check_utf8_ranges(np.frombuffer(data, np.uint8), starts, stops, np.arange(len(pairs)))
         )
     assert index in (wrong or [None])
 
@@ -170,7 +170,7 @@ def test_text_with_nulls_is_validated_like_each_value(data: bytes, cuts: st.Data
         bs.large_string(), len(values), [np.packbits(valid, bitorder="little"), offsets, data]
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(utf8, "_BLOCK_VALUES", block)
+        patch.setattr(utf8_decoding, "_BLOCK_VALUES", block)
         assert index_in_error_of(lambda: array.validate(full=True)) in (wrong or [None])
         assert index_in_error_of(array.to_pylist) in (wrong or [None])
     if not wrong:

@@ -143,7 +143,7 @@ def test_a_region_on_a_device_has_no_bytes_and_no_descriptor() -> None:
     assert region.is_on_device
     assert not region.has_descriptor
     assert not region.is_descriptor_released
-    region.check_unchanged()
+    region.check_backing_file()
     with pytest.raises(InvalidArgumentError, match=MESSAGE):
         region.view(0, 64)
     region.close()

@@ -285,7 +285,7 @@ def test_a_file_becomes_a_region_without_a_copy(tmp_path: Path) -> None:
         assert (bytes(region.memory), region.is_sealed) == (b"in a file", False)
         assert bytes(received.memory) == b"in a file"
         received.release_descriptor()
-        received.check_unchanged()
+        received.check_backing_file()
         assert str(path) in Path("/proc/self/maps").read_text()
     with path.open("rb") as file, Region.from_file(file.fileno()) as region:
         assert bytes(region.memory) == b"in a file"
@@ -336,10 +336,10 @@ def test_a_truncated_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 10_000)
     with Region.from_file(path) as region:
-        region.check_unchanged()
+        region.check_backing_file()
         os.truncate(path, 5000)
         with pytest.raises(TruncatedError, match="expected 10000 bytes, its file now has 5000"):
-            region.check_unchanged()
+            region.check_backing_file()
         with pytest.raises(TruncatedError, match="expected 10000 bytes"):
             _ = region.memory
 
@@ -355,12 +355,12 @@ def test_a_file_with_a_released_descriptor_is_reopened_by_its_path(
         region.release_descriptor()
         with pytest.raises(ClosedError):
             _ = region.descriptor
-        region.check_unchanged()
+        region.check_backing_file()
         with region.duplicate() as other:
             assert bytes(other.memory) == bytes(region.memory) == b"content"
         os.truncate(path, 3)
         with pytest.raises(TruncatedError, match="7 bytes"):
-            region.check_unchanged()
+            region.check_backing_file()
     with pytest.raises(ClosedError):
         region.duplicate()
 
@@ -372,11 +372,11 @@ def test_a_replaced_or_removed_file_is_detected(tmp_path: Path) -> None:
         region.release_descriptor()
         (tmp_path / "new").write_bytes(b"another")
         (tmp_path / "new").rename(path)
-        for attempt in (region.check_unchanged, region.duplicate):
+        for attempt in (region.check_backing_file, region.duplicate):
             with pytest.raises(InvalidDataError, match="replaced"):
                 attempt()
         path.unlink()
-        for attempt in (region.check_unchanged, region.duplicate):
+        for attempt in (region.check_backing_file, region.duplicate):
             with pytest.raises(MissingFileError, match="opened again: No such file"):
                 attempt()
         assert bytes(region.memory) == b"content"

@@ -83,7 +83,7 @@ class ReadableFile(io.RawIOBase):
         return len(part)
 
 
-class RandomAccessFile(io.RawIOBase):
+class RawSourceFile(io.RawIOBase):
     """A random access source as a file object."""
 
     def __init__(self, source: MemorySource | RangeSource) -> None:
@@ -185,7 +185,7 @@ def _decompressor(file: Any, codec: str, name: str) -> Callable[[int], bytes]:
 
 
 @contextmanager
-def open_random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RandomAccessFile]:
+def open_random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RawSourceFile]:
     """Open a path, URL or file object for random access.
 
     A pipe, or a URL whose server does not support ranges, is read into memory. Raises `LimitError` for more than
@@ -194,7 +194,7 @@ def open_random_access_file(source: Any, max_piped_bytes: int) -> Iterator[Rando
     source = open_random_access(source)
     try:
         readable = read_into_memory(source, max_piped_bytes) if isinstance(source, StreamSource) else source
-        yield RandomAccessFile(readable)
+        yield RawSourceFile(readable)
     finally:
         source.close()
 

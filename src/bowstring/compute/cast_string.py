@@ -19,7 +19,7 @@ from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.gather import range_indices
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.layouts.utf8 import check_utf8
+from bowstring.layouts.utf8_decoding import check_utf8
 from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 from bowstring.memory.buffer import UINT8
 

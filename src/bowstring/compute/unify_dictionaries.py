@@ -28,13 +28,13 @@ def iter_dictionary_arrays(array: ArrayData) -> Iterator[ArrayData]:
         yield from iter_dictionary_arrays(child)
 
 
-def replace_dictionary_arrays(array: ArrayData, replacements: Iterator[ArrayData]) -> ArrayData:
+def replace_dictionary_encoded_arrays(array: ArrayData, replacements: Iterator[ArrayData]) -> ArrayData:
     """Replace the arrays that `iter_dictionary_arrays` yields, in the same order."""
     if array.layout.dictionary is not None:
         return next(replacements)
     if not array.children:
         return array
-    children = tuple([replace_dictionary_arrays(child, replacements) for child in array.children])
+    children = tuple([replace_dictionary_encoded_arrays(child, replacements) for child in array.children])
     return ArrayData(array.layout, array.length, array.buffers, children, None, array._null_count, array.offset)
 
 
@@ -96,7 +96,7 @@ def unify_dictionaries(arrays: Sequence[ArrayData]) -> list[ArrayData]:
     arrays = [array if array.layout.dictionary is not None else array.compact() for array in arrays]
     by_depth = zip(*map(iter_dictionary_arrays, arrays), strict=True)
     unified = zip(*map(_unify_at_one_depth, by_depth), strict=True)
-    return [replace_dictionary_arrays(array, iter(parts)) for array, parts in zip(arrays, unified, strict=True)]
+    return [replace_dictionary_encoded_arrays(array, iter(parts)) for array, parts in zip(arrays, unified, strict=True)]
 
 
 def _unify_at_one_depth(arrays: Sequence[ArrayData]) -> list[ArrayData]:

@@ -33,7 +33,7 @@ from bowstring.interop.c_array import (
     build_batch_block,
     import_array_struct,
 )
-from bowstring.interop.c_stream import ArrayStream, build_stream_block
+from bowstring.interop.c_stream import ImportedArrayStream, build_stream_block
 from bowstring.interop.device_arrays import device_of
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.registry import layout_of
@@ -228,15 +228,15 @@ def _import_field_and_array(source: Any) -> tuple[Field, ArrayData]:
     return field, import_array_struct(address, layout_of(field.type), is_device_array)
 
 
-def _open_stream(source: Any) -> ArrayStream:
+def _open_stream(source: Any) -> ImportedArrayStream:
     capsule = source
     if hasattr(source, "__arrow_c_stream__"):
         capsule = source.__arrow_c_stream__()
     elif hasattr(source, "__arrow_c_device_stream__"):
         capsule = source.__arrow_c_device_stream__()
     if c_abi.is_capsule(capsule, c_abi.DEVICE_STREAM_CAPSULE):
-        return ArrayStream(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE), is_device_stream=True)
-    return ArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
+        return ImportedArrayStream(c_abi.capsule_pointer(capsule, c_abi.DEVICE_STREAM_CAPSULE), is_device_stream=True)
+    return ImportedArrayStream(c_abi.capsule_pointer(capsule, c_abi.STREAM_CAPSULE))
 
 
 def _batch_from_struct(array: ArrayData) -> ColumnarBatch:

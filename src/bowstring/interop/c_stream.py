@@ -131,7 +131,7 @@ def build_stream_block(
 # Import
 
 
-class ArrayStream(Closable):
+class ImportedArrayStream(Closable):
     """An imported stream of arrays: an iterator.
 
     The stream is released when it ends, fails, is closed, or is garbage-collected. Its arrays stay valid.

@@ -119,7 +119,7 @@ def _compress_lz4_blocks(lz4: Any, context: Any, data: memoryview | bytes, optio
     yield lz4.compress_flush(context)
 
 
-def decompress_lz4(data: memoryview, out: memoryview) -> None:
+def decompress_lz4_into(data: memoryview, out: memoryview) -> None:
     """Decompress an LZ4 frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
     if not _try_decompress_lz4_blocks(data, out):
         _decompress_lz4_stream(data, out)
@@ -213,7 +213,7 @@ _CHECKSUM_FLAG = 4
 """The bit of a Zstandard frame's header for a checksum at its end."""
 
 
-def decompress_zstd(data: memoryview, out: memoryview) -> None:
+def decompress_zstd_into(data: memoryview, out: memoryview) -> None:
     """Decompress a Zstandard frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
     module = import_zstandard()
     if not hasattr(_thread_local, "zstd"):

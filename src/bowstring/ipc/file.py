@@ -123,7 +123,7 @@ class FileMessages:
         offset, metadata_bytes, body_bytes = block
         return Buffer(self.source.memory, offset + metadata_bytes, body_bytes)  # type: ignore[union-attr]
 
-    def read_dictionaries(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
+    def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
         """The header and body of each dictionary batch, in the footer's order, and the words that name it in errors."""
         for index in range(self.footer.dictionaries.count):
             header, block = self.read_header(headers.DICTIONARY_BATCH, index)
@@ -313,8 +313,8 @@ class FileReader(Closable):
         return header, messages.locate_body(block)
 
     def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
-        """As `FileMessages.read_dictionaries`."""
-        return self.messages.read_dictionaries()
+        """As `FileMessages.read_dictionary_messages`."""
+        return self.messages.read_dictionary_messages()
 
     # Batches
 
@@ -346,7 +346,9 @@ class FileReader(Closable):
     def _get_file_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
             # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
-            self._dictionaries = FileDictionaries(self.decoded_schema.ipc_schema, self.messages.read_dictionaries)
+            self._dictionaries = FileDictionaries(
+                self.decoded_schema.ipc_schema, self.messages.read_dictionary_messages
+            )
         return self._dictionaries
 
     def get_dictionary(self, declaration: DictionaryDeclaration) -> Array | None:

@@ -103,11 +103,11 @@ class RemoteFileMessages(FileMessages):
         stop = self.footer.offset
         return [block for block in blocks if self.reader.is_valid_block(block, stop)]
 
-    def read_dictionaries(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
+    def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
         blocks = [self.get_block(headers.DICTIONARY_BATCH, index) for index in range(self.footer.dictionaries.count)]
         fetched = self.fetch_headers_and_bodies(blocks, _SMALL_BODY_BYTES)
-        for header, body, location in super().read_dictionaries():
+        for header, body, location in super().read_dictionary_messages():
             yield header, fetched.find(body.offset, body.size) or body, location
 
     def fetch_batch_headers(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bowstring.layouts import utf8
+from bowstring.layouts import utf8_decoding
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import BufferRole, BufferSpec, Indices, to_buffer
 from bowstring.layouts.byte_strings import ByteStringLayout
@@ -95,4 +95,4 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
     def check_full(self, array: ArrayData) -> None:
         offsets = self.offsets(array)
         if self.is_text:
-            utf8.check_utf8(self.data_buffer(array).bytes, offsets, array.validity_mask())
+            utf8_decoding.check_utf8(self.data_buffer(array).bytes, offsets, array.validity_mask())

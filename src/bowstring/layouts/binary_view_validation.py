@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import utf8
+from bowstring.layouts import utf8_decoding
 from bowstring.layouts.base import find_first_true
 from bowstring.memory.buffer import EMPTY, UINT8
 
@@ -95,7 +95,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
     if not all(text_range.is_valid_utf8() for text_range in text_ranges.values()):
         for first, words, lengths in _iter_view_blocks(array, array.length):
             for buffer_index, views in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
-                utf8.check_utf8_ranges(buffers[buffer_index], views.starts, views.stops, views.slots)
+                utf8_decoding.check_utf8_ranges(buffers[buffer_index], views.starts, views.stops, views.slots)
 
 
 def read_checked_views(array: ArrayData) -> Values:
@@ -161,15 +161,18 @@ def _check_inline_views(words: Values, lengths: Values, first: int, is_text: boo
     if not is_text or not all_bits & _HIGH_BITS:
         return
     values = words.view(UINT8)[:, 4:].reshape(-1)
-    if utf8.continuation_byte_mask(values[::INLINE_BYTES]).any() or utf8.find_invalid_byte(values) is not None:
+    if (
+        utf8_decoding.continuation_byte_mask(values[::INLINE_BYTES]).any()
+        or utf8_decoding.find_invalid_byte(values) is not None
+    ):
         starts = np.arange(len(indices)) * INLINE_BYTES
-        utf8.check_utf8_ranges(values, starts, starts + INLINE_BYTES, first + indices)
+        utf8_decoding.check_utf8_ranges(values, starts, starts + INLINE_BYTES, first + indices)
 
 
 def _is_dense_ascii(data: Bytes, long: _LongViews) -> bool:
     """Whether the values fill a large part of a range of the data, which is ASCII."""
     span = data[int(long.starts.min()) : int(long.stops.max())]
-    return span.size <= _MAX_SPAN_RATIO * int((long.stops - long.starts).sum()) and utf8.is_ascii(span)
+    return span.size <= _MAX_SPAN_RATIO * int((long.stops - long.starts).sum()) and utf8_decoding.is_ascii(span)
 
 
 class _TextRange:
@@ -191,7 +194,7 @@ class _TextRange:
         if not self.splits_characters:
             inner_stops = stops[stops < self.data.size]
             boundaries = self.data[np.concatenate((starts, inner_stops))]
-            self.splits_characters = bool(utf8.continuation_byte_mask(boundaries).any())
+            self.splits_characters = bool(utf8_decoding.continuation_byte_mask(boundaries).any())
 
     def is_valid_utf8(self) -> bool:
         """Whether the range is UTF-8 and no string begins or ends within a character.
@@ -199,10 +202,10 @@ class _TextRange:
         If False, the strings can still be valid. The range is not read if strings are a small part of it.
         """
         span = self.data[self.first : self.last]
-        if utf8.is_ascii(span):
+        if utf8_decoding.is_ascii(span):
             return True
         return (
             not self.splits_characters
             and span.size <= _MAX_SPAN_RATIO * self.total_bytes
-            and utf8.find_invalid_byte(span) is None
+            and utf8_decoding.find_invalid_byte(span) is None
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts import utf8
+from bowstring.layouts import utf8_decoding
 from bowstring.layouts.base import Indices, Layout, Values, pack_validity, replace_none, short_repr
 from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
 from bowstring.layouts.sort_keys import rank_bytes
@@ -57,7 +57,7 @@ class ByteStringLayout(Layout):
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        return utf8.decode_values(*self.bytes_and_offsets(array), array.validity_mask(), self.is_text)
+        return utf8_decoding.decode_values(*self.bytes_and_offsets(array), array.validity_mask(), self.is_text)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
         return (rank_bytes(*self.bytes_and_offsets(array)),)

@@ -9,7 +9,7 @@ A `Region` is a range of bytes behind a descriptor, either
 * an **ordinary file**, such as an uncompressed Arrow file. Nothing is copied, but the file's owner can still change or
   truncate it, and reading a mapped page beyond the end of a file raises SIGBUS, which no system call can prevent.
   Receivers therefore accept files, and arenas, only with `accept_files`, compare the size with the announced one, and
-  `Region.check_unchanged` compares it again, with one fstat, before each use. Replacing a file by renaming, as this
+  `Region.check_backing_file` compares it again, with one fstat, before each use. Replacing a file by renaming, as this
   library does, is safe: mappings keep the old content.
 
 A received memfd is rejected unless it is sealed against writing and shrinking, with all pages allocated: reading a
@@ -225,7 +225,7 @@ class Region(Closable):
                 f"region {self.name!r}: expected {destination.nbytes} bytes at byte {offset_bytes}, found {num_read}"
             )
 
-    def check_unchanged(self) -> None:
+    def check_backing_file(self) -> None:
         """Raise `TruncatedError` if an ordinary file became shorter; a sealed region can't.
 
         After `release_descriptor`, raise `InvalidDataError` if another file is at the path now, and `MissingFileError`
@@ -258,7 +258,7 @@ class Region(Closable):
         """Map the region and close the descriptor, if the region will not be passed on.
 
         A file that was opened by its path is opened again when needed; a file that was opened by its descriptor keeps
-        it for `check_unchanged`.
+        it for `check_backing_file`.
         """
         _ = self.memory
         if self.is_sealed or self._file is not None:

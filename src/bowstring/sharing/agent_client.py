@@ -23,7 +23,7 @@ from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, 
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
-from bowstring.sharing.uris import decode_error
+from bowstring.sharing.uris import decode_error_message
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX
@@ -141,7 +141,7 @@ class AgentClient(Closable):
         self._channel.send((json.dumps(request).encode(),))
         received = self._channel.receive()
         if received.tag is not None:
-            raise decode_error(received.data, "host agent")
+            raise decode_error_message(received.data, "host agent")
         try:
             reply = json.loads(bytes(received.data))
         except (ValueError, RecursionError):

@@ -43,7 +43,7 @@ from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.dataset_locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, decode_error, parse_error_tag, servers_by_role
+from bowstring.sharing.uris import Ticket, decode_error_message, parse_error_tag, servers_by_role
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
@@ -272,7 +272,7 @@ class Stream:
             if isinstance(event, AllMessagesReceived):
                 return None
             if isinstance(event, RequestRefused):
-                raise decode_error(event.error_data, str(self._ticket))
+                raise decode_error_message(event.error_data, str(self._ticket))
             if isinstance(event, SessionFailed):
                 raise self._add_ticket_to_error(event.error) from event.error
 

@@ -24,7 +24,7 @@ from bowstring.errors import (
     UnsupportedError,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
-from bowstring.sharing.uris import decode_error, encode_error
+from bowstring.sharing.uris import decode_error_message, encode_error_message
 
 FLIGHT_SCHEMES = ("grpc", "grpc+tcp", "grpc+tls", "grpc+unix")
 TLS_SCHEME = "grpc+tls"
@@ -80,7 +80,7 @@ def parse_flight_uri(text: str, ticket: str | bytes | None = None) -> tuple[str,
 
 def to_flight_error(error: BowstringError) -> Exception:
     """Return the error for a Flight client; ours restores it."""
-    flight_error: Exception = import_flight().FlightServerError(str(error), _ERROR_PREFIX + encode_error(error))
+    flight_error: Exception = import_flight().FlightServerError(str(error), _ERROR_PREFIX + encode_error_message(error))
     return flight_error
 
 
@@ -88,7 +88,7 @@ def from_flight_error(error: Exception, prefix: str) -> BowstringError:
     """Translate an error of pyarrow. `prefix` is the prefix of its text."""
     extra = getattr(error, "extra_info", None) or b""
     if extra.startswith(_ERROR_PREFIX):
-        return decode_error(extra.removeprefix(_ERROR_PREFIX), prefix)
+        return decode_error_message(extra.removeprefix(_ERROR_PREFIX), prefix)
     if isinstance(error, BowstringError):
         return error
     text = f"{prefix}: {str(error).partition('. Detail: ')[0].partition('. gRPC client debug')[0][:_MAX_TEXT]}"

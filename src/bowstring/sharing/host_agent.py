@@ -31,7 +31,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
-from bowstring.sharing.uris import ERROR_DATA, encode_error
+from bowstring.sharing.uris import ERROR_DATA, encode_error_message
 from bowstring.transports.base import (
     SEND,
     Channel,
@@ -227,7 +227,7 @@ class HostAgent(Closable):
         try:
             reply, tag = json.dumps(self._execute_request(request.data, connection.regions)).encode(), None
         except BowstringError as error:
-            reply, tag = encode_error(error), ERROR_DATA
+            reply, tag = encode_error_message(error), ERROR_DATA
         connection.channel.submit((reply,), tag)
         # A client that does not receive the answer is closed then, too.
         connection.has_sent_request, connection.closes_at = True, time.monotonic() + _NEXT_REQUEST_S

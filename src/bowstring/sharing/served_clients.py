@@ -27,7 +27,7 @@ from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.server_stats import ConnectionTraffic, ServerCounters
 from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error_message
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     RECEIVE,
@@ -324,7 +324,7 @@ class ClientHandler:
         LOG.warning("%s: refused: %s", self.name, reason or error)
         self._clients.stop_counting_client(self)
         self._refused_at = time.monotonic()
-        self._session.send_refusal(Message(ERROR_DATA, (text := encode_error(error),), len(text)))
+        self._session.send_refusal(Message(ERROR_DATA, (text := encode_error_message(error),), len(text)))
         self._connection.connection_lost()
 
     def retire_regions(self, regions: Iterable[Region]) -> None:

@@ -336,7 +336,7 @@ class Server(Closable):
             if datasets is None:
                 raise NotFoundError(f"the server has no data set {hide_signatures(name)[:200]!r}")
         for part in datasets:
-            part.region.check_unchanged()
+            part.region.check_backing_file()
         return datasets
 
     def __reduce__(self) -> NoReturn:

@@ -19,7 +19,7 @@ from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.errors import BowstringError, format_count
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.metadata.header import read_header_kind
-from bowstring.sharing.uris import ROLES, Ticket, decode_error, parse_error_tag
+from bowstring.sharing.uris import ROLES, Ticket, decode_error_message, parse_error_tag
 from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind
 
 _HEADER_NAMES = {"Schema": "schema", "DictionaryBatch": "dictionary batch", "RecordBatch": "record batch"}
@@ -163,7 +163,7 @@ def _decode_message(entry: ObservedEvent, sender: str, connection: RecordedConne
     if entry.tag is None:
         return _decode_metadata(bytes(data), size)
     if connection.is_error_tag(entry.tag):
-        error = decode_error(data, "error")
+        error = decode_error_message(data, "error")
         return _MessageContent("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
     sequence, body_type = decode_body_tag(entry.tag)
     if body_type is BodyType.PACKED:

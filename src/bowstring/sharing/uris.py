@@ -165,13 +165,13 @@ def without_ticket(uri: StreamURI) -> StreamURI:
     return replace(uri, parameters=tuple(entry for entry in uri.parameters if entry[0] != "ticket"))
 
 
-def encode_error(error: BowstringError) -> bytes:
+def encode_error_message(error: BowstringError) -> bytes:
     """Encode an error as the body of a message with the tag `error_data`."""
     kind = next((kind for kind, type_ in _ERROR_TYPES.items() if isinstance(error, type_)), "invalid")
     return f"{kind}\n{str(error)[:_MAX_TEXT]}".encode("utf-8", "backslashreplace")
 
 
-def decode_error(data: bytes | memoryview, prefix: str) -> BowstringError:
+def decode_error_message(data: bytes | memoryview, prefix: str) -> BowstringError:
     """Decode the error of a message with the tag `error_data`; `prefix` is the prefix of its text."""
     kind, _, text = bytes(data[: 2 * _MAX_TEXT]).decode("utf-8", "replace").partition("\n")
     return _ERROR_TYPES.get(kind, ProtocolError)(f"{prefix}: {text or 'the server gives no reason'}")

@@ -214,7 +214,7 @@ class ArrowReader(DataSourceReader):
 def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
     """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `first_named`."""
     for path in paths:
-        others = _find_partition_folders(path) - _find_partition_folders(first_named)
+        others = _split_partition_folders(path) - _split_partition_folders(first_named)
         if others:
             folder = min(others)
             raise InvalidArgumentError(
@@ -223,7 +223,7 @@ def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
             )
 
 
-def _find_partition_folders(path: Path) -> set[str]:
+def _split_partition_folders(path: Path) -> set[str]:
     return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}
 
 

@@ -112,12 +112,12 @@ class Tensor(ShapeMixin):
     @property
     def is_row_major(self) -> bool:
         """Whether the elements are contiguous in C order."""
-        return self._strides_equal(row_major_strides(self.shape, self._itemsize))
+        return self._has_strides(row_major_strides(self.shape, self._itemsize))
 
     @property
     def is_column_major(self) -> bool:
         """Whether the elements are contiguous in Fortran order."""
-        return self._strides_equal(column_major_strides(self.shape, self._itemsize))
+        return self._has_strides(column_major_strides(self.shape, self._itemsize))
 
     @property
     def is_contiguous(self) -> bool:
@@ -128,7 +128,7 @@ class Tensor(ShapeMixin):
     def _itemsize(self) -> int:
         return element_type_to_dtype(self.type).itemsize
 
-    def _strides_equal(self, strides: tuple[int, ...]) -> bool:
+    def _has_strides(self, strides: tuple[int, ...]) -> bool:
         return 0 in self.shape or all(
             size == 1 or actual == expected
             for size, actual, expected in zip(self.shape, self.strides, strides, strict=True)

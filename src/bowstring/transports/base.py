@@ -283,7 +283,7 @@ class Channel(Closable, ABC):
 
     @property
     @abstractmethod
-    def has_incoming_message(self) -> bool:
+    def is_receiving_message(self) -> bool:
         """Whether a part of a message has arrived."""
 
     @property
@@ -395,7 +395,7 @@ class RemoteMemory(Closable, ABC):
 
     @abstractmethod
     def view_extent(self, extent: Extent) -> Any | None:
-        """Return an extent's memory without a copy, None if it has to be fetched. Raises as `check_unchanged`."""
+        """Return an extent's memory without a copy, None if it has to be fetched. Raises as `check_backing_file`."""
 
     @property
     def can_copy_locally(self) -> bool:

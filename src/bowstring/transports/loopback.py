@@ -184,8 +184,8 @@ class LoopbackChannel(Channel):
         return sum(message.length_bytes for message in tuple(self._unsent))
 
     @property
-    def has_incoming_message(self) -> bool:
-        """As `Channel.has_incoming_message`: messages arrive whole, but an offer may wait."""
+    def is_receiving_message(self) -> bool:
+        """As `Channel.is_receiving_message`: messages arrive whole, but an offer may wait."""
         return self._offer is not None
 
     @property

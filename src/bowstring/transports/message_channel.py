@@ -156,7 +156,7 @@ class MessageReceiver(ABC, Generic[M]):
 
     @property
     @abstractmethod
-    def has_incoming_message(self) -> bool:
+    def is_receiving_message(self) -> bool:
         """Whether a message is offered, or arrives."""
 
     @property
@@ -260,9 +260,9 @@ class MessageChannel(Channel):
         return self._sender.queued_bytes
 
     @property
-    def has_incoming_message(self) -> bool:
-        """As `Channel.has_incoming_message`; also while the ends connect."""
-        return self._receiver.has_incoming_message or not (self.is_connected or self._lost_directions)
+    def is_receiving_message(self) -> bool:
+        """As `Channel.is_receiving_message`; also while the ends connect."""
+        return self._receiver.is_receiving_message or not (self.is_connected or self._lost_directions)
 
     @property
     def wait_description(self) -> str:
@@ -331,7 +331,7 @@ class MessageChannel(Channel):
         directions &= ~self._lost_directions
         if not self._sender.is_sending and self.is_connected:
             directions &= ~SEND
-        if not (self._receiver.credit.is_available or self._receiver.has_incoming_message):
+        if not (self._receiver.credit.is_available or self._receiver.is_receiving_message):
             directions &= ~RECEIVE
         if not directions:
             return []

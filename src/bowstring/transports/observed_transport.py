@@ -106,7 +106,7 @@ class ObservedEvent:
     text: str = ""
 
     def view(self) -> memoryview:
-        """Return the bytes of a message or region; several parts are copied. Raises as `Region.check_unchanged`."""
+        """Return the bytes of a message or region; several parts are copied. Raises as `Region.check_backing_file`."""
         views = [_view(part) for part in self.parts]
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
@@ -258,8 +258,8 @@ class _ObservedChannel(Channel):
         return self.channel.queued_bytes
 
     @property
-    def has_incoming_message(self) -> bool:
-        return self.channel.has_incoming_message
+    def is_receiving_message(self) -> bool:
+        return self.channel.is_receiving_message
 
     @property
     def unacknowledged_since(self) -> float:
@@ -417,7 +417,7 @@ class _ObservedExporter(MemoryExporter):
 
 def _view(part: Any) -> memoryview:
     if isinstance(part, FileRange):
-        part.region.check_unchanged()
+        part.region.check_backing_file()
         return part.region.view(part.offset_bytes, part.nbytes)
     return memoryview(part).cast("B")
 

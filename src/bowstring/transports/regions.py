@@ -102,7 +102,7 @@ class RemoteRegionTable(RemoteMemory):
 
     def view_extent(self, extent: Extent) -> memoryview:
         """As `RemoteMemory.view_extent`: the mapping, read-only. Raises `TruncatedError` if a file became shorter."""
-        extent.memory.check_unchanged()
+        extent.memory.check_backing_file()
         memory: memoryview = extent.memory.memory
         return memory
 

@@ -272,7 +272,7 @@ class Session(Closable):
         if self.core is not None and self.core.expects_input:
             deadline = self._received_at + options.input_timeout_s
         for channel in self.channels.values():
-            if channel.has_incoming_message:
+            if channel.is_receiving_message:
                 deadline = min(deadline, self._received_at + options.stall_s)
             progress_at = self._sent_at if channel.is_sending else max(self._sent_at, channel.unacknowledged_since)
             deadline = min(deadline, progress_at + options.stall_s)

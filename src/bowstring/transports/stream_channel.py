@@ -85,8 +85,8 @@ class StreamChannel(Channel):
         return self._queue.queued_bytes
 
     @property
-    def has_incoming_message(self) -> bool:
-        """As `Channel.has_incoming_message`."""
+    def is_receiving_message(self) -> bool:
+        """As `Channel.is_receiving_message`."""
         return not self._parser.is_between_frames
 
     @property
@@ -102,7 +102,7 @@ class StreamChannel(Channel):
             return f"{self._name}: connecting"
         if self.queued_bytes:
             return f"{self._name}: sending, {self.queued_bytes} bytes before the end"
-        position = "in the middle of a frame" if self.has_incoming_message else "between two messages"
+        position = "in the middle of a frame" if self.is_receiving_message else "between two messages"
         return f"{self._name}: receiving, {position}"
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
@@ -201,7 +201,7 @@ class StreamChannel(Channel):
         """Send bytes of a file; return their number. Raises `OSError`, `TruncatedError`."""
         count = os.sendfile(self._socket.fileno(), file.region.descriptor, file.offset_bytes, file.nbytes)
         if not count:
-            file.region.check_unchanged()
+            file.region.check_backing_file()
             raise TruncatedError(f"{self._name}: the end of {file.region.name} at byte {file.offset_bytes}")
         return count
 

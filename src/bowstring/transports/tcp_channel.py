@@ -272,7 +272,7 @@ class TlsChannel(TcpChannel):
         return self._send_encrypted(memoryview(record))
 
     def _write_file(self, file: FileRange) -> int:
-        file.region.check_unchanged()
+        file.region.check_backing_file()
         return self._send_encrypted(file.region.view(file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)))
 
     def _send_encrypted(self, view: memoryview) -> int:

@@ -89,7 +89,7 @@ def _warm_up(frame: DataFrame) -> None:
         measure(frame)
 
 
-def _run_round(frame: DataFrame, number: int, measurements: dict[str, list[Measurement]]) -> None:
+def _measure_each_method(frame: DataFrame, number: int, measurements: dict[str, list[Measurement]]) -> None:
     """Run each method once. Another method is the first in each round, because the order affects the times."""
     names = list(transfer_methods.TRANSFER_METHODS)
     first = number % len(names)
@@ -210,7 +210,7 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
             measurements: dict[str, list[Measurement]] = {name: [] for name in transfer_methods.TRANSFER_METHODS}
             for number in range(rounds):
                 title = f"Running each method with all rows, round {number + 1} of {rounds}"
-                steps.run_step(title, partial(_run_round, frame, number, measurements))
+                steps.run_step(title, partial(_measure_each_method, frame, number, measurements))
     published = next(iter(measurements.values()))
     differences = [
         difference

@@ -18,7 +18,7 @@ _MAX_PADDING = 64
 _PADDING, _BUFFER = int(ByteRangeKind.PADDING), int(ByteRangeKind.BUFFER)
 
 
-def metadata_byte_ranges(metadata_bytes: int, prefix_bytes: int, flatbuffer_bytes: int) -> ByteRanges:
+def framing_byte_ranges(metadata_bytes: int, prefix_bytes: int, flatbuffer_bytes: int) -> ByteRanges:
     """Return the ranges of a message of which `metadata_bytes` come before the body."""
     marker_bytes = prefix_bytes - 4
     return ByteRanges.from_sizes(

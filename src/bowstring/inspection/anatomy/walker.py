@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import HEADERS, read_root
-from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, metadata_byte_ranges
+from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, framing_byte_ranges
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FilePart, FilePartKind
 from bowstring.io.byte_ranges import MAX_GAP_BYTES, Span
 from bowstring.io.memory_source import MemorySource
@@ -132,7 +132,7 @@ class Walker:
         self.schema = LocatedSchema(footer.schema, footer.offset, footer.version)
         self.footer_metadata = footer.pairs
         offset = yield from self._parts_listed_by_footer(footer, start)
-        offset = yield from self._parts_between(offset, footer.offset)
+        offset = yield from self._unlisted_parts(offset, footer.offset)
         yield FilePart(FilePartKind.FOOTER, offset, footer.byte_ranges)
 
     # Files
@@ -157,7 +157,7 @@ class Walker:
                 continue
             if not self._try_reserve_part():
                 break
-            offset = yield from self._parts_between(offset, start)
+            offset = yield from self._unlisted_parts(offset, start)
             part = self._block_part(start, stop, footer, kind, number)
             yield part
             offset = part.stop
@@ -200,7 +200,7 @@ class Walker:
             )
         return self._batch_part(message, number)
 
-    def _parts_between(self, offset: int, stop: int) -> Generator[FilePart, None, int]:
+    def _unlisted_parts(self, offset: int, stop: int) -> Generator[FilePart, None, int]:
         """Yield the parts between messages of the footer: the schema message, the end marker, unlisted messages."""
         if offset < stop:
             offset = yield from self._message_parts(offset, stop, is_listed=False)
@@ -266,7 +266,7 @@ class Walker:
             return FilePart(
                 FilePartKind.SCHEMA,
                 offset,
-                metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes),
+                framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes),
             )
         if self.schema is None and is_listed:
             self.faults.add(offset, f"{name}: expected a schema first, found a {header.template.kind}")
@@ -293,7 +293,7 @@ class Walker:
         header = message.header
         kind = _BATCH_PART_KINDS[header.template.kind]
         span = BatchMessage.from_message(message, f"{self.source.name}: {kind.value} {number}")
-        byte_ranges = metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
+        byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
         body = ByteRanges.from_sizes((message.body_bytes, ByteRangeKind.BODY))
@@ -321,7 +321,7 @@ class Walker:
         size_bytes = flatbuffer_size(
             table.flatbuffer.raw, "Message", f"message at byte {offset}", self._limits.max_tables
         )
-        byte_ranges = metadata_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes)
+        byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes)
         byte_ranges = byte_ranges.concat(ByteRanges.from_sizes((message.body_bytes, ByteRangeKind.BODY)))
         part_kind = _TENSOR_PART_KINDS[header.kind]
         number = self._counts[part_kind]

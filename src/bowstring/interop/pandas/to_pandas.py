@@ -329,7 +329,7 @@ def _convert_dates(array: ArrayData, options: ParsedOptions) -> Any:
     return array.to_numpy(zero_copy_only=False).astype("M8[ms]")
 
 
-def _convert_intervals(array: ArrayData, _: ParsedOptions) -> Any:
+def _to_date_offsets(array: ArrayData, _: ParsedOptions) -> Any:
     offset = import_pandas().DateOffset
     return to_object_array(
         [
@@ -402,7 +402,7 @@ _CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, ParsedOptions], Any]] =
     t.Date: _convert_dates,
     t.Timestamp: _convert_temporal,
     t.Duration: _convert_temporal,
-    t.Interval: _convert_intervals,
+    t.Interval: _to_date_offsets,
     t.Dictionary: _convert_dictionary,
     t.RunEndEncoded: lambda array, options: _convert_column(_as_column_chunks(run_end_decode(array)), options),
     t.Map: lambda array, _: to_object_array(array.to_pylist()),

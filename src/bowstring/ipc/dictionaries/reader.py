@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from bowstring.arrays.array import Array
-from bowstring.compute.unify_dictionaries import iter_dictionary_arrays, replace_dictionary, replace_dictionary_arrays
+from bowstring.compute.unify_dictionaries import (
+    iter_dictionary_arrays,
+    replace_dictionary,
+    replace_dictionary_encoded_arrays,
+)
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
@@ -88,7 +92,7 @@ def _replace_inner_dictionaries(values: Array, declaration: DictionaryDeclaratio
                     None,
                 )
             )
-    return Array.from_array_data(replace_dictionary_arrays(values, iter(parts)))
+    return Array.from_array_data(replace_dictionary_encoded_arrays(values, iter(parts)))
 
 
 def _create_empty_dictionary(declaration: DictionaryDeclaration) -> Array:

@@ -23,7 +23,7 @@ from bowstring.compute.unify_dictionaries import (
     iter_dictionary_arrays,
     merge_dictionaries,
     replace_dictionary,
-    replace_dictionary_arrays,
+    replace_dictionary_encoded_arrays,
 )
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.metadata.header import DictionaryHeader
@@ -120,7 +120,7 @@ class DictionaryTracker:
             new_arrays = (
                 arrays.get(array_index, array) for array_index, array in enumerate(iter_dictionary_arrays(column))
             )
-            batch.columns[index] = replace_dictionary_arrays(column, new_arrays)
+            batch.columns[index] = replace_dictionary_encoded_arrays(column, new_arrays)
         return batch
 
     def register_written(self, dictionaries: Mapping[int, ArrayData]) -> None:

@@ -33,7 +33,7 @@ from bowstring.flatbuf.vectorized_reader import (
 )
 from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.metadata.types import read_type
-from bowstring.layouts import utf8
+from bowstring.layouts import utf8_decoding
 from bowstring.layouts.gather import gather_bytes
 from bowstring.layouts.registry import layout_of
 
@@ -410,7 +410,7 @@ def _read_names(reader: VectorizedReader, starts: IntArray, lengths: IntArray) -
     """Return the strings at these positions of a flatbuffer; raises `InvalidDataError` if one is not valid UTF-8."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    return utf8.decode_values(gather_bytes(reader.bytes, starts, lengths), offsets, None, is_text=True)
+    return utf8_decoding.decode_values(gather_bytes(reader.bytes, starts, lengths), offsets, None, is_text=True)
 
 
 def _create_dictionary_type(bit_width: int, is_signed: bool, is_ordered: bool, values: DataType) -> DataType | None:

@@ -77,7 +77,7 @@ class BodyDecompressor:
     __slots__ = ("_counted_columns", "_decompress", "_left_bytes", "_limit_bytes", "_lock")
 
     def __init__(self, codec: str, body_bytes: int, limits: ReadLimits) -> None:
-        self._decompress = codecs.decompress_lz4 if codec == "lz4" else codecs.decompress_zstd
+        self._decompress = codecs.decompress_lz4_into if codec == "lz4" else codecs.decompress_zstd_into
         (codecs.import_lz4_frame if codec == "lz4" else codecs.import_zstandard)()
         in_proportion = max(_MIN_LIMIT_BYTES, body_bytes * limits.max_decompression_ratio)
         self._left_bytes = self._limit_bytes = min(limits.max_decompressed_bytes, in_proportion)

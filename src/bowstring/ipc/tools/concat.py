@@ -201,7 +201,7 @@ class _Concatenator:
                 copier.add_record_batch(message)
                 self._batches += 1
                 self._rows += message.header.length
-        copier.finish()
+        copier.finish_source()
         scan = source.scan
         self._statistics.append(scan.reader.statistics if isinstance(scan, FileScan) else None)
         for key, value in source.scan.footer_metadata:
@@ -360,7 +360,7 @@ class _MessageCopier:
         encoded = self._merger.encode_batch(batch, self._source.scan.version)
         self._writer.write_message(headers.DICTIONARY_BATCH, *encoded, dictionary_id=batch.dictionary_header.id)
 
-    def finish(self) -> None:
+    def finish_source(self) -> None:
         """Write the rest of the source."""
         if self._changed_ids:
             self._write_dictionaries()

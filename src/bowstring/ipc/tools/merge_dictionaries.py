@@ -18,7 +18,7 @@ from bowstring.compute.unify_dictionaries import (
     iter_dictionary_arrays,
     merge_dictionaries,
     replace_dictionary,
-    replace_dictionary_arrays,
+    replace_dictionary_encoded_arrays,
 )
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
@@ -225,7 +225,7 @@ class DictionaryMerger:
                 raise self._unreplaceable_error(
                     declaration.id, f"dictionaries differ and can't be unified: {error}"
                 ) from None
-        return replace_dictionary_arrays(column, iter(parts))
+        return replace_dictionary_encoded_arrays(column, iter(parts))
 
     def encode_batch(self, batch: OutputDictionaryBatch, version: int) -> tuple[bytes, EncodedBody, str | None]:
         """Return the flatbuffer, the body and its codec of a batch that can't be copied unchanged."""

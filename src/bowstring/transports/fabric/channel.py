@@ -179,8 +179,8 @@ class _Receiver(MessageReceiver[Frame]):
         self._arrival: _IncomingMessage | None = None
 
     @property
-    def has_incoming_message(self) -> bool:
-        """As `MessageReceiver.has_incoming_message`."""
+    def is_receiving_message(self) -> bool:
+        """As `MessageReceiver.is_receiving_message`."""
         return self._arrival is not None or bool(self.offers)
 
     @property
@@ -191,7 +191,7 @@ class _Receiver(MessageReceiver[Frame]):
     @property
     def has_ended(self) -> bool:
         """As `MessageReceiver.has_ended`."""
-        return self._next_number == self._total and not self.has_incoming_message
+        return self._next_number == self._total and not self.is_receiving_message
 
     def add_frame(self, frame: Frame) -> None:
         """Process a frame of the peer's messages or their end. Raises `ProtocolError`."""

@@ -102,14 +102,14 @@ class _Receiver(MessageReceiver[UcxMessage]):
         self._total: tuple[int, int] | None = None
 
     @property
-    def has_incoming_message(self) -> bool:
-        """As `MessageReceiver.has_incoming_message`."""
+    def is_receiving_message(self) -> bool:
+        """As `MessageReceiver.is_receiving_message`."""
         return bool(self._arrivals or self.offers)
 
     @property
     def has_ended(self) -> bool:
         """As `MessageReceiver.has_ended`."""
-        return self._counts == self._total and not self.has_incoming_message
+        return self._counts == self._total and not self.is_receiving_message
 
     @property
     def _is_receiving_plain_message(self) -> bool:
@@ -236,7 +236,7 @@ class UcxChannel(MessageChannel):
 
     @property
     def _has_received_all(self) -> bool:
-        return not self._worker.active_messages and not self._receiver.has_incoming_message
+        return not self._worker.active_messages and not self._receiver.is_receiving_message
 
     def _connection_interests(self) -> list[Interest]:
         return [Interest(self._worker.event_descriptor, RECEIVE)]

@@ -371,7 +371,7 @@ def _describe_library(name: str) -> str:
 
 def _load_library(name: str) -> Any:
     # The wheel's libraries are loaded in the order of their dependencies, so that none is looked up in the system.
-    names = [name] if name else [str(_find_wheel_libraries() / file) for file in _WHEEL_LIBRARIES]
+    names = [name] if name else [str(_find_wheel_folder() / file) for file in _WHEEL_LIBRARIES]
     with _quiet_log():
         try:
             library = [ctypes.CDLL(file, ctypes.RTLD_LOCAL) for file in names][-1]
@@ -390,7 +390,7 @@ def _load_library(name: str) -> Any:
     return library
 
 
-def _find_wheel_libraries() -> Path:
+def _find_wheel_folder() -> Path:
     """Return the folder with the libraries of the wheel, without importing it."""
     package = importlib.util.find_spec(_WHEEL)
     for location in (package.submodule_search_locations or ()) if package else ():

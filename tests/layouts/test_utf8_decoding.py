@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.errors import InvalidDataError
-from bowstring.layouts import utf8
+from bowstring.layouts import utf8_decoding
 from tests.layouts.decoding import is_decodable
 
 BLOCK_VALUES = 1 << 15
@@ -110,7 +110,7 @@ BYTES = bytes.fromhex("0041 7f808f909fa0bfc0c1c2dfe0e1ecedeeeff0f1f3f4f5f8ff")
 
 
 def is_utf8(data: bytes) -> bool:
-    return utf8.find_invalid_byte(np.frombuffer(data, np.uint8)) is None
+    return utf8_decoding.find_invalid_byte(np.frombuffer(data, np.uint8)) is None
 
 
 @given(st.text(max_size=30), st.integers(0, 60), st.sampled_from(BYTES), st.sampled_from([4, 7, 64]))
@@ -118,7 +118,7 @@ def test_a_changed_byte_is_detected_at_every_block_boundary(text: str, index: in
     whole = text.encode()
     changed = whole[:index] + bytes([byte]) + whole[index + 1 :]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(utf8, "_BLOCK_BYTES", block_bytes)
+        patched.setattr(utf8_decoding, "_BLOCK_BYTES", block_bytes)
         for data in (whole, changed, whole[:index], whole[index:]):
             assert is_utf8(data) == is_decodable(data)
 
