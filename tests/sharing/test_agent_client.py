@@ -25,7 +25,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import agent_client
-from bowstring.sharing.agent_client import AgentClient, AgentKey, launch_agent
+from bowstring.sharing.agent_client import AgentClient, AgentKey, try_launch_agent
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.testing.descriptors import assert_descriptors_closed
@@ -295,7 +295,7 @@ def test_starting_an_agent_without_free_descriptors_is_a_resource_error(key: Age
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
     try:
         with pytest.raises(ResourceError, match="Too many open files"):
-            launch_agent(key.address)
+            try_launch_agent(key.address)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 

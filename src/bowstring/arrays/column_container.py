@@ -76,7 +76,7 @@ class ColumnContainer(ABC):
 
         Raises `InvalidArgumentError` if two columns share a name.
         """
-        names = require_distinct_names(self.schema)
+        names = get_distinct_names(self.schema)
         return {name: column.to_pylist() for name, column in zip(names, self.columns, strict=True)}
 
     def __eq__(self, other: object) -> bool:
@@ -254,7 +254,7 @@ def _common_dtype(columns: Sequence[Values]) -> np.dtype[Any]:
         return np.dtype(object)
 
 
-def require_distinct_names(schema: Schema) -> list[str]:
+def get_distinct_names(schema: Schema) -> list[str]:
     """Return the column names. Raises `InvalidArgumentError` if two columns have the same name."""
     names = schema.names
     if len(set(names)) < len(names):

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
-from bowstring.arrays.column_container import ColumnContainer, require_distinct_names
+from bowstring.arrays.column_container import ColumnContainer, get_distinct_names
 from bowstring.arrays.construction import array
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.nulls import check_no_nulls
@@ -149,7 +149,7 @@ class RecordBatch(ColumnContainer):
 
         Raises `InvalidArgumentError` if two columns share a name.
         """
-        names = require_distinct_names(self.schema)
+        names = get_distinct_names(self.schema)
         return columns_to_rows(names, [column.to_pylist() for column in self.lazy_columns], self.num_rows)
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:

@@ -57,7 +57,7 @@ def open_batches(
         start = file.peek(1024)[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
         _check_json_start(start, name)
         split = _array_chunks if start.startswith(b"[") else _line_chunks
-        chunks = _check_nesting_of_chunks(split(file, name, options["block_size"]), name)
+        chunks = _iter_checked_chunks(split(file, name, options["block_size"]), name)
         first = next(chunks, None)
         if first is None:
             yield import_schema(explicit), iter(())
@@ -171,7 +171,7 @@ class _JsonArrayScanner:
             except RecursionError:
                 raise _nesting_error(self._name) from None
             except json.JSONDecodeError as error:
-                if len(self._buffer) - self._offset < self._block_characters and self._read_block():
+                if len(self._buffer) - self._offset < self._block_characters and self._append_block():
                     continue
                 location = f"object {number:,} of the array"
                 if not self._is_at_end:
@@ -186,10 +186,10 @@ class _JsonArrayScanner:
         while True:
             space = _WHITESPACE.match(self._buffer, self._offset)
             self._offset = self._offset if space is None else space.end()
-            if self._offset < len(self._buffer) or not self._read_block():
+            if self._offset < len(self._buffer) or not self._append_block():
                 return self._buffer[self._offset : self._offset + 1]
 
-    def _read_block(self) -> bool:
+    def _append_block(self) -> bool:
         """Append a block to the buffer; return False at the end of the text."""
         part = "" if self._is_at_end else self._text.read(self._block_characters)
         self._is_at_end = not part
@@ -211,7 +211,7 @@ def _nesting_error(name: str) -> LimitError:
     return LimitError(f"{name}: values are nested deeper than {DEFAULT_LIMITS.max_nesting} levels")
 
 
-def _check_nesting_of_chunks(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+def _iter_checked_chunks(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Yield the chunks. Raise `LimitError` for values that are nested too deep: pyarrow overflows the stack."""
     for chunk in chunks:
         _check_nesting(chunk, name)

@@ -147,9 +147,9 @@ class Validator:
                 yield _make_fault(error)
                 return
             if isinstance(reader, FileReader):
-                yield from self._validate_file(reader)
+                yield from self._find_file_faults(reader)
             else:
-                yield from self._validate_stream(reader)
+                yield from self._find_stream_faults(reader)
 
     def _open_reader(self) -> FileReader | _ResilientReader:
         opened = open_source(self._source)
@@ -158,10 +158,10 @@ class Validator:
                 return _ResilientReader(opened, None, self._limits)
             return create_file_reader(ensure_random_access(opened, self._max_piped_bytes), None, self._limits)
 
-    def _validate_file(self, reader: FileReader) -> Iterator[Fault]:
+    def _find_file_faults(self, reader: FileReader) -> Iterator[Fault]:
         self._call_report_progress(reader.num_record_batches)
-        yield from self._validate_footer(reader)
-        yield from self._validate_schema_message(reader)
+        yield from self._find_footer_faults(reader)
+        yield from self._find_schema_message_faults(reader)
         try:
             dictionaries = list(reader.decoded_schema.ipc_schema.dictionaries_by_id.values())
             for header, _body, location in reader.read_dictionary_messages():
@@ -171,7 +171,7 @@ class Validator:
             yield _make_fault(error)
             dictionaries = []
         for node in dictionaries:
-            yield from self._validate_dictionary(reader, node)
+            yield from self._find_dictionary_faults(reader, node)
         for index in range(reader.num_record_batches):
             try:
                 batch = reader.read_whole_batch(index)
@@ -179,7 +179,7 @@ class Validator:
                 yield _make_fault(error, (index, None, None))
             else:
                 fault_count = self.validation.fault_count
-                yield from self._validate_batch(index, batch)
+                yield from self._find_batch_faults(index, batch)
                 if self._statistics is not None and self.validation.fault_count == fault_count:
                     try:
                         check_batch_statistics(self._statistics, index, batch.columns)
@@ -188,7 +188,7 @@ class Validator:
             self.validation.record_batches += 1
             self._call_report_progress(reader.num_record_batches)
 
-    def _validate_footer(self, reader: FileReader) -> Iterator[Fault]:
+    def _find_footer_faults(self, reader: FileReader) -> Iterator[Fault]:
         """Check the parts of the footer that readers don't need: version, custom metadata and statistics."""
         try:
             check_metadata_version(reader.footer["version"], "footer")
@@ -201,7 +201,7 @@ class Validator:
         else:
             self._statistics = statistics if self._full else None
 
-    def _validate_schema_message(self, reader: FileReader) -> Iterator[Fault]:
+    def _find_schema_message_faults(self, reader: FileReader) -> Iterator[Fault]:
         """Compare the schema message with the footer's schema. Readers of a file don't need it, `recover` does."""
         try:
             schema = LazyIpcSchema(reader.messages.read_schema_message(), self._limits).to_lazy_schema()
@@ -214,18 +214,18 @@ class Validator:
         except InvalidDataError as error:
             yield _make_fault(error)
 
-    def _validate_stream(self, reader: _ResilientReader) -> Iterator[Fault]:
+    def _find_stream_faults(self, reader: _ResilientReader) -> Iterator[Fault]:
         for index, decoded in reader.iterate_batches_and_errors():
             if isinstance(decoded, InvalidDataError):
                 yield _make_fault(decoded, (index, None, None))
             else:
                 assert index is not None
-                yield from self._validate_batch(index, decoded)
+                yield from self._find_batch_faults(index, decoded)
             if index is not None and reader.num_batches_read > index:
                 self.validation.record_batches += 1
                 self._call_report_progress(None)
         for node in reader.dictionary_declarations:
-            for fault in self._validate_dictionary(reader, node):
+            for fault in self._find_dictionary_faults(reader, node):
                 if fault.message not in self._messages:  # else reported at its use
                     yield fault
 
@@ -233,7 +233,7 @@ class Validator:
         if self._report_progress is not None:
             self._report_progress(self.validation.record_batches, total)
 
-    def _validate_dictionary(
+    def _find_dictionary_faults(
         self, reader: FileReader | _ResilientReader, node: DictionaryDeclaration
     ) -> Iterator[Fault]:
         try:
@@ -246,7 +246,7 @@ class Validator:
             for path, problem in find_faults(values, self._full, self._validated):
                 yield _make_fault(problem, path=(f"dictionary {node.id}", *path))
 
-    def _validate_batch(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
+    def _find_batch_faults(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
         self.validation.rows += batch.num_rows
         if len(self._validated) > _MAX_VALIDATED:  # each is kept in memory
             self._validated.clear()

@@ -122,7 +122,7 @@ def _compress_lz4_blocks(lz4: Any, context: Any, data: memoryview | bytes, optio
 def decompress_lz4_into(data: memoryview, out: memoryview) -> None:
     """Decompress an LZ4 frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
     if not _try_decompress_lz4_blocks(data, out):
-        _decompress_lz4_stream(data, out)
+        _decompress_lz4_stream_into(data, out)
 
 
 def _try_decompress_lz4_blocks(data: memoryview, out: memoryview) -> bool:
@@ -187,7 +187,7 @@ def _copy_uncompressed_blocks(data: memoryview, block_bytes: int, out: memoryvie
     return count
 
 
-def _decompress_lz4_stream(data: memoryview, out: memoryview) -> None:
+def _decompress_lz4_stream_into(data: memoryview, out: memoryview) -> None:
     """Decompress with the package, in pieces that fit in the processor's cache."""
     lz4, filled, is_at_end = import_lz4_frame(), 0, False
     try:

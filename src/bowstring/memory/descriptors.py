@@ -112,7 +112,7 @@ def lock_for_reading(descriptor: int, name: str) -> None:
         raise ClosedError(f"region {name!r}: its memory contains another region now") from None
 
 
-def check_received_descriptor(
+def inspect_received_descriptor(
     descriptor: int, expected_bytes: int | None, accept_files: bool, name: str
 ) -> tuple[int, bool]:
     """Check a received descriptor as documented for `Region.attach`, and lock memory of an arena. Return the size in

@@ -41,8 +41,8 @@ from bowstring.errors import (
 from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory
 from bowstring.memory.closable import Closable, warn_unclosed
 from bowstring.memory.descriptors import (
-    check_received_descriptor,
     describe_file_type,
+    inspect_received_descriptor,
     is_sealed,
     make_copy_on_write,
     map_read_only,
@@ -174,7 +174,7 @@ class Region(Closable):
         differs.
         """
         try:
-            checked_bytes, has_seals = check_received_descriptor(descriptor, size_bytes, accept_files, name)
+            checked_bytes, has_seals = inspect_received_descriptor(descriptor, size_bytes, accept_files, name)
             return cls(descriptor, checked_bytes, name, is_sealed=has_seals)
         except BaseException:
             os.close(descriptor)

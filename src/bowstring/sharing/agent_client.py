@@ -96,7 +96,7 @@ class AgentClient(Closable):
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
                     raise
-            if not launch_agent(key.address):
+            if not try_launch_agent(key.address):
                 time.sleep(_RETRY_INTERVAL_S)
 
     def put(
@@ -159,7 +159,7 @@ def _read_field(reply: dict[str, Any], name: str, kind: type[_FieldType]) -> _Fi
     return value
 
 
-def launch_agent(address: str) -> bool:
+def try_launch_agent(address: str) -> bool:
     """Start an agent at an address; False if another process has bound it.
 
     The agent runs in a new session and inherits no other descriptors, because Spark waits for every process that has

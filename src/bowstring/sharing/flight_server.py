@@ -130,7 +130,7 @@ class FlightServer(Closable):
         if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"{Ticket(names)}: their schemas differ")
         if not self._slots.acquire(blocking=False) and not (
-            self._disconnect_stalled_clients() and self._slots.acquire(timeout=_CLOSE_TIMEOUT_S)
+            self._try_disconnect_stalled_clients() and self._slots.acquire(timeout=_CLOSE_TIMEOUT_S)
         ):
             limit = self._server.options.max_clients
             raise ConnectionLostError(f"the server has {limit} clients already, its limit")
@@ -141,7 +141,7 @@ class FlightServer(Closable):
         schema, _ = read_schema_and_batches(parts[0])
         return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), stream))
 
-    def _disconnect_stalled_clients(self) -> bool:
+    def _try_disconnect_stalled_clients(self) -> bool:
         """Disconnect the clients of whose streams none has made progress for a while; return whether there are any."""
         latest: dict[_PeerAddress, float] = {}
         with self._lock:

@@ -181,7 +181,7 @@ class _ConnectionPlayer:
 
     def _receive_request(self, entry: ObservedEvent, step: TraceStep) -> None:
         message = self.channel.receive()
-        while self._count_frees(message):
+        while self._try_count_frees(message):
             message = self.channel.receive()
         self._num_streams += 1
         if (message.tag, bytes(message.data)) != (entry.tag, entry.to_bytes()):
@@ -191,7 +191,7 @@ class _ConnectionPlayer:
         """Receive until the client has freed the same addresses as the recorded one."""
         while self._count_missing_frees():
             message = self.channel.receive()
-            if not self._count_frees(message):
+            if not self._try_count_frees(message):
                 raise ProtocolError(f"expected <free_data> messages, found {self._describe_message(message)}")
 
     def _receive_remaining_messages(self) -> None:
@@ -200,13 +200,13 @@ class _ConnectionPlayer:
         while self._peer_closes or self.channel.has_input:
             message = self.channel.receive()
             if self._side == "server":
-                is_allowed = self._count_frees(message)
+                is_allowed = self._try_count_frees(message)
             else:
                 is_allowed = self._peer_closes and self._recording.is_error_tag(message.tag)
             if not is_allowed:
                 self._add_difference("no more messages", self._describe_message(message))
 
-    def _count_frees(self, message: ReceivedMessage) -> bool:
+    def _try_count_frees(self, message: ReceivedMessage) -> bool:
         """Count the addresses of a <free_data> message; return False for another message."""
         if not self._recording.is_free_data_tag(message.tag):
             return False

@@ -319,7 +319,8 @@ class LoopbackChannel(Channel):
                 return
             if message.update is not None:
                 queue.pop()
-                events.append(RemoteMemoryUpdated(self._check_region(message.update), message.update.region is None))
+                update = self._get_checked_update(message.update)
+                events.append(RemoteMemoryUpdated(update, update.region is None))
                 continue
             if self._offer is not None:
                 destination = self._offer[1]
@@ -345,7 +346,7 @@ class LoopbackChannel(Channel):
         self.bytes_received += message.length_bytes
         events.append(MessageReceived(message.tag, content))
 
-    def _check_region(self, update: RegionUpdate) -> RegionUpdate:
+    def _get_checked_update(self, update: RegionUpdate) -> RegionUpdate:
         region = update.region
         if region is not None:
             with close_on_error(region):

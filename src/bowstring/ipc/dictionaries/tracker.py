@@ -159,7 +159,7 @@ class DictionaryTracker:
                 )
             map_of = {id(dictionary): index_map for dictionary, index_map in zip(dictionaries, index_maps, strict=True)}
             yield from self._remap_indices(location, non_null_uses or uses, unified, map_of)
-        self._prepare_dictionary_batches(batch, declaration, unified, location)
+        self._prepare_batches_if_changed(batch, declaration, unified, location)
 
     def _unify(
         self, id_: int, written: ArrayData | None, dictionaries: list[ArrayData]
@@ -190,7 +190,7 @@ class DictionaryTracker:
                     f"{error}: write with share_dictionaries=False"
                 ) from None
 
-    def _prepare_dictionary_batches(
+    def _prepare_batches_if_changed(
         self, batch: PreparedBatch, declaration: DictionaryDeclaration, values: ArrayData, location: str
     ) -> bool:
         """Prepare the batches that give readers a dictionary; return whether it is new or a replacement."""
@@ -203,7 +203,7 @@ class DictionaryTracker:
             if not can_extend and not self._may_replace:
                 raise InvalidArgumentError(f"{location}: {self._describe_conflict(values, written)}")
         is_inner_replaced = [
-            self._prepare_dictionary_batches(batch, inner_declaration, array.require_dictionary().storage, location)
+            self._prepare_batches_if_changed(batch, inner_declaration, array.require_dictionary().storage, location)
             for inner_declaration, array in zip(declaration.nested, iter_dictionary_arrays(values), strict=True)
         ]
         is_delta = written is not None and can_extend and not any(is_inner_replaced)

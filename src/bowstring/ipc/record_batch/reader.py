@@ -222,7 +222,7 @@ class BatchColumns(Sequence[Array]):
             raise self._column_error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
         validity = None
         if null_count:
-            validity = self._check_validity_size(
+            validity = self._get_checked_validity(
                 column, length, null_count, Buffer(memory, base + validity_at, validity_size)
             )
         return Array(
@@ -232,7 +232,7 @@ class BatchColumns(Sequence[Array]):
     def _get_variadic_counts(self, column: ColumnPositions) -> tuple[int, ...]:
         return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]
 
-    def _check_validity_size(self, column: ColumnPositions, length: int, null_count: int, bits: Buffer) -> Buffer:
+    def _get_checked_validity(self, column: ColumnPositions, length: int, null_count: int, bits: Buffer) -> Buffer:
         if bits.size < bitmap.size_bytes(length):
             raise self._column_error(
                 column, f"{null_count} of {length} slots are null, but the bitmap has {bits.size} bytes"
@@ -318,7 +318,7 @@ class _ArrayReader:
             buffer = next(self._buffers)
             if spec is layout.buffers[0] and layout.has_validity:
                 buffers.append(
-                    columns._check_validity_size(self._column, length, null_count, buffer) if null_count else None
+                    columns._get_checked_validity(self._column, length, null_count, buffer) if null_count else None
                 )
             else:
                 buffers.append(buffer)
@@ -332,7 +332,7 @@ class _ArrayReader:
         array = Array(layout, length, tuple(buffers), children, dictionary, cached_null_count)
         if legacy_validity is None or not null_count:
             return array
-        validity = columns._check_validity_size(self._column, length, null_count, legacy_validity)
+        validity = columns._get_checked_validity(self._column, length, null_count, legacy_validity)
         return Array.from_array_data(self._move_legacy_nulls(array, validity))
 
     def _move_legacy_nulls(self, array: ArrayData, validity: Buffer) -> ArrayData:

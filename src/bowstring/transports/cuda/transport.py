@@ -107,11 +107,11 @@ class CudaTransport(Transport):
 
         Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
         """
-        return CudaListener(address, _refuse_regions(options), self._require_shared_memory())
+        return CudaListener(address, _refuse_regions(options), self._get_checked_settings())
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """As `Transport.dial`. Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set."""
-        self._require_shared_memory()
+        self._get_checked_settings()
         return CudaChannel.dial(address, _refuse_regions(options))
 
     def open_exporter(self, channel: Channel) -> CudaExporter | None:
@@ -121,13 +121,13 @@ class CudaTransport(Transport):
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteCudaMemory | None:  # noqa: ARG002
         """As `Transport.open_remote_memory`. Raises errors of `bowstring.memory.cuda`."""
-        return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._require_shared_memory().device)
+        return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._get_checked_settings().device)
 
     def address_scope(self, address: str) -> str | None:
         """As `Transport.address_scope`: that of the unix socket."""
         return unix_address_scope(address)
 
-    def _require_shared_memory(self) -> CudaOptions:
+    def _get_checked_settings(self) -> CudaOptions:
         if not self.settings.shares_memory:
             raise InvalidArgumentError(
                 "cuda+unix: CUDA maps memory writable, so peers have to be trusted: allow it with "

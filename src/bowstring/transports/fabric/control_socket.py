@@ -125,9 +125,9 @@ class ControlSocket(Closable):
         elif self.peer_hello is not None:
             raise ProtocolError(f"{self.name}: found {len(received)} bytes after HELLO")
         elif len(self._input) >= _HELLO.size:
-            self._parse_hello()
+            self._receive_hello()
 
-    def _parse_hello(self) -> None:
+    def _receive_hello(self) -> None:
         magic, version, address_bytes, num_frames, frame_bytes = _HELLO.unpack_from(self._input)
         if magic != _MAGIC or version != _VERSION:
             raise ProtocolError(f"{self.name}: expected HELLO of version {_VERSION}, found {self._input[:6]!r}")
