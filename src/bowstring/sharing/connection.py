@@ -304,34 +304,34 @@ class Stream:
         count = header.template.buffer_count
         if body.addresses.size != count:
             raise ProtocolError(f"expected {count} addresses, as the header's buffers, found {body.addresses.size}")
-        _check_buffer_lengths(header.buffers()["length"], body.lengths)
+        _move_buffers(header, event.offsets, body.lengths)
+        header.body_bytes = len(event.memory)
         if event.lease is None:
-            buffer = Buffer.of(event.memory) if len(event.memory) else EMPTY
+            buffer = Buffer.of(event.memory) if header.body_bytes else EMPTY
         else:
-            memory = self._connection.wrap_leased_memory(event.lease, event.memory)
-            buffer = Buffer(memory, 0, memory.size)
-        return self._decoder.decode_body(_set_buffer_offsets(header, event.offsets, len(event.memory)), buffer)
+            buffer = Buffer(self._connection.wrap_leased_memory(event.lease, event.memory), 0, header.body_bytes)
+        return self._decoder.decode_body(header, buffer)
 
 
-def _check_buffer_lengths(lengths: npt.NDArray[np.int64], body_lengths: Addresses) -> None:
-    """Raise `ProtocolError` if a buffer of the header is longer than that of the body."""
-    if lengths.tobytes() == body_lengths.tobytes():  # as for most bodies; comparing the numbers takes ten times as long
-        return
-    is_short = lengths.astype(np.uint64) > body_lengths
-    if bool(is_short.any()):
-        index = int(is_short.argmax())
-        raise ProtocolError(f"buffer {index}: the header has {lengths[index]} bytes, the address {body_lengths[index]}")
+def _move_buffers(header: BatchHeader, offsets: npt.NDArray[Any], body_lengths: Addresses) -> None:
+    """Set the offsets of the header's buffers in the body; lengths stay the same.
 
-
-def _set_buffer_offsets(header: BatchHeader, offsets: Any, body_bytes: int) -> BatchHeader:
-    """Set the offsets of the header's buffers in a body of `body_bytes`, and return it; lengths stay the same."""
+    Raises `ProtocolError` if a buffer of the header is longer than that of the body.
+    """
     template = header.template
-    if template.buffer_count:
-        raw = bytearray(header.raw[:])
-        np.frombuffer(raw, "<i8", 2 * template.buffer_count, template.buffers_at)[::2] = offsets
-        header.raw = bytes(raw)
-    header.body_bytes = body_bytes
-    return header
+    if not template.buffer_count:
+        return
+    raw = bytearray(header.raw[:])
+    numbers = np.frombuffer(raw, np.uint64, 2 * template.buffer_count, template.buffers_at)
+    lengths = numbers[1::2]
+    if lengths.tobytes() != body_lengths.tobytes():  # seldom; comparing the numbers takes ten times as long
+        is_short = lengths > body_lengths  # as a negative length is
+        if bool(is_short.any()):
+            index = int(is_short.argmax())
+            length, body_length = lengths.astype(np.int64)[index], body_lengths[index]
+            raise ProtocolError(f"buffer {index}: the header has {length} bytes, the address {body_length}")
+    numbers[::2] = offsets
+    header.raw = bytes(raw)
 
 
 _LEASING_CONNECTIONS: set[Connection] = set()

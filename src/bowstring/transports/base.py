@@ -424,17 +424,16 @@ class RemoteMemory(Closable, ABC):
     def locate_buffers(self, addresses: Uint64Array, lengths: Uint64Array) -> BufferLocations:
         """Return the extent of these buffers and their offsets in it; `addresses` must not be empty.
 
-        An empty buffer may have any address; its offset is 0. Raises `ProtocolError` if a buffer is not inside the
-        extent of the longest one.
+        An empty buffer may have any address; its offset is inside the extent. Raises `ProtocolError` if a buffer is not
+        inside the extent of the longest one.
         """
         longest = int(lengths.argmax())
         extent = self.find_extent(int(addresses[longest]))
         # An address before the extent wraps to a huge offset.
-        offsets, size_bytes = addresses - np.uint64(extent.start), extent.size_bytes
-        highest, highest_end = int(np.maximum.reduce(offsets)), int(np.maximum.reduce(offsets + lengths))
-        if int(lengths[longest]) <= size_bytes and highest <= size_bytes and highest_end <= size_bytes:
+        offsets = addresses - np.uint64(extent.start)
+        if int(np.maximum.reduce(offsets)) + int(lengths[longest]) <= extent.size_bytes:  # so all buffers are inside
             return BufferLocations(extent, offsets)
-        offsets, size = np.where(lengths > 0, offsets, np.uint64(0)), np.uint64(size_bytes)
+        offsets, size = np.where(lengths > 0, offsets, np.uint64(0)), np.uint64(extent.size_bytes)
         is_outside = (offsets > size) | (lengths > size - np.minimum(offsets, size))
         if bool(is_outside.any()):
             index = int(is_outside.argmax())
