@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import InvalidArgumentError
-from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
+from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
 
 READING = {
     "splitbyte": "did you mean 'splitBytes'",
@@ -52,7 +52,7 @@ def test_an_invalid_option_value_is_named() -> None:
         with pytest.raises(
             InvalidArgumentError, match=f"option splitBytes: expected a positive integer, found '{value}'"
         ):
-            parse_count({"splitBytes": value}, "splitBytes", 1)
+            parse_positive_integer({"splitBytes": value}, "splitBytes", 1)
 
 
 def test_only_paths_of_a_mounted_file_system_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: M
     Raises `UnsupportedTypeError` for nested types and intervals, and what `check_row_count` raises.
     """
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    csv_schema = Schema(tuple(Field(field.name, _csv_type(field), field.nullable) for field in schema))
+    csv_schema = Schema(tuple(Field(field.name, _pyarrow_csv_type(field), field.nullable) for field in schema))
     write_options = pc.WriteOptions(include_header=not options["no_header"], delimiter=options["delimiter"])
     write_batches(
         lambda: pc.CSVWriter(WritableFile(sink), pa.schema(csv_schema), write_options=write_options),
@@ -188,7 +188,7 @@ def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: M
     )
 
 
-def _csv_type(field: Field) -> DataType:
+def _pyarrow_csv_type(field: Field) -> DataType:
     """Return the type to pass to pyarrow. Raises `UnsupportedTypeError` if its values have no text form."""
     decoded_type = _decoded_type(field.type)
     if isinstance(decoded_type, ExtensionType):

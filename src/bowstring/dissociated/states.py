@@ -52,7 +52,7 @@ class TransitionTable:
     descriptions: Mapping[StreamState, str]
 
 
-def _add_final_transitions(
+def _add_failure_transitions(
     table: dict[tuple[StreamState, StreamAction], StreamState],
 ) -> dict[tuple[StreamState, StreamAction], StreamState]:
     """Add the actions of all states: a lost connection and a protocol violation."""
@@ -68,7 +68,7 @@ def _add_final_transitions(
 SERVER_STREAM = TransitionTable(
     "server stream",
     StreamState.WAITING,
-    _add_final_transitions(
+    _add_failure_transitions(
         {
             (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.METADATA): StreamState.STREAMING,
@@ -97,7 +97,7 @@ SERVER_STREAM = TransitionTable(
 CLIENT_METADATA_STREAM = TransitionTable(
     "client metadata stream",
     StreamState.WAITING,
-    _add_final_transitions(
+    _add_failure_transitions(
         {
             (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.METADATA): StreamState.STREAMING,
@@ -119,7 +119,7 @@ CLIENT_METADATA_STREAM = TransitionTable(
 CLIENT_BODY_STREAM = TransitionTable(
     "client body stream",
     StreamState.WAITING,
-    _add_final_transitions(
+    _add_failure_transitions(
         {
             (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.BODY): StreamState.STREAMING,

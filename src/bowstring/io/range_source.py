@@ -143,7 +143,7 @@ class RangeSource:
         buffer = header.find(0, size_bytes)
         return header if buffer is None else buffer.to_bytes()
 
-    def store_header_ranges(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
+    def store_for_lazy_read(self, offset: int, size_bytes: int, ranges: FetchedRanges) -> None:
         """Store fetched ranges of a header for a later `read_lazily`."""
         self._headers[offset] = LazyRangeBytes(self, offset, size_bytes, ranges)
 

@@ -59,7 +59,7 @@ class RemoteFileMessages(FileMessages):
     source: RangeSource
 
     def __init__(self, source: RangeSource, limits: ReadLimits) -> None:
-        _prefetch_footer(source, limits)
+        _prefetch_footer_and_first_message(source, limits)
         super().__init__(source, limits)
 
     def locate_body(self, block: Block) -> RemoteBody:
@@ -95,7 +95,7 @@ class RemoteFileMessages(FileMessages):
             ]
         )
         for offset, metadata_bytes, _ in valid_blocks:
-            self.source.store_header_ranges(offset, metadata_bytes, fetched)
+            self.source.store_for_lazy_read(offset, metadata_bytes, fetched)
         return fetched
 
     def select_valid_blocks(self, blocks: Iterable[Block]) -> list[Block]:
@@ -134,7 +134,7 @@ class RemoteFileMessages(FileMessages):
             ]
         )
         for offset, size_bytes, _ in blocks:
-            self.source.store_header_ranges(offset, size_bytes, fetched)
+            self.source.store_for_lazy_read(offset, size_bytes, fetched)
 
     def _compute_header_spans(
         self, size_bytes: int, decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
@@ -283,7 +283,7 @@ def _find_round_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:
         yield len(sizes_bytes)
 
 
-def _prefetch_footer(source: RangeSource, limits: ReadLimits) -> None:
+def _prefetch_footer_and_first_message(source: RangeSource, limits: ReadLimits) -> None:
     """Fetch the rest of the footer together with a preview of the first message after the schema."""
     size = source.size
     if size < len(FILE_START) + TRAILER.size:

@@ -306,11 +306,11 @@ def _create_server_class() -> Any:
 
         @_translate_errors
         def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return self._owner.get_flight_info(_parse_ticket(descriptor))
+            return self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor))
 
         @_translate_errors
         def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return flight.SchemaResult(self._owner.get_flight_info(_parse_ticket(descriptor)).schema)
+            return flight.SchemaResult(self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor)).schema)
 
         @_translate_errors
         def do_get(self, context: Any, ticket: Any) -> Any:
@@ -319,7 +319,7 @@ def _create_server_class() -> Any:
     return PyarrowFlightServer
 
 
-def _parse_ticket(descriptor: Any) -> str:
+def _get_ticket_of_descriptor(descriptor: Any) -> str:
     """Return the ticket that is the path of a descriptor. Raises `InvalidArgumentError` for other descriptors."""
     path = descriptor.path
     if not path or len(path) != 1:

@@ -84,7 +84,7 @@ class _PublishedDataset:
         self.partitions[attempt] = partition
         self.regions.setdefault(partition.region, []).append(attempt)
 
-    def remove_other_attempts(self, attempts: Iterable[Attempt]) -> set[Region]:
+    def keep_only_attempts(self, attempts: Iterable[Attempt]) -> set[Region]:
         """Remove all other attempts. Return the remaining regions that still contain bytes of removed ones."""
         self.partitions = {attempt: self.partitions[attempt] for attempt in attempts}
         before, self.regions = self.regions, {}
@@ -301,7 +301,7 @@ class HostAgent(Closable):
         ]
         if not missing and not dataset.is_complete:
             dataset.is_complete = True
-            mixed = dataset.remove_other_attempts(attempts)
+            mixed = dataset.keep_only_attempts(attempts)
             small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
             if mixed or len(small) > 1:
                 self._compact_regions(name, dataset, mixed | small)

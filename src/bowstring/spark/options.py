@@ -59,7 +59,7 @@ def parse_flag(options: Mapping[str, str], name: str) -> bool:
     return value == "true"
 
 
-def parse_count(options: Mapping[str, str], name: str, default: int) -> int:
+def parse_positive_integer(options: Mapping[str, str], name: str, default: int) -> int:
     """Parse an option that is a positive integer."""
     value = options.get(name, str(default))
     if not value.isdecimal() or int(value) == 0:

@@ -20,7 +20,7 @@ from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.data_source_writer import ArrowWriter
 from bowstring.spark.manifest import ManifestEntry, expand_glob, list_files_without_manifest, read_manifest
-from bowstring.spark.options import check_options, parse_count, parse_flag, parse_path
+from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
 from bowstring.spark.schema_compatibility import (
     check_read_conversions,
     check_same_schema,
@@ -103,7 +103,7 @@ class ArrowDataSource(DataSource):
         return ArrowReader(
             self._paths(),
             schema,
-            parse_count(self.options, "splitBytes", SPLIT_BYTES),
+            parse_positive_integer(self.options, "splitBytes", SPLIT_BYTES),
             is_inferred=self._is_inferred,
             merge_schema=parse_flag(self.options, "mergeSchema"),
             truncate_times=parse_flag(self.options, "truncate"),

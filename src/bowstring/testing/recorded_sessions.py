@@ -327,8 +327,8 @@ def _valid_sessions() -> Iterator[RecordedSession]:
             name, purpose, (_want_data_entry(), *entries, _close_entry("client")), sides, _table_rows(TABLE)
         )
         yield replace(session, is_ordered=name != "out-of-order")
-    yield _client_session("no-batches", "A stream with a schema only.", Table(SCHEMA, []))
-    yield _client_session(
+    yield _create_reading_session("no-batches", "A stream with a schema only.", Table(SCHEMA, []))
+    yield _create_reading_session(
         "roll-over",
         "The sequence number after 0xffffffff is 0: that of the second batch.",
         TABLE,
@@ -337,7 +337,7 @@ def _valid_sessions() -> Iterator[RecordedSession]:
     yield from _two_connection_sessions()
 
 
-def _client_session(
+def _create_reading_session(
     name: str, purpose: str, table: Table, options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS, first: int = 0
 ) -> RecordedSession:
     """Return a session in which a client reads a table with bodies of bytes."""
@@ -355,10 +355,10 @@ def _dictionary_table(*dictionaries: list[str]) -> Table:
 
 def _dictionary_sessions() -> Iterator[RecordedSession]:
     growing = _dictionary_table(["Oslo", "Rome"], ["Oslo", "Rome", "Bern"])
-    yield _client_session(
+    yield _create_reading_session(
         "dictionary-delta", "A dictionary before the first batch, and a delta before the second one.", growing
     )
-    yield _client_session(
+    yield _create_reading_session(
         "dictionary-replacement",
         "The second dictionary has the id of the first one and replaces it; the first batch keeps its values.",
         _dictionary_table(["Oslo", "Rome"], ["Bern", "Rome"]),
@@ -386,7 +386,7 @@ def _compressed_sessions() -> Iterator[RecordedSession]:
         except MissingExtraError:
             continue
         purpose = f"Buffers compressed with {codec}; one that does not shrink has the length -1 and is not compressed."
-        yield _client_session(f"compressed-{codec}", purpose, table, options)
+        yield _create_reading_session(f"compressed-{codec}", purpose, table, options)
 
 
 def _two_connection_sessions() -> Iterator[RecordedSession]:

@@ -241,7 +241,7 @@ class LoopbackChannel(Channel):
             self._send(events)
         if directions & RECEIVE:
             try:
-                self._receive(events)
+                self._receive_events(events)
             except BowstringError as error:
                 self._lost_directions |= RECEIVE
                 events.append(DirectionEnded(strip_traceback(error), RECEIVE))
@@ -307,7 +307,7 @@ class LoopbackChannel(Channel):
         if self._is_half_closed:
             self._outbound.end_sending()
 
-    def _receive(self, events: list[Event]) -> None:
+    def _receive_events(self, events: list[Event]) -> None:
         queue = self._inbound
         while True:
             if queue.has_receiver_ended:

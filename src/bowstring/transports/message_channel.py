@@ -464,7 +464,7 @@ class MessageChannel(Channel):
                 self._report_end(SEND, error, events)
         if directions & ~self._lost_directions & RECEIVE:
             try:
-                self._receive(events)
+                self._receive_events(events)
             except BowstringError as error:
                 self._report_end(RECEIVE, error, events)
 
@@ -476,7 +476,7 @@ class MessageChannel(Channel):
             sender.progress(events)
             sender.send_end_if_finished()
 
-    def _receive(self, events: list[Event]) -> None:
+    def _receive_events(self, events: list[Event]) -> None:
         """Receive; raise the error of an ended connection, once everything that arrived was received."""
         self._receiver.progress(events)
         if self._receiver.has_ended:

@@ -294,7 +294,7 @@ class Session(Closable):
             if directions & RECEIVE:
                 if not self._can_start_copy:  # else the caller processes these bodies before more are received
                     for role, channel in self.channels.items():
-                        self._receive(role, channel, events)
+                        self._receive_events(role, channel, events)
                 if self._undelivered:
                     self._copy_bodies(events)
                 if self._lost_channels and not self._can_start_copy:
@@ -345,7 +345,7 @@ class Session(Closable):
         if self.memory is not None:
             self.memory.close()
 
-    def _receive(self, role: ConnectionRole, channel: Channel, events: list[SessionEvent]) -> None:
+    def _receive_events(self, role: ConnectionRole, channel: Channel, events: list[SessionEvent]) -> None:
         channel_events = channel.progress(RECEIVE)
         num_messages = nbytes = 0
         for event in channel_events:
@@ -500,7 +500,7 @@ class Session(Closable):
     def _submit_and_send(self) -> None:
         """Submit released addresses and messages of the stream, and send as long as the transport accepts them."""
         while self._released_leases:
-            core, *bodies = self._pop_released_bodies()
+            core, *bodies = self._pop_bodies_to_free()
             message = core.free(*bodies)
             if message is not None:
                 self.submit((message,))
@@ -515,7 +515,7 @@ class Session(Closable):
             if not had_stream or not self._can_submit():
                 break
 
-    def _pop_released_bodies(self) -> tuple[Any, ...]:
+    def _pop_bodies_to_free(self) -> tuple[Any, ...]:
         """Return a protocol core, and bodies that it can free in one message."""
         lease = self._released_leases.popleft()
         bodies, count = [lease.body], lease.body.addresses.size

@@ -147,7 +147,7 @@ class StreamChannel(Channel):
             self._send(events)
         if directions & RECEIVE:
             try:
-                self._receive(events)
+                self._receive_events(events)
             except BowstringError as error:
                 self._parser.close()
                 self._lost_directions |= RECEIVE
@@ -240,7 +240,7 @@ class StreamChannel(Channel):
         if self._is_half_closed and not self._queue.queued_bytes:
             self._shut_down(socket.SHUT_WR)
 
-    def _receive(self, events: list[Event]) -> None:
+    def _receive_events(self, events: list[Event]) -> None:
         reader = self._parser
         for _ in range(_CALLS_PER_PROGRESS):
             target = reader.remaining_destination()
