@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -62,6 +63,7 @@ MOMENT = datetime(2020, 7, 1, 12)
         ([Decimal(10) ** 50], bs.decimal256(51, 0)),
         ([MonthDayNano(1, 2, 3)], bs.month_day_nano_interval()),
         ([DayTime(1, 2)], bs.day_time_interval()),
+        ([UUID(int=7), None], bs.datatypes.uuid()),
         ([[1], None, [None, 2]], bs.list_(bs.int64())),
         ([(1, 2)], bs.list_(bs.int64())),
         ([{"a": 1}, {"b": "x"}], bs.struct({"a": bs.int64(), "b": bs.string()})),

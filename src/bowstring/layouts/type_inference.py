@@ -8,10 +8,12 @@ from decimal import Decimal
 from itertools import chain
 from types import NoneType
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
 from bowstring.datatypes import types
+from bowstring.datatypes.canonical.uuid import uuid
 from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError, UnsupportedError
 from bowstring.layouts.array_data import ArrayData
@@ -28,9 +30,9 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     """Create an array of Python values, of the narrowest of Python's own kinds of types that represents all of them.
 
     Only None becomes `null`, integers int64 (uint64 if necessary), integers with floats float64, datetimes microseconds
-    in the time zone of the first, sequences lists, and mappings structs. Raises `TypeMismatchError` for a mixture or an
-    unknown type, and `LimitError` for many mappings with hardly any common key, because nearly all fields would be
-    null.
+    in the time zone of the first, UUIDs their extension type, sequences lists, and mappings structs. Raises
+    `TypeMismatchError` for a mixture or an unknown type, and `LimitError` for many mappings with hardly any common key,
+    because nearly all fields would be null.
     """
     python_types = set(map(type, values))
     base_types = {_supported_base_type(python_type) for python_type in python_types - {NoneType}}
@@ -194,6 +196,7 @@ _TYPES: dict[type, DataType | Callable[[list[Any]], DataType]] = {
     time: types.time64("us"),
     timedelta: types.duration("us"),
     Decimal: _infer_decimal_type,
+    UUID: uuid(),
     MonthDayNano: types.month_day_nano_interval(),
     DayTime: types.day_time_interval(),
     np.datetime64: lambda v: _type_of_datetime_dtype(v[0].dtype),
