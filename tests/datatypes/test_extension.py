@@ -118,7 +118,7 @@ def test_parameters_are_validated() -> None:
 @pytest.mark.usefixtures("registered")
 def test_parameters_that_raise_in_the_class_are_invalid_data() -> None:
     field = bs.field("x", bs.int8(), metadata={NAME_KEY: b"test.unit", METADATA_KEY: b"\xff\xfe"})
-    with pytest.raises(InvalidDataError, match=r"field 'x'.*UnitType.*UnicodeDecodeError"):
+    with pytest.raises(InvalidDataError, match=r"not valid metadata of UnitType.*UnicodeDecodeError"):
         resolve_extension_type(field)
 
 

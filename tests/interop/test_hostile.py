@@ -302,6 +302,22 @@ def test_schemas_with_impossible_children_are_rejected(
         c_schema.import_field(producer.capsule(producer.schema(b"+s", **fields), c_abi.SCHEMA_CAPSULE))
 
 
+@pytest.mark.parametrize(
+    ("text", "dictionary", "message"),
+    [
+        (b"_pli128", None, "field 'outer': field 'inner': unknown format '_pli128'"),
+        (b"u", b"u", "field 'outer': field 'inner': dictionary indices must be integers, found string"),
+    ],
+)
+def test_the_field_of_an_invalid_schema_is_named(
+    producer: Producer, text: bytes, dictionary: bytes | None, message: str
+) -> None:
+    inner = producer.schema(text, name=b"inner", dictionary=producer.schema(dictionary) if dictionary else 0)
+    schema = producer.schema(b"+s", [producer.schema(b"+l", [inner], name=b"outer")])
+    with pytest.raises(InvalidDataError, match=f"^{message}$"):
+        c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
+
+
 def test_the_depth_of_a_schema_is_limited(producer: Producer) -> None:
     schema = producer.schema(b"i")
     for _ in range(70):

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Iterator
 from functools import lru_cache
 
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_format import parse_format_string
 from bowstring.datatypes.c_schema_export import NULLABLE
 from bowstring.datatypes.extension import resolve_extension_type
@@ -54,35 +55,37 @@ def _read_field(address: int, depth: int, fields_left: Iterator[int]) -> Field:
         c_abi.check_pointer(name_address, "a schema's name")
     format_text = _CString.from_address(address).value or b""
     name = _CString.from_address(address + 8).value or b""
-    if not n_children and not dictionary and not metadata:
-        read_leaf = (
-            _read_leaf_field if len(name) + len(format_text) < _MAX_CACHED_BYTES else _read_leaf_field.__wrapped__
-        )
-        return read_leaf(format_text, name, flags)
-    if depth >= MAX_NESTING:
-        raise LimitError(f"a schema is nested more than {MAX_NESTING} levels deep")
-    if n_children < 0:
-        raise InvalidDataError(f"a schema has {n_children} children")
-    addresses = c_abi.read_pointers(children, n_children, "children of a schema")
-    type_ = parse_format_string(
-        format_text, tuple(_read_field(child, depth + 1, fields_left) for child in addresses), flags
-    )
-    if dictionary:
-        if not isinstance(type_, Int):
-            raise InvalidDataError(f"dictionary indices must be integers, found {type_}")
-        c_abi.check_pointer(dictionary, "a schema's dictionary")
-        type_ = Dictionary(
-            type_, _read_field(dictionary, depth + 1, fields_left).type, bool(flags & DICTIONARY_ORDERED)
-        )
-    pairs = _read_metadata(metadata) if metadata else ()
-    field = Field(_decode_field_name(name), type_, bool(flags & NULLABLE), pairs)
     try:
-        return resolve_extension_type(field)
+        if not n_children and not dictionary and not metadata:
+            is_short = len(name) + len(format_text) < _MAX_CACHED_BYTES
+            read_leaf = _read_leaf_field if is_short else _read_leaf_field.__wrapped__
+            return read_leaf(format_text, name, flags)
+        if depth >= MAX_NESTING:
+            raise LimitError(f"a schema is nested more than {MAX_NESTING} levels deep")
+        if n_children < 0:
+            raise InvalidDataError(f"a schema has {n_children} children")
+        addresses = c_abi.read_pointers(children, n_children, "children of a schema")
+        type_ = parse_format_string(
+            format_text, tuple(_read_field(child, depth + 1, fields_left) for child in addresses), flags
+        )
+        if dictionary:
+            type_ = _read_dictionary_type(type_, dictionary, flags, depth, fields_left)
+        pairs = _read_metadata(metadata) if metadata else ()
+        return resolve_extension_type(Field(_decode_field_name(name), type_, bool(flags & NULLABLE), pairs))
     except InvalidDataError as error:
-        if isinstance(type_, Dictionary):
-            return field  # some writers add the extension metadata to the dictionary values, too
-        has_path = str(error).startswith("field ")
-        raise InvalidDataError(str(error) if has_path else f"field {field.name!r}: {error}") from error
+        if not name:  # as that of a record batch
+            raise
+        raise type(error)(f"field {name[:60].decode('utf-8', 'replace')!r}: {error}") from error
+
+
+def _read_dictionary_type(
+    index_type: DataType, address: int, flags: int, depth: int, fields_left: Iterator[int]
+) -> Dictionary:
+    if not isinstance(index_type, Int):
+        raise InvalidDataError(f"dictionary indices must be integers, found {index_type}")
+    c_abi.check_pointer(address, "a schema's dictionary")
+    values = _read_field(address, depth + 1, fields_left)
+    return Dictionary(index_type, values.type, bool(flags & DICTIONARY_ORDERED))
 
 
 @lru_cache(maxsize=4096)
@@ -94,7 +97,7 @@ def _decode_field_name(text: bytes) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:
-        raise InvalidDataError(f"a field's name {text[:60]!r} is not valid UTF-8: {error}") from None
+        raise InvalidDataError(f"the name {text[:60]!r} is not valid UTF-8: {error}") from None
 
 
 def _read_metadata(address: int) -> Metadata:

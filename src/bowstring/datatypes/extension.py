@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.nested import Dictionary
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 
 NAME_KEY = b"ARROW:extension:name"
@@ -140,7 +141,8 @@ def unregister_extension_type(name: str) -> None:
 def resolve_extension_type(field: Field) -> Field:
     """Return the field with its registered extension type if its custom metadata names one; else the field itself.
 
-    Raises `InvalidDataError` if storage type or parameters do not fit the extension that is named.
+    Raises `InvalidDataError` if storage type or parameters do not fit the extension that is named. A field of
+    dictionaries is then unchanged: some writers set the extension of the dictionary's values on the field, too.
     """
     pairs = dict(field.pairs)
     name = pairs.get(NAME_KEY, b"").decode("utf-8", "replace")
@@ -149,19 +151,28 @@ def resolve_extension_type(field: Field) -> Field:
     if extension is None:
         return field
     other_pairs = tuple(pair for pair in field.pairs if pair[0] not in (NAME_KEY, METADATA_KEY))
-    parameters = pairs.get(METADATA_KEY, b"")
     try:
-        data_type = extension.deserialize(field.type, parameters)
+        data_type = _deserialize(extension, field.type, pairs.get(METADATA_KEY, b""))
+    except InvalidDataError:
+        if isinstance(field.type, Dictionary):
+            return field
+        raise
+    return Field(field.name, data_type, field.nullable, other_pairs)
+
+
+def _deserialize(extension: type[ExtensionType], storage_type: DataType, parameters: bytes) -> ExtensionType:
+    """Return the extension type of a storage type and parameters. Raises only `InvalidDataError` for invalid ones."""
+    try:
+        return extension.deserialize(storage_type, parameters)
     except InvalidArgumentError as error:  # from the type's own checks: the data is invalid
         raise InvalidDataError(str(error)) from None
     except BowstringError:
         raise
     except Exception as error:  # a user's class may raise anything for external data
         raise InvalidDataError(
-            f"field {field.name!r}: {parameters[:40]!r} is not valid metadata of {extension.__name__} "
-            f"with storage {field.type}: {type(error).__name__}: {error}"
+            f"{parameters[:40]!r} is not valid metadata of {extension.__name__} with storage "
+            f"{storage_type}: {type(error).__name__}: {error}"
         ) from error
-    return Field(field.name, data_type, field.nullable, other_pairs)
 
 
 def to_storage_field(field: Field) -> Field:

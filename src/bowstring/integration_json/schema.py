@@ -133,17 +133,7 @@ def _read_node(value: Any, depth: int, limits: DocumentLimits) -> FieldTreeNode:
         except (InvalidArgumentError, UnicodeEncodeError) as error:  # raised by the constructors of types
             raise InvalidDataError(str(error)) from None
         field = Field(name, type_, read_member(json_object, "nullable", bool, True), _read_metadata(json_object))
-        return FieldTreeNode(_resolve_extension(field), dictionary_id, children)
-
-
-def _resolve_extension(field: Field) -> Field:
-    """Resolve the extension type of a field. One that some writers set on dictionary values is left unresolved."""
-    try:
-        return extension.resolve_extension_type(field)
-    except InvalidDataError:
-        if isinstance(field.type, t.Dictionary):
-            return field
-        raise
+        return FieldTreeNode(extension.resolve_extension_type(field), dictionary_id, children)
 
 
 # Writing

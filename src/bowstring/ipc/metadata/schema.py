@@ -126,12 +126,10 @@ def _resolve_extension(field: Field) -> Field:
     """Return the field with its extension type, applied to its type, or, if that is a dictionary and the extension does
     not apply to dictionaries, to the dictionary's values; if neither matches, the field is unchanged.
     """
+    resolved = extension.resolve_extension_type(field)
     dictionary_type = field.type
-    try:
-        return extension.resolve_extension_type(field)
-    except InvalidDataError:
-        if not isinstance(dictionary_type, Dictionary):
-            raise
+    if resolved is not field or not isinstance(dictionary_type, Dictionary):
+        return resolved
     try:
         values = extension.resolve_extension_type(field.with_type(dictionary_type.value_type))
     except InvalidDataError:
