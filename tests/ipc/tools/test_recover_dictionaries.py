@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,3 +126,33 @@ def test_pyarrow_reads_concatenated_streams_that_end_early(as_stream: bool) -> N
         table = (pa.ipc.open_stream if as_stream else pa.ipc.open_file)(sink.getvalue()).read_all()
         table.validate(full=True)
         assert table.num_rows == rows
+
+
+def _nested_messages(values: list[str]) -> list[bytes]:
+    """The messages of a stream of two rows: schema, inner dictionary, outer dictionary, record batch."""
+    inner = _dictionary_array([0, len(values) - 1], pa.array(values))
+    batch = pa.record_batch({"outer": _dictionary_array([0, 1], pa.StructArray.from_arrays([inner], ["inside"]))})
+    stream = _write_with_pyarrow([batch], is_file=False)
+    return [message.serialize().to_pybytes() for message in pa.ipc.MessageReader.open_stream(stream)]
+
+
+@pytest.mark.parametrize(
+    ("replacement", "reason"),
+    [
+        (_nested_messages(["x"])[1], r"indices\[1\] = 1 is not within the dictionary of 1 values"),
+        (_nested_messages(["p", "q"])[1].replace(b"pq", b"\xff\xff"), "dictionary 1, which is inside dictionary 0"),
+    ],
+    ids=["shorter", "malformed"],
+)
+def test_a_batch_is_dropped_if_a_replaced_dictionary_inside_its_own_does_not_fit(
+    replacement: bytes, reason: str
+) -> None:
+    messages = _nested_messages(["x", "y"])
+    sink = io.BytesIO()
+    report = bs.ipc.recover(b"".join([*messages, replacement, messages[-1], b"\xff" * 4 + bytes(4)]), sink)
+    assert (report.record_batches, report.rows) == (1, 2)
+    assert re.search(reason, report.dropped[-1].reason)
+    assert pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist() == [
+        {"outer": {"inside": "x"}},
+        {"outer": {"inside": "y"}},
+    ]

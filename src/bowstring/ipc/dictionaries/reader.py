@@ -112,6 +112,9 @@ class StreamDictionaries:
         self._resolved_arrays: dict[int, Array] = {}
         self._is_frozen = False
 
+    def __contains__(self, id_: int) -> bool:
+        return id_ in self._entries
+
     def __call__(self, declaration: DictionaryDeclaration) -> Array | None:
         """Return the values of a dictionary, None if undefined. Raises `InvalidDataError` if malformed."""
         entry = self._entries.get(declaration.id)
@@ -135,18 +138,26 @@ class StreamDictionaries:
         """Return the dictionaries after a dictionary batch: with a new, a replaced or an extended dictionary."""
         declaration = get_dictionary_declaration(ipc_schema, header, location)
         values = read_dictionary_values(ipc_schema, header, body, _create_empty_dictionary, location)
-        entries = dict(self._entries) if self._is_frozen else self._entries
-        entry = entries.get(declaration.id)
-        if not header.template.is_delta:
-            entry = DictionarySnapshot(DeltaDictionary([values]), 1)
-        elif entry is None:
+        if header.template.is_delta and declaration.id not in self:
             raise InvalidDataError(
                 f"{format_location(location)}: a delta for dictionary {declaration.id}, which is not defined"
             )
-        else:
-            entry = entry.extend(values)
-        entries[declaration.id] = entry
+        return self.with_values(declaration.id, values, is_delta=header.template.is_delta)
+
+    def with_values(self, id_: int, values: Sequence[Array], *, is_delta: bool) -> StreamDictionaries:
+        """Return the dictionaries with the values of one added or replaced, or extended if they are a delta."""
+        entries = self._get_mutable_entries()
+        entries[id_] = entries[id_].extend(values) if is_delta else DictionarySnapshot(DeltaDictionary([values]), 1)
         return StreamDictionaries(entries)
+
+    def without_dictionary(self, id_: int) -> StreamDictionaries:
+        """Return the dictionaries without one, if it is defined."""
+        entries = self._get_mutable_entries()
+        entries.pop(id_, None)
+        return StreamDictionaries(entries)
+
+    def _get_mutable_entries(self) -> dict[int, DictionarySnapshot]:
+        return dict(self._entries) if self._is_frozen else self._entries
 
 
 class FileDictionaries:

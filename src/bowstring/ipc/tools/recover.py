@@ -18,7 +18,7 @@ from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
 from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
-from bowstring.ipc.dictionaries.reader import DictionarySnapshot, read_dictionary_values
+from bowstring.ipc.dictionaries.reader import StreamDictionaries, read_dictionary_values
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
@@ -72,6 +72,7 @@ def recover(
     without decoding. The search for messages continues after damage. The schema lists the features that valid messages
     use. Batches are in the footer's order if all its blocks are complete. A batch is also dropped if no message follows
     directly and its padding is not zero. A lost dictionary that no recovered index refers to is written without values.
+    A dictionary that no saved batch uses is saved if its own values are valid; the dictionaries inside it may not fit.
     `report_progress(done, total)` is called at the beginning and after each message, in bytes.
 
     Raises `InvalidArgumentError` if the source is the sink, by any path or link, `InvalidDataError` if there is no
@@ -232,35 +233,26 @@ class _StreamSelector(_MessageSelector):
 
     def select(self) -> Iterable[BatchMessage]:
         """Yield the messages to keep, in order."""
-        snapshots: dict[int, DictionarySnapshot] = {}
-
-        def get_dictionary(declaration: DictionaryDeclaration) -> Array | None:
-            snapshot = snapshots.get(declaration.id)
-            return None if snapshot is None else snapshot.to_array()
-
+        dictionaries = StreamDictionaries()
         for message in _prefetch_bodies(self.messages):
             if isinstance(message, DroppedRange):
                 self.dropped.append(message)
                 if self.may_contain_dictionary(message):
-                    snapshots = {}
+                    dictionaries = StreamDictionaries()
                 continue
-            if message.header.template.kind == headers.RECORD_BATCH:
-                yield from self.select_valid_batches([message], get_dictionary)
+            template = message.header.template
+            if template.kind == headers.RECORD_BATCH:
+                yield from self.select_valid_batches([message], dictionaries.freeze())
                 continue
-            id_ = message.header.template.dictionary_id
-            snapshot = snapshots.pop(id_, None)
             try:
-                if message.header.template.is_delta and snapshot is None:
+                if template.is_delta and template.dictionary_id not in dictionaries:
                     raise InvalidDataError("a delta for a dictionary that is lost or undefined")
-                values = self.read_valid_dictionary(message, get_dictionary)
+                values = self.read_valid_dictionary(message, dictionaries)
             except InvalidDataError as error:
+                dictionaries = dictionaries.without_dictionary(template.dictionary_id)
                 self.drop(message, str(error))
                 continue
-            snapshots[id_] = (
-                DictionarySnapshot(DeltaDictionary([[values]]), 1)
-                if snapshot is None or not message.header.template.is_delta
-                else snapshot.extend([values])
-            )
+            dictionaries = dictionaries.with_values(template.dictionary_id, [values], is_delta=template.is_delta)
             yield message
 
 
