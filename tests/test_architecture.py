@@ -229,12 +229,12 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_a_cycle_of_modules_is_detected() -> None:
     imports = [
-        *imports_of("from bowstring.memory.bitmap import Mask", "memory/memory_pool.py"),
+        *imports_of("from bowstring.memory.bitmap import Mask", "memory/mapping_pool.py"),
         *imports_of("def function():\n    from bowstring.memory import iovec", "memory/bitmap.py"),
-        *imports_of("from bowstring.memory.memory_pool import take", "memory/iovec.py"),
-        *imports_of("from bowstring.memory.memory_pool import take", "memory/region.py"),
+        *imports_of("from bowstring.memory.mapping_pool import take", "memory/iovec.py"),
+        *imports_of("from bowstring.memory.mapping_pool import take", "memory/region.py"),
     ]
-    assert cycles(imports) == [{"memory.bitmap", "memory.iovec", "memory.memory_pool"}]
+    assert cycles(imports) == [{"memory.bitmap", "memory.iovec", "memory.mapping_pool"}]
 
 
 def test_functions_import_only_third_party_packages() -> None:

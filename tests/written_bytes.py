@@ -20,7 +20,7 @@ import numpy as np
 
 import bowstring as bs
 from bowstring.errors import BowstringError
-from bowstring.memory.memory_pool import MEMORY_POOL, MemoryPool
+from bowstring.memory.mapping_pool import MAPPING_POOL, MappingPool
 from tests.layouts.random_arrays import any_type, random_array
 
 SEEDS = 100
@@ -60,7 +60,7 @@ def filled(allocate: Callable[..., Any], byte: int) -> Callable[..., Any]:
 
 def fill_new_memory(byte: int) -> None:
     """Make NumPy and the pool fill uninitialized memory with a byte."""
-    for owner, name in ((np, "empty"), (np, "empty_like"), (MemoryPool, "allocate")):
+    for owner, name in ((np, "empty"), (np, "empty_like"), (MappingPool, "allocate")):
         setattr(owner, name, filled(getattr(owner, name), byte))
 
 
@@ -111,7 +111,7 @@ def contents() -> Iterator[tuple[str, bytes]]:
     """Yield what each operation writes, with arrays of random types; also uninitialized memory, for comparison."""
     yield "numpy.empty", np.empty(1000, np.uint8).tobytes()
     yield "malloc", np.ndarray(2000, np.uint8).tobytes()
-    yield "pool", MEMORY_POOL.allocate(1000).tobytes()
+    yield "pool", MAPPING_POOL.allocate(1000).tobytes()
     for seed in range(SEEDS):
         random = Random(seed)
         type_ = any_type(random)

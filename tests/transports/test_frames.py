@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
+from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.transports import frames
 
 SIZE_BYTES = 2 * POOLED_BYTES
@@ -17,9 +17,9 @@ SIZE_BYTES = 2 * POOLED_BYTES
 @pytest.fixture(autouse=True)
 def empty_pool() -> Iterator[None]:
     gc.collect()
-    MEMORY_POOL.release_unused()
+    MAPPING_POOL.release_unused()
     yield
-    MEMORY_POOL.release_unused()
+    MAPPING_POOL.release_unused()
 
 
 def address_of(view: memoryview) -> int:
@@ -46,4 +46,4 @@ def test_memory_is_used_again_after_the_last_view_is_gone() -> None:
 def test_only_long_messages_use_the_pool() -> None:
     for length_bytes in (0, frames._MIN_MAPPED_BYTES, POOLED_BYTES - 1):
         assert len(frames._allocate_message(length_bytes, "test")) == length_bytes
-    assert MEMORY_POOL.unused_bytes == 0
+    assert MAPPING_POOL.unused_bytes == 0

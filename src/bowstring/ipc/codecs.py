@@ -2,7 +2,7 @@
 imported only here.
 
 Allocating a page of new memory takes longer than decompressing into it. So the buffers of a body share large
-allocations, which are reused (`memory.memory_pool`), and each is decompressed to its final place.
+allocations, which are reused (`memory.mapping_pool`), and each is decompressed to its final place.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeAlias
 from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.iovec import IOV_MAX
-from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
+from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     Event,
@@ -392,7 +392,7 @@ def _allocate_message(length_bytes: int, name: str) -> memoryview:
     try:
         # Pages are allocated as bytes arrive, whatever length the peer announced.
         if length_bytes >= POOLED_BYTES:
-            pooled: Any = MEMORY_POOL.allocate(length_bytes)
+            pooled: Any = MAPPING_POOL.allocate(length_bytes)
             return memoryview(pooled)
         return memoryview(mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     except (MemoryError, OSError, OverflowError, ValueError) as error:

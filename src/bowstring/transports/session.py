@@ -27,7 +27,7 @@ from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError,
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import Bytes, allocate
 from bowstring.memory.closable import Closable
-from bowstring.memory.memory_pool import MEMORY_POOL, POOLED_BYTES
+from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     RECEIVE,
@@ -602,7 +602,7 @@ def _find_span(locations: BufferLocations, lengths: Uint64Array) -> tuple[int, i
 def _allocate_copy(size_bytes: int, message: StreamMessage) -> Bytes:
     """Return memory for a copy of a body. Raises `ResourceError`."""
     check_available_memory(size_bytes, f"message {message.sequence}")
-    return MEMORY_POOL.allocate(size_bytes) if size_bytes >= POOLED_BYTES else allocate(size_bytes)
+    return MAPPING_POOL.allocate(size_bytes) if size_bytes >= POOLED_BYTES else allocate(size_bytes)
 
 
 def _ignore_wake() -> None:

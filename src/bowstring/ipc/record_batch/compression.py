@@ -17,7 +17,7 @@ from bowstring.ipc import codecs
 from bowstring.ipc.codecs import CompressFunction
 from bowstring.ipc.limits import ReadLimits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
-from bowstring.memory.memory_pool import MEMORY_POOL
+from bowstring.memory.mapping_pool import MAPPING_POOL
 from bowstring.memory.thread_pool import group_by_size, map_in_threads
 
 LENGTH_PREFIX = struct.Struct("<q")
@@ -61,7 +61,7 @@ def _allocate_outputs(sizes_bytes: Sequence[int]) -> Iterator[memoryview | None]
     """
     total = sum(sizes_bytes)
     try:
-        pooled = MEMORY_POOL.allocate(total).data if total >= _MIN_POOL_BYTES else None
+        pooled = MAPPING_POOL.allocate(total).data if total >= _MIN_POOL_BYTES else None
     except MemoryError:
         pooled = None
     for end, size in zip(accumulate(sizes_bytes), sizes_bytes, strict=True):
@@ -170,7 +170,7 @@ def _allocate_targets(sizes_bytes: Sequence[int]) -> list[Buffer]:
         *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)
         try:
             memory = Memory(
-                MEMORY_POOL.allocate(total) if total >= _MIN_POOL_BYTES else allocate(total, is_zeroed=False)
+                MAPPING_POOL.allocate(total) if total >= _MIN_POOL_BYTES else allocate(total, is_zeroed=False)
             )
         except (MemoryError, ValueError):
             raise LimitError(f"not enough memory for {total} decompressed bytes") from None

@@ -20,7 +20,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.memory.buffer import Bytes, Memory
-from bowstring.memory.memory_pool import LARGE_PAGE_BYTES, MAX_UNUSED_BYTES, MEMORY_POOL, MemoryPool
+from bowstring.memory.mapping_pool import LARGE_PAGE_BYTES, MAPPING_POOL, MAX_UNUSED_BYTES, MappingPool
 from tests.polling import wait_until
 
 PAGE = LARGE_PAGE_BYTES
@@ -30,7 +30,7 @@ def address(array: Bytes) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def take_filled(pool: MemoryPool, size_bytes: int, byte: int) -> Bytes:
+def take_filled(pool: MappingPool, size_bytes: int, byte: int) -> Bytes:
     array = pool.allocate(size_bytes)
     array[:] = byte
     return array
@@ -38,14 +38,14 @@ def take_filled(pool: MemoryPool, size_bytes: int, byte: int) -> Bytes:
 
 @pytest.mark.parametrize("size_bytes", [0, 1, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE])
 def test_memory_has_the_requested_size_and_alignment(size_bytes: int) -> None:
-    array = take_filled(MemoryPool(), size_bytes, 3)
+    array = take_filled(MappingPool(), size_bytes, 3)
     assert array.shape == (size_bytes,)
     assert address(array) % PAGE == 0
     assert array.flags.writeable
 
 
 def test_released_memory_is_reused() -> None:
-    pool = MemoryPool()
+    pool = MappingPool()
     array = pool.allocate(3 * PAGE)
     first = address(array)
     assert pool.unused_bytes == 0
@@ -57,7 +57,7 @@ def test_released_memory_is_reused() -> None:
 
 
 def test_a_much_larger_block_is_not_used_for_a_small_request() -> None:
-    pool = MemoryPool()
+    pool = MappingPool()
     for pages in (8, 9, 20):
         pool.allocate(pages * PAGE)
     assert pool.unused_bytes == 37 * PAGE
@@ -109,7 +109,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("kind", VIEWS)
 def test_memory_is_not_reused_while_it_is_referenced(kind: str) -> None:
-    pool = MemoryPool()
+    pool = MappingPool()
     array = take_filled(pool, PAGE, 7)
     place = (ctypes.c_ubyte * PAGE).from_address(address(array))
     view = VIEWS[kind](array)
@@ -125,7 +125,7 @@ def test_memory_is_not_reused_while_it_is_referenced(kind: str) -> None:
 
 
 def test_memory_of_a_resurrected_object_is_not_reused() -> None:
-    pool = MemoryPool()
+    pool = MappingPool()
     saved: list[Bytes] = []
 
     class Phoenix:
@@ -151,7 +151,7 @@ def test_memory_of_a_resurrected_object_is_not_reused() -> None:
 
 
 def test_the_pool_is_bounded_and_evicts_the_oldest_block() -> None:
-    pool = MemoryPool(10 * PAGE)
+    pool = MappingPool(10 * PAGE)
     blocks = [pool.allocate(pages * PAGE) for pages in (2, 3, 4)]
     while blocks:
         del blocks[0]
@@ -165,7 +165,7 @@ def test_the_pool_is_bounded_and_evicts_the_oldest_block() -> None:
 
 
 def test_memory_released_during_a_pool_operation_is_freed() -> None:
-    pool = MemoryPool()
+    pool = MappingPool()
     array = pool.allocate(PAGE)
     with pool._lock:
         del array
@@ -174,7 +174,7 @@ def test_memory_released_during_a_pool_operation_is_freed() -> None:
 
 
 def test_threads_never_get_the_same_bytes() -> None:
-    pool = MemoryPool(20 * PAGE)
+    pool = MappingPool(20 * PAGE)
     start = threading.Barrier(4)
 
     def work(number: int) -> None:
@@ -197,23 +197,23 @@ def test_a_forked_child_starts_with_an_empty_pool() -> None:
     code = """
 import os, warnings
 warnings.simplefilter("ignore")
-from bowstring.memory.memory_pool import LARGE_PAGE_BYTES as PAGE, MEMORY_POOL
-array = MEMORY_POOL.allocate(PAGE)
+from bowstring.memory.mapping_pool import LARGE_PAGE_BYTES as PAGE, MAPPING_POOL
+array = MAPPING_POOL.allocate(PAGE)
 array[:] = 7
-MEMORY_POOL.allocate(PAGE)
-assert MEMORY_POOL.unused_bytes == PAGE
-MEMORY_POOL._lock.acquire()
+MAPPING_POOL.allocate(PAGE)
+assert MAPPING_POOL.unused_bytes == PAGE
+MAPPING_POOL._lock.acquire()
 child = os.fork()
 if not child:
-    assert MEMORY_POOL.unused_bytes == 0 and (array == 7).all()
+    assert MAPPING_POOL.unused_bytes == 0 and (array == 7).all()
     array[:] = 8
     del array
-    assert MEMORY_POOL.unused_bytes == PAGE
-    MEMORY_POOL.allocate(PAGE)[:] = 9
+    assert MAPPING_POOL.unused_bytes == PAGE
+    MAPPING_POOL.allocate(PAGE)[:] = 9
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-MEMORY_POOL._lock.release()
-assert MEMORY_POOL.unused_bytes == PAGE and (array == 7).all()
+MAPPING_POOL._lock.release()
+assert MAPPING_POOL.unused_bytes == PAGE and (array == 7).all()
 """
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (process.returncode, process.stderr) == (0, "")
@@ -223,8 +223,8 @@ assert MEMORY_POOL.unused_bytes == PAGE and (array == 7).all()
 def test_unused_memory_is_freed_if_memory_is_short() -> None:
     code = """
 import resource
-from bowstring.memory.memory_pool import LARGE_PAGE_BYTES as PAGE, MemoryPool
-pool = MemoryPool()
+from bowstring.memory.mapping_pool import LARGE_PAGE_BYTES as PAGE, MappingPool
+pool = MappingPool()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 100 * PAGE, used + 100 * PAGE))
 arrays = [pool.allocate(20 * PAGE) for _ in range(3)]
@@ -246,12 +246,12 @@ for size_bytes in (200 * PAGE, 1 << 62, 2**63 - 1, 1 << 70):
 
 def test_a_process_may_end_while_memory_is_in_use() -> None:
     code = """
-from bowstring.memory.memory_pool import MEMORY_POOL
+from bowstring.memory.mapping_pool import MAPPING_POOL
 class ArrayOwner:
     def __del__(self): self.array[:] = 1
 owner, cycle = ArrayOwner(), ArrayOwner()
-owner.array, cycle.array, cycle.itself = MEMORY_POOL.allocate(10), MEMORY_POOL.allocate(10), cycle
-MEMORY_POOL.allocate(10)
+owner.array, cycle.array, cycle.itself = MAPPING_POOL.allocate(10), MAPPING_POOL.allocate(10), cycle
+MAPPING_POOL.allocate(10)
 """
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (process.returncode, process.stderr) == (0, "")
@@ -274,7 +274,7 @@ def test_referenced_columns_are_not_overwritten_by_later_reads(codec: str) -> No
     for turn in range(24):
         table, data = sources[turn % 4]
         batches = [batch.columns for batch in bs.open_file(data)]
-        assert MEMORY_POOL.unused_bytes <= MAX_UNUSED_BYTES
+        assert MAPPING_POOL.unused_bytes <= MAX_UNUSED_BYTES
         column = turn % 3
         kind = turn % 5
         holder: Any = batches[0][column]
@@ -314,7 +314,7 @@ def test_memory_is_returned_after_a_failed_decompression(codec: str) -> None:
         with pytest.raises(bs.errors.InvalidDataError, match="c1"):
             _ = bs.open_file(bytes(damaged)).get_batch(0).columns
         gc.collect()
-        assert wait_until(lambda: MEMORY_POOL.unused_bytes > 0)  # a decompression thread may return it later
-        sizes.append(MEMORY_POOL.unused_bytes)
+        assert wait_until(lambda: MAPPING_POOL.unused_bytes > 0)  # a decompression thread may return it later
+        sizes.append(MAPPING_POOL.unused_bytes)
     assert len(set(sizes)) == 1
     assert pa.table(bs.open_file(data).read_all()).equals(table)

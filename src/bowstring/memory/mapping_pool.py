@@ -67,7 +67,7 @@ class _PooledArrayOwner:
 
     __slots__ = ("__array_interface__", "_mapping", "_pool")
 
-    def __init__(self, pooled: _PooledMapping, pool: MemoryPool) -> None:
+    def __init__(self, pooled: _PooledMapping, pool: MappingPool) -> None:
         self.__array_interface__ = pooled.interface
         self._mapping = pooled
         self._pool = pool
@@ -76,7 +76,7 @@ class _PooledArrayOwner:
         self._pool._return_mapping(self._mapping)
 
 
-class MemoryPool:
+class MappingPool:
     """Keeps up to `max_unused_bytes` of unused mappings. Thread-safe; a forked child starts with an empty pool."""
 
     def __init__(self, max_unused_bytes: int = MAX_UNUSED_BYTES) -> None:
@@ -141,7 +141,7 @@ class MemoryPool:
         return sum(pooled.size_bytes for pooled in released)
 
 
-MEMORY_POOL = MemoryPool()
+MAPPING_POOL = MappingPool()
 """The pool of this process."""
 
 
@@ -152,4 +152,4 @@ def release_unused_memory() -> int:
     received over a socket, and reuses it. The kernel
     reclaims it under memory pressure. Memory in use is not affected.
     """
-    return MEMORY_POOL.release_unused()
+    return MAPPING_POOL.release_unused()
