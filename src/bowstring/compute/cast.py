@@ -124,7 +124,7 @@ def _drop_null_and_compact(array: ArrayData) -> ArrayData:
 def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     """Cast between list types; to fixed-size lists if all lists have that size."""
     compact = _drop_null_and_compact(array)
-    starts, sizes = compact.layout.list_ranges(compact)  # type: ignore[attr-defined]
+    starts, sizes = compact.layout.offsets_and_sizes(compact)  # type: ignore[attr-defined]
     (child,) = compact.children
     ends = np.cumsum(sizes)
     if sizes.sum() != child.length or (starts != ends - sizes).any():

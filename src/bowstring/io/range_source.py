@@ -147,7 +147,7 @@ class RangeSource:
         """Store fetched ranges of a header for a later `read_lazily`."""
         self._headers[offset] = LazyRangeBytes(self, offset, size_bytes, ranges)
 
-    def has_cached_header(self, offset: int) -> bool:
+    def has_cached_header_at(self, offset: int) -> bool:
         """Whether ranges of the header at `offset` have been fetched."""
         return offset in self._headers
 

@@ -87,7 +87,7 @@ def _open_fsspec_stream(source: Any) -> MemorySource | StreamSource | None:
     name = source if isinstance(source, str) else source.path
     files = (fsspec_store.open_store_file(*location),) if location else fsspec_store.open_decompressed(source)
     return StreamSource(
-        _translate_read_errors(lambda view: _call_read(files[0], view), name, name), name, lambda: _close_all(files)
+        _with_translated_errors(lambda view: _call_read(files[0], view), name, name), name, lambda: _close_all(files)
     )
 
 
@@ -124,16 +124,16 @@ def _is_seekable(source: Any) -> bool:
 def _open_file_object_stream(source: Any) -> StreamSource:
     """A file object, a descriptor or a socket, to be read from its position."""
     if isinstance(source, socket.socket):
-        return StreamSource(_translate_read_errors(source.recv_into, "socket"), "socket")
+        return StreamSource(_with_translated_errors(source.recv_into, "socket"), "socket")
     if _is_descriptor(source):
         name = f"descriptor {source}"
-        return StreamSource(_translate_read_errors(lambda view: os.readv(source, [view]), name), name)
+        return StreamSource(_with_translated_errors(lambda view: os.readv(source, [view]), name), name)
     file = _unwrap_text_file(source)
     name = get_source_name(file)
     if callable(getattr(file, "readinto", None)):
-        return StreamSource(_translate_read_errors(lambda view: _call_readinto(file, view), name), name)
+        return StreamSource(_with_translated_errors(lambda view: _call_readinto(file, view), name), name)
     if callable(getattr(source, "read", None)):
-        return StreamSource(_translate_read_errors(lambda view: _call_read(source, view), name), name)
+        return StreamSource(_with_translated_errors(lambda view: _call_read(source, view), name), name)
     raise InvalidArgumentError(
         f"expected a path, bytes, a binary file object, a descriptor or a socket to read, not {type(source).__name__}"
     )
@@ -155,7 +155,7 @@ def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
         os.close(descriptor)
         raise IsDirectoryError(f"{name}: is a directory", filename=name)
     return StreamSource(
-        _translate_read_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
+        _with_translated_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
     )
 
 
@@ -241,7 +241,7 @@ def _call_read(source: Any, view: memoryview) -> int:
     return len(chunk)
 
 
-def _translate_read_errors(
+def _with_translated_errors(
     read: Callable[[memoryview], int], name: str, path: str | None = None
 ) -> Callable[[memoryview], int]:
     def read_translated(view: memoryview) -> int:

@@ -148,7 +148,7 @@ class RemoteFileMessages(FileMessages):
         if template.variadic_count:
             spans.append((template.variadic_at, 8 * template.variadic_count))
         elif column_indices is not None:
-            positions = decoded_schema.get_column_positions(template.version)
+            positions = decoded_schema.get_batch_column_positions(template.version)
             if positions.node_count == template.node_count and positions.buffer_count == template.buffer_count:
                 for index in column_indices:
                     column = positions[index]
@@ -179,7 +179,7 @@ class RemoteFileMessages(FileMessages):
             inner = root["header"]
             if headers.read_header_kind(root) != headers.RECORD_BATCH or inner is None:
                 return
-            positions = decoded_schema.get_column_positions(root["version"])
+            positions = decoded_schema.get_batch_column_positions(root["version"])
             for name, count in (
                 ("nodes", positions.node_count),
                 ("buffers", positions.buffer_count),
@@ -226,7 +226,7 @@ class RemoteFileReader(FileReader):
 
     def get_batch(self, index: int) -> RecordBatch:
         """Record batch `index`; its columns are fetched on access. Errors as in `FileReader`."""
-        if -len(self) <= index < len(self) and not self.messages.source.has_cached_header(self._get_block(index)[0]):
+        if -len(self) <= index < len(self) and not self.messages.source.has_cached_header_at(self._get_block(index)[0]):
             self._fetch_batch_headers([index % len(self)], self._select_columns().indices)
         return super().get_batch(index)
 

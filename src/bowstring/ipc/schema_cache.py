@@ -39,7 +39,7 @@ class DecodedSchema:
         self._schema: Schema | None = None
         self._column_positions: dict[bool, BatchColumnPositions] = {}
 
-    def get_column_positions(self, version: int) -> BatchColumnPositions:
+    def get_batch_column_positions(self, version: int) -> BatchColumnPositions:
         """The positions of columns in batches of this metadata version."""
         is_version_4 = version == V4
         positions = self._column_positions.get(is_version_4)
@@ -84,7 +84,7 @@ class ColumnSelection:
         """The positions of all columns in batches of a metadata version, and those of the selected columns."""
         all_and_selected = self._column_positions.get(version)
         if all_and_selected is None:
-            positions = self.cached.get_column_positions(version)
+            positions = self.cached.get_batch_column_positions(version)
             columns = positions if self.indices is None else tuple(positions[index] for index in self.indices)
             all_and_selected = self._column_positions[version] = positions, columns
         return all_and_selected

@@ -94,7 +94,7 @@ class BinaryViewLayout(ByteStringLayout):
     def bytes_and_offsets(self, array: ArrayData) -> tuple[Bytes, Indices]:
         """Return the bytes of all values end to end, copied, and int64 offsets from 0. Null slots are empty."""
         views = self.views(array)
-        lengths = self.lengths_within_limit(array, views)
+        lengths = self.checked_lengths(array, views)
         offsets = np.concatenate(([0], lengths.cumsum()))
         data = np.empty(int(offsets[-1]), UINT8)
         is_long = lengths > INLINE_BYTES
@@ -107,7 +107,7 @@ class BinaryViewLayout(ByteStringLayout):
             copy_ranges(data, offsets[slots], source, views["offset"][slots].astype(np.int64), lengths[slots])
         return data, offsets
 
-    def lengths_within_limit(self, array: ArrayData, views: Values) -> Indices:
+    def checked_lengths(self, array: ArrayData, views: Values) -> Indices:
         """Return the lengths of all values; raises `LimitError` if they have many more bytes than the array."""
         lengths = views["length"].astype(np.int64)
         check_expanded_bytes(int(lengths.sum()), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))

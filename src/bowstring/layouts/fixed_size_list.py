@@ -59,7 +59,7 @@ class FixedSizeListLayout(Layout):
             )
         return child.slice(first, count)
 
-    def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
+    def offsets_and_sizes(self, array: ArrayData) -> tuple[Indices, Indices]:
         """Return the lists' starts in the child, and their sizes."""
         self.elements(array)
         first = array.offset * self.size

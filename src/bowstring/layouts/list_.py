@@ -72,7 +72,7 @@ class ListLayout(VariableSizeLayout):
     def max_valid_offset(self, array: ArrayData) -> int:
         return array.children[0].length
 
-    def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
+    def offsets_and_sizes(self, array: ArrayData) -> tuple[Indices, Indices]:
         """Return the starts of the lists in the child, and their lengths."""
         offsets = self.offsets(array).astype(np.int64)
         return offsets[:-1], np.diff(offsets)
@@ -121,7 +121,7 @@ class ListLayout(VariableSizeLayout):
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         if len(indices) and (lists := self.interleave(SlotSelection.from_single_array(array, indices))) is not None:
             return lists
-        starts, lengths = (part[indices] for part in self.list_ranges(array))
+        starts, lengths = (part[indices] for part in self.offsets_and_sizes(array))
         return self.create_array(lengths, take_ranges(array.children[0], starts, lengths), array.take_validity(indices))
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:

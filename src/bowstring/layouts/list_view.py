@@ -58,7 +58,7 @@ class ListViewLayout(Layout):
         )
         super().__init__(type, specs, (values,))
 
-    def list_ranges(self, array: ArrayData) -> tuple[Indices, Indices]:
+    def offsets_and_sizes(self, array: ArrayData) -> tuple[Indices, Indices]:
         """Return offsets and sizes as int64, checked to be within the child, including those of null slots."""
         starts, sizes = array.buffer_values(1).astype(np.int64), array.buffer_values(2).astype(np.int64)
         count = array.children[0].length
@@ -96,7 +96,7 @@ class ListViewLayout(Layout):
         return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        starts, sizes = self.list_ranges(array)
+        starts, sizes = self.offsets_and_sizes(array)
         if not sizes.size:
             return []
         check_expanded_values(sum_lengths(sizes), array.children[0].length)
@@ -107,7 +107,7 @@ class ListViewLayout(Layout):
         return set_nulls_to_none([values[start : start + size] for start, size in ranges], array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
-        starts, sizes = self.list_ranges(array)
+        starts, sizes = self.offsets_and_sizes(array)
         child = array.children[0]
         first, last = (int(starts.min()), int((starts + sizes).max())) if sizes.size else (0, 0)
         width = self.offset_type.itemsize
@@ -119,11 +119,11 @@ class ListViewLayout(Layout):
         return ArrayData(self, array.length, buffers, (child,), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        starts, sizes = (part[indices] for part in self.list_ranges(array))
+        starts, sizes = (part[indices] for part in self.offsets_and_sizes(array))
         return self.create_array(sizes, take_ranges(array.children[0], starts, sizes), array.take_validity(indices))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        views = [self.list_ranges(array) for array in arrays]
+        views = [self.offsets_and_sizes(array) for array in arrays]
         bases = np.cumsum([0] + [array.children[0].length for array in arrays])
         offsets_from_lengths(np.diff(bases), self.offset_type, self.type)
         starts = np.concatenate([view[0] + base for view, base in zip(views, bases[:-1], strict=True)])
@@ -133,7 +133,7 @@ class ListViewLayout(Layout):
         )
 
     def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        (starts, sizes), (other_starts, other_sizes) = self.list_ranges(left), self.list_ranges(right)
+        (starts, sizes), (other_starts, other_sizes) = self.offsets_and_sizes(left), self.offsets_and_sizes(right)
         mask = left.validity_mask()
         if mask is not None:
             sizes, other_sizes = sizes * mask, other_sizes * mask
@@ -146,9 +146,9 @@ class ListViewLayout(Layout):
         return False  # `have_equal_values` ignores nulls
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        starts, sizes = self.list_ranges(array)
+        starts, sizes = self.offsets_and_sizes(array)
         elements = take_ranges(array.children[0], starts, sizes)
         return (list_identity_keys(elements, np.append(0, np.cumsum(sizes))),)
 
     def check_full(self, array: ArrayData) -> None:
-        self.list_ranges(array)
+        self.offsets_and_sizes(array)

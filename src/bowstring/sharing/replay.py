@@ -157,7 +157,7 @@ class _ConnectionPlayer:
             with Region.copy_of([region.content]) as memory:
                 region.exported = self.channel.export(memory)
         elif entry.kind is ObservedEventKind.RETIREMENT:
-            old_region = self._find_region(entry.address or 0)
+            old_region = self._find_region_at(entry.address or 0)
             if old_region is not None and old_region.exported is not None:
                 self.channel.retire(old_region.exported)
         elif entry.kind is ObservedEventKind.MESSAGE:
@@ -226,7 +226,7 @@ class _ConnectionPlayer:
         self._regions.append(region)
         return region
 
-    def _find_region(self, address: int) -> _RecordedRegion | None:
+    def _find_region_at(self, address: int) -> _RecordedRegion | None:
         """Return the recorded region of an address. Its end belongs to it, too, unless another region begins there."""
         inside = [each for each in self._regions if each.start <= address < each.start + max(each.size_bytes, 1)]
         before = [each for each in self._regions if each.start + each.size_bytes == address]
@@ -245,7 +245,7 @@ class _ConnectionPlayer:
         return entry.view()
 
     def _translate_address(self, address: int) -> int:
-        region = self._find_region(address)
+        region = self._find_region_at(address)
         if region is None or region.exported is None:  # a violation, which is played unchanged
             return address
         return region.exported.address + address - region.start
@@ -310,7 +310,7 @@ class _ConnectionPlayer:
             self._add_difference(f"{name}, buffers of {recorded_lengths} bytes", str(lengths))
             return
         for index, (address, buffer) in enumerate(zip(body.addresses.tolist(), buffers, strict=True)):
-            region = self._find_region(address)
+            region = self._find_region_at(address)
             if region is not None and region.content is not None:
                 start = address - region.start
                 if region.content[start : start + len(buffer)] != buffer:

@@ -236,9 +236,9 @@ def encode_tensor(tensor: AnyTensor, alignment: int) -> EncodedTensor:
     """
     body = _BodyBuilder(alignment)
     if isinstance(tensor, Tensor):
-        kind, record = TENSOR, _write_dense(tensor, body)
+        kind, record = TENSOR, _create_dense_record(tensor, body)
     elif isinstance(tensor, SparseTensor):
-        kind, record = SPARSE_TENSOR, _write_sparse(tensor, body)
+        kind, record = SPARSE_TENSOR, _create_sparse_record(tensor, body)
     else:
         raise InvalidArgumentError(f"expected a tensor or a sparse tensor, not {type(tensor).__name__}")
     message = {
@@ -271,7 +271,7 @@ class _BodyBuilder:
         return self.add(as_buffer(np.ascontiguousarray(values)))
 
 
-def _write_common_fields(tensor: AnyTensor) -> dict[str, Any]:
+def _create_common_fields(tensor: AnyTensor) -> dict[str, Any]:
     type_record = create_type_record(tensor.type)
     if type_record is None:
         raise UnsupportedTypeError(f"tensor messages do not support {tensor.type}")
@@ -283,18 +283,18 @@ def _write_common_fields(tensor: AnyTensor) -> dict[str, Any]:
     }
 
 
-def _write_dense(tensor: Tensor, body: _BodyBuilder) -> Record:
+def _create_dense_record(tensor: Tensor, body: _BodyBuilder) -> Record:
     itemsize = element_type_to_dtype(tensor.type).itemsize
     if not is_contiguous_in_any_order(tensor.shape, tensor.strides, itemsize):
         tensor = Tensor.from_numpy(np.ascontiguousarray(tensor.to_numpy()), tensor.dim_names)
     data = tensor.data.slice(0, prod(tensor.shape) * itemsize)
-    return {**_write_common_fields(tensor), "strides": list(tensor.strides), "data": body.add(data)}
+    return {**_create_common_fields(tensor), "strides": list(tensor.strides), "data": body.add(data)}
 
 
-def _write_sparse(tensor: SparseTensor, body: _BodyBuilder) -> Record:
-    index = _INDEX_WRITERS[tensor.INDEX_TYPE](tensor, body)
+def _create_sparse_record(tensor: SparseTensor, body: _BodyBuilder) -> Record:
+    index = _INDEX_RECORD_FUNCTIONS[tensor.INDEX_TYPE](tensor, body)
     return {
-        **_write_common_fields(tensor),
+        **_create_common_fields(tensor),
         "non_zero_length": tensor.non_zero_length,
         "sparseIndex_type": SPARSE_INDEXES.index(tensor.INDEX_TYPE),
         "sparseIndex": UnionValue(tensor.INDEX_TYPE, index),
@@ -302,44 +302,44 @@ def _write_sparse(tensor: SparseTensor, body: _BodyBuilder) -> Record:
     }
 
 
-def _write_index_type(arrays: Sequence[Values]) -> Record:
+def _create_index_type_record(arrays: Sequence[Values]) -> Record:
     dtype = arrays[0].dtype if arrays else np.dtype(np.int64)
     return create_int_record(Int(dtype.itemsize * 8, dtype.kind == "i"))
 
 
-def _write_coo_index(tensor: Any, body: _BodyBuilder) -> Record:
+def _create_coo_index_record(tensor: Any, body: _BodyBuilder) -> Record:
     coords = np.ascontiguousarray(tensor.coords)  # Arrow C++ reads any other order wrong
     return {
-        "indicesType": _write_index_type([coords]),
+        "indicesType": _create_index_type_record([coords]),
         "indicesStrides": list(row_major_strides(coords.shape, coords.itemsize)),
         "indicesBuffer": body.add_array(coords),
         "isCanonical": bool(tensor.has_canonical_format),
     }
 
 
-def _write_csx_index(matrix: Any, body: _BodyBuilder) -> Record:
+def _create_csx_index_record(matrix: Any, body: _BodyBuilder) -> Record:
     return {
         "compressedAxis": matrix.AXIS,
-        "indptrType": _write_index_type([matrix.indptr]),
+        "indptrType": _create_index_type_record([matrix.indptr]),
         "indptrBuffer": body.add_array(matrix.indptr),
-        "indicesType": _write_index_type([matrix.indices]),
+        "indicesType": _create_index_type_record([matrix.indices]),
         "indicesBuffer": body.add_array(matrix.indices),
     }
 
 
-def _write_csf_index(tensor: Any, body: _BodyBuilder) -> Record:
+def _create_csf_index_record(tensor: Any, body: _BodyBuilder) -> Record:
     """Lengths are in elements, as in Arrow C++."""
     return {
-        "indptrType": _write_index_type(tensor.indptr),
+        "indptrType": _create_index_type_record(tensor.indptr),
         "indptrBuffers": [(body.add_array(part)[0], len(part)) for part in tensor.indptr],
-        "indicesType": _write_index_type(tensor.indices),
+        "indicesType": _create_index_type_record(tensor.indices),
         "indicesBuffers": [(body.add_array(part)[0], len(part)) for part in tensor.indices],
         "axisOrder": list(tensor.axis_order),
     }
 
 
-_INDEX_WRITERS: dict[str, Callable[[Any, _BodyBuilder], Record]] = {
-    SparseCOOTensor.INDEX_TYPE: _write_coo_index,
-    SparseMatrix.INDEX_TYPE: _write_csx_index,
-    SparseCSFTensor.INDEX_TYPE: _write_csf_index,
+_INDEX_RECORD_FUNCTIONS: dict[str, Callable[[Any, _BodyBuilder], Record]] = {
+    SparseCOOTensor.INDEX_TYPE: _create_coo_index_record,
+    SparseMatrix.INDEX_TYPE: _create_csx_index_record,
+    SparseCSFTensor.INDEX_TYPE: _create_csf_index_record,
 }

@@ -94,13 +94,13 @@ def _nested_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataTyp
         st.builds(t.FixedSizeList, child, st.integers(1, 3)),
         st.builds(t.Struct, children),
         st.builds(t.map_, _key_types(), inner),
-        st.builds(_union_type, children.filter(len), st.sampled_from(["sparse", "dense"]), st.booleans()),
+        st.builds(_create_union_type, children.filter(len), st.sampled_from(["sparse", "dense"]), st.booleans()),
         st.builds(t.Dictionary, int_types(), _value_types(inner), st.booleans()),
         st.builds(t.run_end_encoded, st.sampled_from([t.int16(), t.int32(), t.int64()]), _value_types(inner)),
     )
 
 
-def _union_type(children: tuple[Field, ...], mode: Any, has_gaps: bool) -> t.Union:
+def _create_union_type(children: tuple[Field, ...], mode: Any, has_gaps: bool) -> t.Union:
     return t.union(children, mode, [7 * i + 5 if has_gaps else i for i in range(len(children))])
 
 

@@ -37,7 +37,7 @@ class TcpConnector:
             if peer != self.socket.getsockname():
                 return True
             error_number = errno.ECONNREFUSED  # an unused port that was chosen for this end, too
-        self._close_failed(self.socket, error_number)
+        self._close_failed_socket(self.socket, error_number)
         self.socket = self._connect_next()
         return False
 
@@ -54,9 +54,9 @@ class TcpConnector:
                 raise translate_os_error(error, f"{self._name}: {error.strerror}") from error
             if error_number in (0, errno.EINPROGRESS, errno.EINTR):
                 return connection
-            self._close_failed(connection, error_number)
+            self._close_failed_socket(connection, error_number)
 
-    def _close_failed(self, connection: socket.socket, error_number: int) -> None:
+    def _close_failed_socket(self, connection: socket.socket, error_number: int) -> None:
         """Close the socket for an address. Raises the error if it was the last one."""
         connection.close()
         if not self._addresses:

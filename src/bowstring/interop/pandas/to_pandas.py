@@ -266,7 +266,7 @@ def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
         non_empty.validate(full=True)  # pandas does not check offsets
         for chunk in non_empty.chunks:
             if isinstance(chunk.layout, BinaryViewLayout):
-                chunk.layout.lengths_within_limit(chunk, chunk.layout.views(chunk))
+                chunk.layout.checked_lengths(chunk, chunk.layout.views(chunk))
         strings = pd.Series.from_arrow(ColumnStreamExporter(non_empty)).array
         return strings if strings.dtype == dtype else strings.astype(dtype)
     return pd.array(to_object_array(column.to_pylist()), dtype=dtype)
@@ -373,7 +373,7 @@ def _convert_lists(array: ArrayData, options: ParsedOptions) -> Any:
     lists = array.compact()
     values = _convert_to_default_dtype(lists.children[0], options)
     flat = values if isinstance(values, np.ndarray) else np.asarray(values)
-    starts, sizes = lists.layout.list_ranges(lists)  # type: ignore[attr-defined]
+    starts, sizes = lists.layout.offsets_and_sizes(lists)  # type: ignore[attr-defined]
     size = int(sizes[0]) if sizes.size else 0
     if (starts == np.arange(len(starts)) * size).all() and len(flat) == size * len(starts):
         rows = list(flat.reshape(len(starts), size))

@@ -76,10 +76,10 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
             return [self[i] for i in range(*index.indices(len(self._columns)))]
         column = self._columns[index]
         if column is None:
-            column = self._columns[index] = self._create_column_positions(index)
+            column = self._columns[index] = self._create_positions_of_column(index)
         return column
 
-    def _create_column_positions(self, index: int) -> ColumnPositions:
+    def _create_positions_of_column(self, index: int) -> ColumnPositions:
         field, dictionaries = self.ipc_schema.get_field_and_dictionaries(index)
         layout = layout_of(field.type)
         start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()

@@ -245,7 +245,7 @@ class _MessageCopier:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
-        self._positions = source.decoded_schema.get_column_positions(source.scan.version)
+        self._positions = source.decoded_schema.get_batch_column_positions(source.scan.version)
         self._pending: list[BatchMessage] = []
         self._messages_by_id: dict[int, list[BatchMessage]] = {}
         self._changed_ids: set[int] = set()
@@ -291,7 +291,7 @@ class _MessageCopier:
             self._write_dictionaries()
         header, positions = message.header, self._positions
         if header.template.version != self._source.scan.version:
-            positions = self._source.decoded_schema.get_column_positions(header.template.version)
+            positions = self._source.decoded_schema.get_batch_column_positions(header.template.version)
         assert message.body is not None
         columns = create_columns(positions, header, message.body, self._lookup, (message.location,))
         if len(self._messages_by_id) < len(self._target_declarations):

@@ -429,7 +429,7 @@ class MessageSearch:
             read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, location)
         else:
             create_columns(
-                self.schema.decoded_schema.get_column_positions(header.template.version),
+                self.schema.decoded_schema.get_batch_column_positions(header.template.version),
                 header,
                 body,
                 lambda _: None,

@@ -219,7 +219,7 @@ class _MessageSelector:
     def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
         header, body, location = message.header, message.body, (message.location,)
-        positions = self.search.schema.decoded_schema.get_column_positions(header.template.version)
+        positions = self.search.schema.decoded_schema.get_batch_column_positions(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
             return (RemoteColumns(positions, header, body, lookup, location, [column])[0] for column in positions)
