@@ -6,6 +6,7 @@ import bowstring as bs
 from bowstring import integration_json
 from bowstring.datatypes import c_format
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type
+from bowstring.datatypes.types import Dictionary
 from bowstring.dissociated.messages import RESERVED_MASK
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import (
@@ -121,6 +122,8 @@ def check_extension(data: bytes) -> bool:
         except InvalidDataError as error:
             expect(bool(str(error)), "the error has no message")
             continue
+        if field is storage_field and isinstance(storage, Dictionary):
+            continue  # an extension that does not fit is ignored there
         is_valid = True
         str(field), repr(field), hash(field.type)
         storage_array = bs.array([None, None], storage)
