@@ -32,7 +32,8 @@ COMMANDS: dict[str, str] = {
 
 
 def _set_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    ctx.obj.debug = ctx.obj.debug or value
+    options = ctx.ensure_object(ErrorOptions)
+    options.debug = options.debug or value
 
 
 debug_option = click.option(
