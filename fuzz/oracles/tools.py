@@ -40,7 +40,7 @@ def _read_valid(data: bytes, *, has_checked_dictionaries: bool = True) -> list[b
     Without `has_checked_dictionaries`, errors of dictionaries that no batch uses are ignored.
     """
     for fault in Validator(data, True, LIMITS).faults():
-        is_unused_dictionary = fault.record_batch is None and fault.path
+        is_unused_dictionary = fault.record_batch is None and (fault.path or "inside dictionary" in fault.message)
         if has_checked_dictionaries or not is_unused_dictionary:
             return None
     with open_any(data, limits=LIMITS) as reader:

@@ -156,3 +156,14 @@ def test_a_batch_is_dropped_if_a_replaced_dictionary_inside_its_own_does_not_fit
         {"outer": {"inside": "x"}},
         {"outer": {"inside": "y"}},
     ]
+
+
+def test_a_dictionary_may_precede_those_inside_it() -> None:
+    schema, inner, outer, batch = _nested_messages(["x", "y"])
+    sink = io.BytesIO()
+    report = bs.ipc.recover(b"".join([schema, outer, inner, batch, b"\xff" * 4 + bytes(4)]), sink)
+    assert report.is_intact
+    assert bs.open_stream(sink.getvalue()).read_all().to_pylist() == [
+        {"outer": {"inside": "x"}},
+        {"outer": {"inside": "y"}},
+    ]

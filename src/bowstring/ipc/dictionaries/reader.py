@@ -95,7 +95,8 @@ def _replace_inner_dictionaries(values: Array, declaration: DictionaryDeclaratio
     return Array.from_array_data(replace_dictionary_encoded_arrays(values, iter(parts)))
 
 
-def _create_empty_dictionary(declaration: DictionaryDeclaration) -> Array:
+def create_empty_dictionary(declaration: DictionaryDeclaration) -> Array:
+    """Return an array without values, in place of a dictionary that is resolved later."""
     return Array.from_array_data(layout_of(declaration.value_type).from_pylist([]))
 
 
@@ -137,7 +138,7 @@ class StreamDictionaries:
     ) -> StreamDictionaries:
         """Return the dictionaries after a dictionary batch: with a new, a replaced or an extended dictionary."""
         declaration = get_dictionary_declaration(ipc_schema, header, location)
-        values = read_dictionary_values(ipc_schema, header, body, _create_empty_dictionary, location)
+        values = read_dictionary_values(ipc_schema, header, body, create_empty_dictionary, location)
         if header.template.is_delta and declaration.id not in self:
             raise InvalidDataError(
                 f"{format_location(location)}: a delta for dictionary {declaration.id}, which is not defined"

@@ -18,7 +18,12 @@ from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
 from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
-from bowstring.ipc.dictionaries.reader import StreamDictionaries, read_dictionary_values
+from bowstring.ipc.dictionaries.reader import (
+    StreamDictionaries,
+    create_empty_dictionary,
+    get_dictionary_declaration,
+    read_dictionary_values,
+)
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
@@ -72,7 +77,7 @@ def recover(
     without decoding. The search for messages continues after damage. The schema lists the features that valid messages
     use. Batches are in the footer's order if all its blocks are complete. A batch is also dropped if no message follows
     directly and its padding is not zero. A lost dictionary that no recovered index refers to is written without values.
-    A dictionary that no saved batch uses is saved if its own values are valid; the dictionaries inside it may not fit.
+    A dictionary that contains others is checked with the batches that use it.
     `report_progress(done, total)` is called at the beginning and after each message, in bytes.
 
     Raises `InvalidArgumentError` if the source is the sink, by any path or link, `InvalidDataError` if there is no
@@ -194,13 +199,13 @@ class _MessageSelector:
             return True
         return any(dropped_range.start <= at < dropped_range.stop for at in footer.dictionaries)
 
-    def read_valid_dictionary(self, message: BatchMessage, lookup: DictionaryLookup) -> Array:
-        """Return the checked values of a dictionary batch."""
+    def read_valid_dictionary(self, message: BatchMessage, lookup: DictionaryLookup, full: bool) -> Array:
+        """Return the values of a dictionary batch, checked as `Array.validate` does."""
         assert message.body is not None
         values = read_dictionary_values(
             self.search.schema.decoded_schema.ipc_schema, message.header, message.body, lookup, (message.location,)
         )[0]
-        values.validate(self.full)
+        values.validate(full)
         return values
 
     def select_valid_batches(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
@@ -247,13 +252,23 @@ class _StreamSelector(_MessageSelector):
             try:
                 if template.is_delta and template.dictionary_id not in dictionaries:
                     raise InvalidDataError("a delta for a dictionary that is lost or undefined")
-                values = self.read_valid_dictionary(message, dictionaries)
+                values = self._read_dictionary(message)
             except InvalidDataError as error:
                 dictionaries = dictionaries.without_dictionary(template.dictionary_id)
                 self.drop(message, str(error))
                 continue
             dictionaries = dictionaries.with_values(template.dictionary_id, [values], is_delta=template.is_delta)
             yield message
+
+    def _read_dictionary(self, message: BatchMessage) -> Array:
+        """Return the checked values of a dictionary batch.
+
+        The dictionaries inside it may follow later or change. So the values of one that contains others are checked
+        with each batch that uses it.
+        """
+        ipc_schema = self.search.schema.decoded_schema.ipc_schema
+        declaration = get_dictionary_declaration(ipc_schema, message.header, (message.location,))
+        return self.read_valid_dictionary(message, create_empty_dictionary, full=self.full and not declaration.nested)
 
 
 class _FileSelector(_MessageSelector):
@@ -364,7 +379,7 @@ class _FileSelector(_MessageSelector):
         parts: list[Array] = []
         for number, message in enumerate(_prefetch_bodies(list(messages))):
             try:
-                parts.append(self.read_valid_dictionary(message, lookup))
+                parts.append(self.read_valid_dictionary(message, lookup, self.full))
             except InvalidDataError as error:
                 self.drop(message, str(error))
                 for later_delta in messages[number + 1 :]:
