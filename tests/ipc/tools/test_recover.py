@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import bowstring as bs
@@ -376,3 +377,13 @@ def test_a_path_appears_only_when_the_file_is_complete(tmp_path: Path) -> None:
 def test_a_foreign_format_is_named() -> None:
     with pytest.raises(errors.FormatMismatchError, match="found a Parquet file"):
         recover(b"PAR1" + bytes(100))
+
+
+def test_a_file_whose_messages_have_another_version_than_its_footer_is_intact() -> None:
+    batch = pa.record_batch({"a": pa.array(["x", "y"]).dictionary_encode()})
+    sink, recovered = io.BytesIO(), io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(metadata_version=pa.ipc.MetadataVersion.V4)  # its footer has version 5
+    with pa.ipc.new_file(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    assert bs.ipc.recover(sink.getvalue(), recovered).is_intact
+    assert pa.ipc.open_file(recovered.getvalue()).read_all() == pa.table(batch)

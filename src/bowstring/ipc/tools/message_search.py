@@ -419,11 +419,6 @@ class MessageSearch:
                 f"{candidate.location}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "
                 f"found {self.source.size - candidate.body_offset}"
             )
-        if header.template.version != self.schema.version:
-            raise InvalidDataError(
-                f"{candidate.location}: expected metadata version {self.schema.version}, "
-                f"found {header.template.version}"
-            )
         if header.template.kind == headers.DICTIONARY_BATCH:
             get_dictionary_declaration(self.schema.decoded_schema.ipc_schema, header, location)
             read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, location)
