@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.arrays.array import Array
-from bowstring.errors import InvalidArgumentError, NotShareableError, TypeMismatchError, UnsupportedError
+from bowstring.errors import BufferExchangeError, InvalidArgumentError, TypeMismatchError, UnsupportedError
 from bowstring.interop import c_data
 from bowstring.interop.c_device import CPU
 from bowstring.interop.device_arrays import device_of, import_device_array, to_host
@@ -98,7 +98,7 @@ def test_capsules_of_numpy_are_consumed(dtype: str, max_version: tuple[int, int]
     tensor = consume_dlpack_capsule(capsule)
     assert (tensor.device, tensor.pointer, tensor.shape) == (Device(CPU, 0), values.ctypes.data, (3, 5))
     assert tensor.dtype == values.dtype
-    with pytest.raises(NotShareableError, match="expected a capsule that was not consumed before"):
+    with pytest.raises(BufferExchangeError, match="expected a capsule that was not consumed before"):
         consume_dlpack_capsule(capsule)
     del values, capsule
     gc.collect()
@@ -138,7 +138,7 @@ def test_the_offset_of_a_capsule_is_added_to_its_address() -> None:
 )
 def test_elements_that_arrow_does_not_have_are_rejected(values: Any, problem: str) -> None:
     capsule = values.__dlpack__()
-    with pytest.raises(NotShareableError, match=problem):
+    with pytest.raises(BufferExchangeError, match=problem):
         consume_dlpack_capsule(capsule)
     assert np.from_dlpack(CapsuleHolder(capsule)).tolist() == values.tolist()  # the capsule was left alone
 
@@ -185,7 +185,7 @@ def test_a_column_on_a_device_is_exported_by_dlpack() -> None:
     ],
 )
 def test_columns_that_dlpack_does_not_share_are_rejected(array: Array, options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(NotShareableError, match=problem):
+    with pytest.raises(BufferExchangeError, match=problem):
         move_to_device(array).__dlpack__(**options)
 
 
@@ -283,7 +283,7 @@ def test_columns_are_imported_by_dlpack_without_a_copy() -> None:
     assert device_of([column]) == DEVICE
     assert _buffer_pointers(column) == [0, POINTER]
     matrix = DLPackTensor(DEVICE, POINTER, np.dtype("<f4"), (2, 3), owner)
-    with pytest.raises(NotShareableError, match=r"expected one dimension, found shape \(2, 3\)"):
+    with pytest.raises(BufferExchangeError, match=r"expected one dimension, found shape \(2, 3\)"):
         import_device_array(DlpackProducer(matrix, DEVICE, is_versioned=False))
     elsewhere = DLPackTensor(Device(CPU, 0), POINTER, np.dtype("<f4"), (6,), owner)
     with pytest.raises(UnsupportedError, match="expected memory of CUDA, found CPU"):
@@ -296,7 +296,7 @@ def test_a_producer_s_error_is_reported() -> None:
             raise BufferError(f"not on stream {options['stream']}")
 
     tensor = DLPackTensor(DEVICE, POINTER, np.dtype("<f4"), (6,), None)
-    with pytest.raises(NotShareableError, match="DLPack can't export this Producer: not on stream 1"):
+    with pytest.raises(BufferExchangeError, match="DLPack can't export this Producer: not on stream 1"):
         import_device_array(Producer(tensor, DEVICE, is_versioned=True))
 
 
@@ -320,7 +320,7 @@ class CudaArrayInterface:
     ],
 )
 def test_unsupported_cuda_array_interfaces_are_rejected(interface: dict[str, object], problem: str) -> None:
-    with pytest.raises(NotShareableError, match=problem.replace("|", r"\|")):
+    with pytest.raises(BufferExchangeError, match=problem.replace("|", r"\|")):
         import_device_array(CudaArrayInterface(**interface))
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import NotShareableError, TypeMismatchError, UnsupportedError, WouldCopyError
+from bowstring.errors import BufferExchangeError, TypeMismatchError, UnsupportedError, WouldCopyError
 from tests.addresses import address, data_address
 from tests.interop.test_lifetime import tracked_array
 
@@ -95,7 +95,7 @@ def test_booleans_are_copied_and_flagged_as_copied() -> None:
     consumer = np.from_dlpack(array)
     assert consumer.tolist() == [True, False, True]
     assert consumer.dtype == np.bool_
-    with pytest.raises(NotShareableError, match="can't be shared"):
+    with pytest.raises(BufferExchangeError, match="can't be shared"):
         np.from_dlpack(array, copy=False)
 
 
@@ -128,12 +128,12 @@ def test_an_empty_array_is_exported() -> None:
 def test_types_that_dlpack_does_not_support_are_rejected(array: bs.Array, message: str) -> None:
     with pytest.raises(BufferError, match=message) as caught:
         np.from_dlpack(array)
-    assert isinstance(caught.value, NotShareableError)
+    assert isinstance(caught.value, BufferExchangeError)
 
 
 def test_a_consumer_without_max_version_receives_a_copy() -> None:
     array = bs.array([1, 2])
-    with pytest.raises(NotShareableError, match="read-only"):
+    with pytest.raises(BufferExchangeError, match="read-only"):
         array.__dlpack__(copy=False)
     for copy in (None, True):
         assert '"dltensor"' in repr(array.__dlpack__(copy=copy))
@@ -151,7 +151,7 @@ def test_bowstring_arrays_are_imported() -> None:
 @pytest.mark.parametrize("options", [{"stream": 1}, {"dl_device": (2, 0)}, {"dl_device": (1, 1)}, {"later": 1}])
 def test_options_of_other_devices_are_rejected(options: dict[str, Any]) -> None:
     for source in (bs.array([1]), bs.tensors.Tensor.from_numpy(np.eye(2))):
-        with pytest.raises(NotShareableError, match="DLPack"):
+        with pytest.raises(BufferExchangeError, match="DLPack"):
             source.__dlpack__(max_version=(1, 0), **options)
 
 
@@ -260,7 +260,7 @@ class InvalidDlpackProducer(DlpackProducer):
     ],
 )
 def test_unsupported_tensors_are_an_error(source: Any) -> None:
-    with pytest.raises(NotShareableError):
+    with pytest.raises(BufferExchangeError):
         bs.from_dlpack(source)
 
 

@@ -71,7 +71,7 @@ def from_dlpack(source: Any, copy: bool | None = None) -> Array:
     More than one dimension becomes fixed-size lists. Shares the memory if the producer does and the elements are
     contiguous in C order and not booleans, else copies. `copy=True` always copies, `copy=False` raises `WouldCopyError`
     instead of copying. Writes to shared memory by others change the array. Raises `UnsupportedError` for memory of
-    another device, `TypeMismatchError` for elements without an Arrow type or zero dimensions, `NotShareableError` for
+    another device, `TypeMismatchError` for elements without an Arrow type or zero dimensions, `BufferExchangeError` for
     what DLPack doesn't support.
     """
     values = dlpack.numpy_from_dlpack(source, copy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bowstring.errors import NotShareableError, WouldCopyError
+from bowstring.errors import BufferExchangeError, WouldCopyError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values
 
@@ -10,30 +10,30 @@ from bowstring.layouts.base import Values
 def to_memoryview(array: ArrayData) -> memoryview:
     """Return the values of an array as a read-only `memoryview`, without copying.
 
-    Raises `NotShareableError` for nulls, for layouts that `to_numpy` can't share, and for temporal types and
+    Raises `BufferExchangeError` for nulls, for layouts that `to_numpy` can't share, and for temporal types and
     fixed-size binary, for which the buffer protocol has no format.
     """
     values = to_numpy_without_copy(array, "the buffer protocol")
     if values.dtype.kind not in "iuf" and values.dtype.names is None:
-        raise NotShareableError(
+        raise BufferExchangeError(
             f"the buffer protocol has no format for {array.type}: use `array.buffer_values(1)` or `array.to_numpy()`"
         )
     return values.data.toreadonly()
 
 
 def check_no_nulls(array: ArrayData, protocol: str) -> None:
-    """Raise `NotShareableError` if the array has nulls. `protocol` is named in the message."""
+    """Raise `BufferExchangeError` if the array has nulls. `protocol` is named in the message."""
     if array.null_count:
-        raise NotShareableError(
+        raise BufferExchangeError(
             f"{protocol} does not support nulls, but {array.null_count} of {array.length} values are null: call "
             "fill_null or drop_null first"
         )
 
 
 def to_numpy_without_copy(array: ArrayData, protocol: str) -> Values:
-    """Return the values of an array without nulls. Raises `NotShareableError` if they would have to be copied."""
+    """Return the values of an array without nulls. Raises `BufferExchangeError` if they would have to be copied."""
     check_no_nulls(array, protocol)
     try:
         return array.to_numpy()
     except WouldCopyError as error:
-        raise NotShareableError(f"{protocol} does not support {array.type}: {error}") from None
+        raise BufferExchangeError(f"{protocol} does not support {array.type}: {error}") from None

@@ -11,7 +11,7 @@ import numpy as np
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.non_nested import FloatingPoint, Int
-from bowstring.errors import NotShareableError, TypeMismatchError, UnsupportedError
+from bowstring.errors import BufferExchangeError, TypeMismatchError, UnsupportedError
 from bowstring.interop.c_array import ArrayImporter, ImportedStruct
 from bowstring.interop.c_device import format_device
 from bowstring.interop.dlpack_capsule import DLPackTensor, check_contiguous, consume_dlpack_capsule, new_dlpack_capsule
@@ -59,16 +59,16 @@ def device_array_to_dlpack(array: ArrayData, device: Device, options: dict[str, 
     """Return a DLPack capsule of numbers without nulls on a device; never copies.
 
     `options` are those of the array API standard. The elements are complete, so any `stream` may read them. Consumers
-    must not write, also those before DLPack 1.0, whose capsules can't say so. Raises `NotShareableError` for other
+    must not write, also those before DLPack 1.0, whose capsules can't say so. Raises `BufferExchangeError` for other
     arrays, `copy=True` and another `dl_device`.
     """
     if not isinstance(array.type, Int | FloatingPoint) or array.null_count:
-        raise NotShareableError(f"DLPack: {array.type} with {array.null_count} nulls on {device}: expected numbers")
+        raise BufferExchangeError(f"DLPack: {array.type} with {array.null_count} nulls on {device}: expected numbers")
     if options.get("copy"):
-        raise NotShareableError(f"DLPack: the elements are shared on {device}, not copied: copy them after import")
+        raise BufferExchangeError(f"DLPack: the elements are shared on {device}, not copied: copy them after import")
     requested, max_version = options.get("dl_device"), options.get("max_version")
     if requested is not None and (int(requested[0]), int(requested[1])) != (device.type, device.id):
-        raise NotShareableError(f"DLPack: the elements are on {device}, not on device {tuple(requested)}")
+        raise BufferExchangeError(f"DLPack: the elements are on {device}, not on device {tuple(requested)}")
     dtype, values = array.layout.buffers[1].dtype, array.buffers[1]
     assert dtype is not None
     assert values is not None
@@ -85,7 +85,7 @@ def import_device_array(source: Any) -> ArrayData:
     `__arrow_c_device_array__` (cuDF), or one dimension of numbers with `__dlpack__` or `__cuda_array_interface__`
     (CuPy, PyTorch, JAX, Numba).
 
-    Raises `TypeMismatchError` for other objects, `UnsupportedError` for memory of another device, `NotShareableError`
+    Raises `TypeMismatchError` for other objects, `UnsupportedError` for memory of another device, `BufferExchangeError`
     for elements that are not contiguous or have no Arrow type.
     """
     if hasattr(source, "__arrow_c_device_array__"):
@@ -106,7 +106,7 @@ def _tensor_from_dlpack(source: Any) -> DLPackTensor:
         except TypeError:  # producers before DLPack 1.0
             capsule = source.__dlpack__(stream=_LEGACY_DEFAULT_STREAM)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise NotShareableError(f"DLPack can't export this {type(source).__name__}: {error}") from error
+        raise BufferExchangeError(f"DLPack can't export this {type(source).__name__}: {error}") from error
     tensor = consume_dlpack_capsule(capsule)
     _check_cuda_device(tensor.device.type, tensor.device.id)
     return tensor
@@ -118,9 +118,9 @@ def _tensor_from_cuda_interface(source: Any) -> DLPackTensor:
     pointer, dtype, shape = int(interface["data"][0]), np.dtype(interface["typestr"]), tuple(interface["shape"])
     what = "__cuda_array_interface__"
     if interface.get("mask") is not None:
-        raise NotShareableError(f"{what}: masks are not supported")
+        raise BufferExchangeError(f"{what}: masks are not supported")
     if dtype.kind not in "iuf" or dtype.itemsize > 8 or not dtype.isnative:
-        raise NotShareableError(f"{what}: elements of type {dtype.str} have no Arrow type")
+        raise BufferExchangeError(f"{what}: elements of type {dtype.str} have no Arrow type")
     strides = interface.get("strides")
     if strides is not None:
         check_contiguous(shape, tuple(stride / dtype.itemsize for stride in strides), what)
@@ -130,7 +130,7 @@ def _tensor_from_cuda_interface(source: Any) -> DLPackTensor:
 
 def _array_from_tensor(tensor: DLPackTensor) -> ArrayData:
     if len(tensor.shape) != 1:
-        raise NotShareableError(f"expected one dimension, found shape {tensor.shape}")
+        raise BufferExchangeError(f"expected one dimension, found shape {tensor.shape}")
     (length,), dtype = tensor.shape, tensor.dtype
     layout = layout_of(type_of_numpy_array(np.empty(0, dtype)))
     memory = DeviceMemory(tensor.device, tensor.pointer, length * dtype.itemsize, tensor.owner)

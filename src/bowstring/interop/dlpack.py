@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.errors import NotShareableError
+from bowstring.errors import BufferExchangeError
 from bowstring.interop.buffer_protocol import check_no_nulls, to_numpy_without_copy
 from bowstring.interop.c_device import CPU, check_cpu_readable_device
 from bowstring.interop.device_arrays import device_array_to_dlpack, device_of
@@ -32,21 +32,21 @@ def numpy_to_dlpack(values: Values, options: dict[str, Any]) -> Any:
 
     `options` are those of the array API standard: `stream` (must be None, the CPU has no streams), `max_version`,
     `dl_device` and `copy`. Shared memory is read-only; a consumer that writes to it anyway crashes the process or
-    changes the array. Raises `NotShareableError` for elements that DLPack doesn't support, for another device, and for
+    changes the array. Raises `BufferExchangeError` for elements that DLPack doesn't support, another device, and
     `copy=False` without a `max_version` of DLPack 1.0 or later: earlier versions can't mark memory as read-only.
     """
     stream, device = options.pop("stream", None), options.pop("dl_device", None)
     if stream is not None:
-        raise NotShareableError(f"DLPack: stream must be None for CPU memory, found {stream!r}")
+        raise BufferExchangeError(f"DLPack: stream must be None for CPU memory, found {stream!r}")
     if device is not None and (int(device[0]), int(device[1])) != CPU_DEVICE:
-        raise NotShareableError(f"DLPack: the elements are on the CPU {CPU_DEVICE}, not on device {tuple(device)}")
+        raise BufferExchangeError(f"DLPack: the elements are on the CPU {CPU_DEVICE}, not on device {tuple(device)}")
     if values.dtype.kind not in "biuf":
-        raise NotShareableError(f"DLPack supports integers, floats and booleans, found NumPy dtype {values.dtype}")
+        raise BufferExchangeError(f"DLPack supports integers, floats and booleans, found NumPy dtype {values.dtype}")
     options["copy"] = options.get("copy") is not False
     try:
         return values.__dlpack__(**{name: value for name, value in options.items() if value is not None})
     except (BufferError, TypeError) as error:
-        raise NotShareableError(
+        raise BufferExchangeError(
             f"DLPack: {error} (copy=False needs max_version=(1, 0) to mark the memory as read-only)"
         ) from None
 
@@ -55,7 +55,7 @@ def array_to_dlpack(array: ArrayData, options: dict[str, Any]) -> Any:
     """Return a DLPack capsule of an array: one dimension, or more for fixed-size lists and tensors of numbers. Memory
     of a device is shared, and only in one dimension (`bowstring.interop.device_arrays`).
 
-    Raises as `numpy_to_dlpack`, and `NotShareableError` for nulls and for layouts without fixed-width elements.
+    Raises as `numpy_to_dlpack`, and `BufferExchangeError` for nulls and for layouts without fixed-width elements.
     """
     device = device_of([array])
     if device is not None:
@@ -63,7 +63,7 @@ def array_to_dlpack(array: ArrayData, options: dict[str, Any]) -> Any:
     if isinstance(array.layout, BooleanLayout):
         check_no_nulls(array, "DLPack")
         if options.get("copy") is False:
-            raise NotShareableError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, DLPack bytes")
+            raise BufferExchangeError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, not bytes")
         return numpy_to_dlpack(array.layout.unpack_values(array), options)
     return numpy_to_dlpack(to_numpy_without_copy(array, "DLPack"), options)
 
@@ -82,7 +82,7 @@ def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
     requests sharing. Raises as `bowstring.from_dlpack`.
     """
     if not hasattr(source, "__dlpack__"):
-        raise NotShareableError(f"expected an object with __dlpack__, found {type(source).__name__}")
+        raise BufferExchangeError(f"expected an object with __dlpack__, found {type(source).__name__}")
     if hasattr(source, "__dlpack_device__"):
         device_type, device_id = source.__dlpack_device__()
         check_cpu_readable_device(int(device_type), int(device_id))
@@ -92,4 +92,4 @@ def numpy_from_dlpack(source: Any, copy: bool | None = None) -> Values:
                 return np.from_dlpack(source, copy=False)
         return np.from_dlpack(source)
     except (BufferError, RuntimeError, TypeError, ValueError, AttributeError) as error:
-        raise NotShareableError(f"DLPack can't export this {type(source).__name__}: {error}") from error
+        raise BufferExchangeError(f"DLPack can't export this {type(source).__name__}: {error}") from error

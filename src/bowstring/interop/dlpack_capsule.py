@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.errors import NotShareableError
+from bowstring.errors import BufferExchangeError
 from bowstring.memory import c_abi
 from bowstring.memory.c_callbacks import make_callback, make_immortal
 from bowstring.memory.device import Device
@@ -113,22 +113,22 @@ def new_dlpack_capsule(tensor: DLPackTensor, is_versioned: bool) -> object:
 def consume_dlpack_capsule(capsule: object) -> DLPackTensor:
     """Take over the structure in a capsule; its deleter is called when the tensor's owner is garbage-collected.
 
-    Raises `NotShareableError` for another object, and for elements that are not contiguous or no numbers that Arrow
+    Raises `BufferExchangeError` for another object, and for elements that are not contiguous or no numbers that Arrow
     has.
     """
     capsule_format = next(
         (candidate for candidate in (_VERSIONED, _UNVERSIONED) if c_abi.is_capsule(capsule, candidate.name)), None
     )
     if capsule_format is None:
-        raise NotShareableError(f"DLPack: expected a capsule that was not consumed before, found {capsule!r}")
+        raise BufferExchangeError(f"DLPack: expected a capsule that was not consumed before, found {capsule!r}")
     address = c_abi._capsule_pointer(capsule, capsule_format.name)
     fields = (ctypes.c_int64 * (capsule_format.tensor_index + _NUM_TENSOR_FIELDS)).from_address(address)[:]
     if capsule_format is _VERSIONED and fields[0] & 0xFFFFFFFF != _VERSION:
-        raise NotShareableError(f"DLPack: expected version {_VERSION}, found {fields[0] & 0xFFFFFFFF}")
+        raise BufferExchangeError(f"DLPack: expected version {_VERSION}, found {fields[0] & 0xFFFFFFFF}")
     pointer, device, element, shape_at, strides_at, byte_offset = fields[capsule_format.tensor_index :]
     count, dtype = element & 0xFFFFFFFF, _dtype_of(element >> 32 & 0xFFFFFFFF)
     if count > _MAX_DIMENSIONS:
-        raise NotShareableError(f"DLPack: {count} dimensions")
+        raise BufferExchangeError(f"DLPack: {count} dimensions")
     shape = _read_int64s(shape_at, count)
     if strides_at:
         check_contiguous(shape, _read_int64s(strides_at, count), "DLPack")
@@ -138,11 +138,11 @@ def consume_dlpack_capsule(capsule: object) -> DLPackTensor:
 
 
 def check_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> None:
-    """Raise `NotShareableError` unless elements with these strides, in elements, are contiguous in C order."""
+    """Raise `BufferExchangeError` unless elements with these strides, in elements, are contiguous in C order."""
     expected = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size > 1 and stride != expected:
-            raise NotShareableError(f"{what}: shape {shape} with strides {strides} is not contiguous: copy it first")
+            raise BufferExchangeError(f"{what}: shape {shape} with strides {strides} is not contiguous: copy it first")
         expected *= size
 
 
@@ -150,7 +150,7 @@ def _dtype_of(element: int) -> np.dtype[Any]:
     code, bits, lanes = element & 0xFF, element >> 8 & 0xFF, element >> 16
     kind = _KINDS_BY_CODE.get(code)
     if kind is None or bits not in (8, 16, 32, 64) or lanes != 1 or (kind == "f" and bits == 8):
-        raise NotShareableError(f"DLPack: type {code} with {bits} bits and {lanes} lanes has no Arrow type")
+        raise BufferExchangeError(f"DLPack: type {code} with {bits} bits and {lanes} lanes has no Arrow type")
     return np.dtype(f"<{kind}{bits // 8}")
 
 

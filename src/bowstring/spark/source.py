@@ -238,7 +238,7 @@ def _iter_file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
         manifest = read_manifest(path) if path.is_dir() else None
         if manifest is not None:
             is_empty = False
-            files = tuple(_find_data_file(path, entry, manifest.sequence_number) for entry in manifest.entries)
+            files = tuple(_get_checked_data_file(path, entry, manifest.sequence_number) for entry in manifest.entries)
             yield _FileGroup(path, parse_struct_type(path, manifest.schema), files)
             continue
         for file in list_files_without_manifest(path) if path.is_dir() else [path]:
@@ -249,7 +249,7 @@ def _iter_file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
         raise NotFoundError(f"{', '.join(map(str, paths))}: found no Arrow files and no manifest")
 
 
-def _find_data_file(folder: Path, entry: ManifestEntry, sequence_number: int) -> _DataFile:
+def _get_checked_data_file(folder: Path, entry: ManifestEntry, sequence_number: int) -> _DataFile:
     """Return the file of an entry of the manifest with this number, after checking its size."""
     path = folder / entry.name
     try:

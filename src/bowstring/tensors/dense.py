@@ -155,7 +155,7 @@ class Tensor(ShapeMixin):
         """Return a DLPack capsule of a copy, or with `copy=False` of the shared, read-only memory. `options` are those
         of the array API standard (`bowstring.interop.dlpack`).
 
-        Raises `NotShareableError` (a `BufferError`) for timestamps and durations, which DLPack doesn't support, and for
+        Raises `BufferExchangeError` (a `BufferError`) for timestamps and durations, which DLPack doesn't support, and
         `copy=False` without a `max_version` of DLPack 1.0 or later.
         """
         return dlpack.numpy_to_dlpack(self.to_numpy(), options)

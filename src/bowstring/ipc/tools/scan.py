@@ -196,10 +196,10 @@ class StreamScan:
             if isinstance(message, EndOfStream):
                 self._end = message
             else:
-                self._peeked_batch = self._read_batch(message)
+                self._peeked_batch = self._read_or_skip_body(message)
         return self._peeked_batch
 
-    def _read_batch(self, message: Message[BatchHeader | Table]) -> BatchMessage:
+    def _read_or_skip_body(self, message: Message[BatchHeader | Table]) -> BatchMessage:
         """Return a message with its body, or skip the body."""
         source, reader, header = self._source, self._messages, message.header
         if not isinstance(header, BatchHeader):
