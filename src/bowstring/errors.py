@@ -11,7 +11,7 @@ Invalid calls, missing packages, malformed data, lost connections and insufficie
     │   ├── IsDirectoryError         a directory where a file is expected                  (also IsADirectoryError)
     │   ├── ExistingFileError        the file to create exists                             (also FileExistsError)
     │   ├── WouldCopyError           a copy is required, but was not allowed
-    │   ├── BufferExchangeError        memory that DLPack or the buffer protocol does not support  (also BufferError)
+    │   ├── BufferExchangeError      memory that DLPack or the buffer protocol does not support  (also BufferError)
     │   ├── ClosedError              a handle was used after it was closed
     │   └── UnsupportedTypeError     a type that the target does not support, with its column path
     ├── MissingExtraError            an optional package is not installed; names the extra (also ImportError)
