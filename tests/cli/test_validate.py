@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -50,8 +51,6 @@ def test_a_valid_file_is_one_line_and_status_0(tmp_path: Path, name: str, capsys
             b"next",
             "schema message: expected column 0 as 'text: string', as in the footer, found 'next: string'",
         ),
-        (b"text", b"te\xfft", "not valid UTF-8"),
-        (b"\xff\xff\xff\xff", b"\0\0\0\0", "message at byte 8: expected a schema, found the end of the stream"),
         (b"the value", b"a value  ", "schema message: expected metadata ((b'key', b'the value'),), as in the footer"),
     ],
 )
@@ -64,6 +63,34 @@ def test_the_schema_message_of_a_file_is_compared_with_the_footer(
     assert main(["validate", str(path)]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (b"text", b"te\xfft", "not valid UTF-8"),
+        (b"\xff\xff\xff\xff", b"\0\0\0\0", "message at byte 8: expected a schema, found the end of the stream"),
+    ],
+)
+def test_a_schema_message_of_a_file_that_cannot_be_read_is_a_warning(
+    tmp_path: Path, old: bytes, new: bytes, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "data.arrow", TABLE, 3)
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    assert main(["validate", str(path)]) == 0
+    warning, result = capsys.readouterr().out.splitlines()
+    assert warning.startswith(f"{path}: warning: ")
+    assert expected in warning
+    assert result.startswith(f"{path}: valid: an Arrow file")
+    assert main(["validate", "--json", str(path)]) == 0
+    assert expected in json.loads(capsys.readouterr().out)["warnings"][0]
+
+
+def test_files_of_polars_are_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "data.arrow"
+    pl.DataFrame({"a": [1, None], "b": ["x", "y"]}).write_ipc(path)
+    assert main(["validate", str(path)]) == 0
+    assert capsys.readouterr().out.endswith(f"{path}: valid: an Arrow file, 2 rows in 1 record batch, 2 columns\n")
 
 
 @pytest.mark.parametrize("name", ["data.arrow", "data.arrows"])

@@ -54,6 +54,9 @@ def _show_faults(name: str, validation: ValidationSummary, faults: list[Fault]) 
     hidden = validation.fault_count - len(faults)
     if hidden:
         click.echo(f"{name}: … and {hidden:,} more errors (--all shows them)")
+    for warning in validation.warnings:
+        text = to_printable(warning, _MESSAGE_CHARACTERS).removeprefix(f"{name}: ")
+        click.echo(f"{name}: warning: {text}")
     if validation.fault_count:
         return
     batches = format_count(validation.record_batches, "record batch")
@@ -83,4 +86,5 @@ def _to_json(name: str, validation: ValidationSummary, faults: list[Fault], is_f
         "rows": validation.rows,
         "fault_count": validation.fault_count,
         "faults": [asdict(fault) for fault in faults],
+        "warnings": validation.warnings,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
@@ -45,7 +45,10 @@ class Fault:
 
 @dataclass(slots=True)
 class ValidationSummary:
-    """The totals of a validation, complete after iterating over `Validator.faults`."""
+    """The totals of a validation, complete after iterating over `Validator.faults`.
+
+    `warnings` are violations of the specification in parts that no reader of this format needs.
+    """
 
     source: str
     format: Literal["file", "stream"] | None = None
@@ -53,6 +56,7 @@ class ValidationSummary:
     record_batches: int = 0
     rows: int = 0
     fault_count: int = 0
+    warnings: list[str] = field(default_factory=list)
 
 
 class _ResilientReader(StreamReader):
@@ -202,17 +206,24 @@ class Validator:
             self._statistics = statistics if self._full else None
 
     def _find_schema_message_faults(self, reader: FileReader) -> Iterator[Fault]:
-        """Compare the schema message with the footer's schema. Readers of a file don't need it, `recover` does."""
+        """Compare the schema message with the footer's schema.
+
+        Readers of a file use the footer's, so a message that can't be read is a warning: Polars 2.1 writes it without a
+        prefix. A different schema is an error: readers of the stream in the file, and `recover`, may use it.
+        """
         try:
             schema = LazyIpcSchema(reader.messages.read_schema_message(), self._limits).to_lazy_schema()
-            if not reader.schema.equals(schema, check_metadata=True):
-                in_footer, in_message = describe_schema_difference(reader.schema, schema, check_metadata=True) or (
-                    f"metadata {reader.schema.pairs}",
-                    f"{schema.pairs}",
-                )
-                raise InvalidDataError(f"schema message: expected {in_footer}, as in the footer, found {in_message}")
+            tuple(schema)  # raises errors of malformed fields now
         except InvalidDataError as error:
-            yield _make_fault(error)
+            self.validation.warnings.append(f"{error}: readers of files use the schema in the footer")
+            return
+        if not reader.schema.equals(schema, check_metadata=True):
+            in_footer, in_message = describe_schema_difference(reader.schema, schema, check_metadata=True) or (
+                f"metadata {reader.schema.pairs}",
+                f"{schema.pairs}",
+            )
+            problem = f"schema message: expected {in_footer}, as in the footer, found {in_message}"
+            yield _make_fault(InvalidDataError(problem))
 
     def _find_stream_faults(self, reader: _ResilientReader) -> Iterator[Fault]:
         for index, decoded in reader.iterate_batches_and_errors():
@@ -250,7 +261,7 @@ class Validator:
         self.validation.rows += batch.num_rows
         if len(self._validated) > _MAX_VALIDATED:  # each is kept in memory
             self._validated.clear()
-        for index, field in enumerate(batch.schema):
+        for index, name in enumerate(batch.schema.names):
             try:
                 column = batch.column(index)
                 if column.length != batch.num_rows:
@@ -258,10 +269,10 @@ class Validator:
                         f"expected {batch.num_rows} values, one per row of the batch, found {column.length}"
                     )
             except InvalidDataError as error:
-                yield _make_fault(error, (number, index, field.name))
+                yield _make_fault(error, (number, index, name))
                 continue
             for path, problem in find_faults(column, self._full, self._validated):
-                yield _make_fault(problem, (number, index, field.name), path)
+                yield _make_fault(problem, (number, index, name), path)
 
 
 def iter_validated_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
@@ -273,8 +284,8 @@ def iter_validated_batches(batches: Iterable[RecordBatch], hint: str) -> Iterato
     for number, batch in enumerate(batches):
         if len(validated) > _MAX_VALIDATED:  # each is kept in memory
             validated.clear()
-        for index, field in enumerate(batch.schema):
-            location = f"record batch {number}, column {field.name!r}"
+        for index, name in enumerate(batch.schema.names):
+            location = f"record batch {number}, column {name!r}"
             with prefix_errors(location):
                 column = batch.column(index)
             for fault in find_faults(column, True, validated):
