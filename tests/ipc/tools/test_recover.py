@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -387,3 +388,15 @@ def test_a_file_whose_messages_have_another_version_than_its_footer_is_intact() 
         writer.write_batch(batch)
     assert bs.ipc.recover(sink.getvalue(), recovered).is_intact
     assert pa.ipc.open_file(recovered.getvalue()).read_all() == pa.table(batch)
+
+
+@pytest.mark.parametrize("lost_bytes", [0, 20, 200])
+def test_files_of_polars_are_recovered(lost_bytes: int) -> None:
+    """Polars 2.1 writes the schema message without a prefix."""
+    frame = pl.DataFrame({"a": range(10), "b": ["x"] * 10})
+    sink = io.BytesIO()
+    frame.write_ipc(sink, record_batch_size=3)
+    report, batches = recover(sink.getvalue()[: sink.tell() - lost_bytes])
+    assert report.is_intact == (lost_bytes == 0)
+    assert not report.dropped
+    assert [row["a"] for batch in batches for row in batch.to_pylist()] == list(range(10))

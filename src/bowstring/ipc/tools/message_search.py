@@ -166,6 +166,16 @@ class CandidateReader:
             )
         return BatchMessage.from_message(message, f"{source.name}: message at byte {offset}", body)
 
+    def read_schema_without_prefix(self, offset: int) -> SchemaOrEndMarker | None:
+        """Read a schema message without a prefix, which ends at the next marker; None if there is none."""
+        stop = self.find_marker(offset)
+        raw = self._source.read_at(offset, min(stop - offset, self._headers.limits.max_metadata_bytes))
+        try:
+            header = self._read_header(raw, 0, ("message at byte", offset))
+        except InvalidDataError:
+            return None
+        return None if isinstance(header, BatchHeader) else SchemaOrEndMarker(stop, header)
+
     def _read_header(self, raw: bytes, flatbuffer_offset: int, location: MessageLocation) -> BatchHeader | Table:
         self._remaining_bytes -= len(raw)
         if self._remaining_bytes < 0:
@@ -213,25 +223,24 @@ class MessageSearch:
         except InvalidDataError as error:
             problem = str(error)
         dropped_range = None
-        if not (isinstance(message, SchemaOrEndMarker) and message.schema is not None):
-            if footer is None:
-                offset, message = self._find_schema(offset, problem)
-                dropped_range = DroppedRange(0, offset, f"no schema message at the beginning: {problem}")
-            else:
-                message = None
-                dropped_range = DroppedRange(0, offset, f"the schema message is damaged: {problem}")
-        stop = offset
-        if isinstance(message, SchemaOrEndMarker):
+        if isinstance(message, SchemaOrEndMarker) and message.schema is not None:
             self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
-            stop = message.stop
+        elif self.is_file and (unprefixed := self._candidates.read_schema_without_prefix(offset)) is not None:
+            message = unprefixed  # Polars 2.1
+        elif footer is not None:
+            dropped_range = DroppedRange(0, offset, f"the schema message is damaged: {problem}")
+            return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, offset, dropped_range)
+        else:
+            offset, message = self._find_schema(offset, problem)
+            self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
+            dropped_range = DroppedRange(0, offset, f"no schema message at the beginning: {problem}")
         if footer is not None:
-            return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, stop, dropped_range)
-        assert isinstance(message, SchemaOrEndMarker)
+            return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, message.stop, dropped_range)
         assert message.schema is not None
         cached = get_decoded_schema(message.schema, self.limits)
         _ = cached.ipc_schema.eager
         version = message.schema.flatbuffer.get_root_table("Message")["version"]
-        return ExpectedSchema(message.schema, version, cached, stop, dropped_range)
+        return ExpectedSchema(message.schema, version, cached, message.stop, dropped_range)
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaOrEndMarker]:
         candidates = self._candidates
