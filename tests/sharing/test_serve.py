@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -206,11 +207,11 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(
 ) -> None:
     uris = [server.add(f"part {i}", bs.table({"a": [i]})) for i in range(3)]
     with (
-        pa.OSFile(str(tmp_path / "file.arrow"), "wb") as file,
-        pa.ipc.new_file(file, pa.schema({"a": pa.int64()})) as writer,
+        pa.OSFile(str(tmp_path / "stream.arrows"), "wb") as file,
+        pa.ipc.new_stream(file, pa.schema({"a": pa.int64()})) as writer,
     ):
         writer.write(pa.record_batch({"a": [3]}))
-    uris.insert(1, server.add("of pyarrow", tmp_path / "file.arrow"))
+    uris.insert(1, server.add("of pyarrow", tmp_path / "stream.arrows"))
     assert server.find_parts("of pyarrow")[0].schema != server.find_parts("part 0")[0].schema
     with bs.connect(uris) as data:
         assert data.read_all()["a"].to_pylist() == [0, 3, 1, 2]
@@ -335,6 +336,26 @@ def test_an_arrow_stream_in_a_file_is_served_too(tmp_path: Path) -> None:
         writer.write(example_table())
     with bs.serve({"f": path}) as server:
         assert run_python(READ, uri=server.uri("f")) == example_table().to_pydict()
+
+
+def test_a_file_is_served_with_the_schema_in_its_footer(tmp_path: Path) -> None:
+    path, batch = tmp_path / "table.arrow", bs.record_batch({"weight": [1, 2]})
+    with bs.new_file(path, batch.schema) as writer:
+        writer.write(batch)
+    path.write_bytes(path.read_bytes().replace(b"weight", b"height", 1))  # in the schema message
+    with bs.serve({"t": path}) as server, bs.connect(server.uri("t")) as dataset:
+        assert dataset.to_batches() == [batch]
+
+
+def test_files_of_polars_are_served_and_shared(tmp_path: Path) -> None:
+    """Polars 2.1 writes the schema message without a prefix."""
+    path = tmp_path / "frame.arrow"
+    frame = pl.DataFrame({"a": range(10), "b": ["x"] * 10})
+    frame.write_ipc(path, record_batch_size=3)
+    with bs.serve({"f": path}) as server, bs.connect(server.uri("f")) as dataset:
+        assert pl.DataFrame(dataset.read_all()).equals(frame)
+    with bs.share(path) as handle:
+        assert pl.DataFrame(bs.attach(handle)).equals(frame)
 
 
 def test_regions_handles_readers_and_batches_are_served(tmp_path: Path) -> None:

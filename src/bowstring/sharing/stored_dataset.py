@@ -37,8 +37,9 @@ from bowstring.ipc.message import (
     is_file_start,
     read_message_at,
 )
-from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader
+from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader, build_schema_message
 from bowstring.ipc.stream import Decoder, Encoder, StreamReader
+from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
 from bowstring.memory.available_memory import check_available_memory
@@ -57,7 +58,6 @@ class SupportsArrowStream(Protocol):
 BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
 """Batches of Bowstring, or the table of another library."""
 
-_FIRST_MESSAGE = len(FILE_START)
 _PART_BYTES = 32 << 20
 _MAX_PARTS = 8
 
@@ -186,7 +186,7 @@ def _write_batches(
 def open_region_reader(region: Region) -> FileReader | StreamReader:
     """Open the file or stream in a region. Nothing is copied, and the batches keep the mapping."""
     source = MemorySource(Memory(region.memory), region.name)
-    if is_file_start(bytes(region.memory[:_FIRST_MESSAGE])):
+    if is_file_start(bytes(region.memory[: len(FILE_START)])):
         return FileReader(source)
     return StreamReader(source)
 
@@ -277,26 +277,31 @@ def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredM
 def index_stored_dataset(region: Region) -> StoredDataset:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     source = MemorySource(Memory(region.memory), region.name)
-    is_file = is_file_start(source.read_at(0, min(_FIRST_MESSAGE, source.size)))
-    if is_file:
-        file_reader = FileReader(source)
-        _ = file_reader.schema
-        batches: Iterator[Message[BatchHeader]] = (message for message, _ in file_reader.messages.read_all())
-    else:
-        StreamReader(source)  # raises detailed errors for other formats
-    read_header, offset = HeaderReader(DEFAULT_LIMITS).read, _FIRST_MESSAGE if is_file else 0
-    reader = MessageReader(region.name, DEFAULT_LIMITS, read_header, offset, is_seekable=True)
-    first = read_message_at(reader, source.read_at, source.size)
-    if isinstance(first, EndOfStream):
-        raise InvalidDataError(f"{region.name}: expected a schema message at byte {first.offset}, found an end marker")
-    schema = source.read_at(first.offset + first.prefix_bytes, first.metadata_bytes - first.prefix_bytes)
-    if not is_file:
-        batches = _read_batch_messages(reader, source)
+    is_file = is_file_start(bytes(region.memory[: len(FILE_START)]))
+    schema, batches = _read_messages_of_file(source) if is_file else _read_messages_of_stream(source)
     messages, num_rows = [], 0
     for message in batches:
         num_rows += message.header.length if message.header.template.kind == RECORD_BATCH else 0
         messages.append(_create_stored_message(message, region.size_bytes))
     return StoredDataset(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
+
+
+def _read_messages_of_file(source: MemorySource) -> tuple[bytes, Iterator[Message[BatchHeader]]]:
+    """Return a schema message of the footer's schema, which other readers of the file use too, and the batches."""
+    reader = FileReader(source)
+    _ = reader.schema  # raises errors of malformed fields now
+    schema = build_schema_message(copy_schema_table(reader.footer["schema"]), reader.footer["version"])
+    return schema, (message for message, _ in reader.messages.read_all())
+
+
+def _read_messages_of_stream(source: MemorySource) -> tuple[bytes, Iterator[Message[BatchHeader]]]:
+    """Return the schema message and the batches."""
+    StreamReader(source)  # raises detailed errors for other formats
+    reader = MessageReader(source.name, DEFAULT_LIMITS, HeaderReader(DEFAULT_LIMITS).read, is_seekable=True)
+    first = read_message_at(reader, source.read_at, source.size)
+    assert isinstance(first, Message)
+    schema = source.read_at(first.offset + first.prefix_bytes, first.metadata_bytes - first.prefix_bytes)
+    return schema, _read_batch_messages(reader, source)
 
 
 def _read_batch_messages(
