@@ -71,7 +71,7 @@ def check_agent_replies(data: bytes) -> bool:
             peer.shutdown(socket.SHUT_WR)
             calls: dict[str, Callable[[], object]] = {
                 "put": lambda: isinstance(client.put("d", (0, 1), region, rows=TABLE.num_rows), str),
-                "commit": lambda: all(type(partition) is int for partition in client.commit("d", {0: 1})),
+                "commit": lambda: all(type(partition) is int for partition in client.commit_attempts("d", {0: 1})),
                 "status": lambda: isinstance(client.status()["datasets"], dict),
                 "drop": lambda: not client.drop("d"),  # type: ignore[func-returns-value]
             }

@@ -50,7 +50,7 @@ key = AgentKey.create()
 agent = AgentClient.open(key)
 region, rows = store_in_region(bs.table({"a": [1, 2]}))
 uri = agent.put("d", (0, 0), region, rows=rows)
-agent.commit("d", {0: 0})
+agent.commit_attempts("d", {0: 0})
 send((uri, agent.status()["pid"]))
 receive()
 """
@@ -95,7 +95,7 @@ def is_running(pid: int) -> bool:
 def test_partitions_can_be_read_after_their_process_has_ended(key: AgentKey) -> None:
     uri = run_python(PUT_PARTITION, key=key, values=[1, 2], place=(0, 5))
     with AgentClient.open(key, start=False) as agent:
-        assert agent.commit("d", {0: 5}) == []
+        assert agent.commit_attempts("d", {0: 5}) == []
         assert read_column(uri) == [1, 2]
 
 
@@ -105,7 +105,7 @@ def test_only_committed_attempts_can_be_read_and_the_others_are_dropped(key: Age
         other = put_partition(agent, [3], (1, 3))
         with pytest.raises(NotFoundError):
             bs.connect(first)
-        assert agent.commit("d", {0: 2, 1: 3}) == []
+        assert agent.commit_attempts("d", {0: 2, 1: 3}) == []
         assert read_column(second) + read_column(other) == [1, 3]
         with pytest.raises(NotFoundError):
             bs.connect(first)
@@ -117,7 +117,7 @@ def test_only_committed_attempts_can_be_read_and_the_others_are_dropped(key: Age
 def test_missing_partitions_are_named_and_nothing_is_committed(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         uri = put_partition(agent, [1], (0, 1))
-        assert agent.commit("d", {0: 1, 4: 9, 7: 9}) == [4, 7]
+        assert agent.commit_attempts("d", {0: 1, 4: 9, 7: 9}) == [4, 7]
         with pytest.raises(NotFoundError):
             bs.connect(uri)
 
@@ -125,7 +125,7 @@ def test_missing_partitions_are_named_and_nothing_is_committed(key: AgentKey) ->
 def test_a_dropped_data_set_cannot_be_read_and_its_memory_is_freed(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         uri = put_partition(agent, [1, 2], (0, 1))
-        agent.commit("d", {0: 1})
+        agent.commit_attempts("d", {0: 1})
         table = bs.connect(uri).read_all()
         agent.drop("d")
         with pytest.raises(NotFoundError):
@@ -176,14 +176,14 @@ def test_the_agent_survives_killed_writers(key: AgentKey) -> None:
         other.kill()
     time.sleep(1.5)  # the host agent looks once a second for who has ended
     with AgentClient.open(key, start=False) as agent:
-        agent.commit("d", {0: 0})
+        agent.commit_attempts("d", {0: 0})
     assert read_column(uri) == [7]
 
 
 def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         uri = put_partition(agent, [1, 2], (0, 0))
-        agent.commit("d", {0: 0})
+        agent.commit_attempts("d", {0: 0})
         data = bs.connect(uri)
         table = data.read_all()
         os.kill(agent.status()["pid"], 9)
@@ -195,7 +195,7 @@ def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: 
     with pytest.raises(ConnectionLostError):
         AgentClient.open(key, start=False)
     with AgentClient.open(key) as agent, pytest.raises(NotFoundError):
-        agent.commit("d", {0: 0})
+        agent.commit_attempts("d", {0: 0})
 
 
 def test_a_data_set_ends_with_its_time_to_live(key: AgentKey) -> None:
@@ -285,7 +285,11 @@ def test_a_malformed_reply_of_an_agent_is_a_protocol_error(reply: bytes) -> None
     with region, peer, AgentClient(own) as agent:
         for _ in range(3):
             peer.send((reply,))
-        for call in (lambda: agent.put("d", (0, 0), region, rows=1), lambda: agent.commit("d", {}), agent.status):
+        for call in (
+            lambda: agent.put("d", (0, 0), region, rows=1),
+            lambda: agent.commit_attempts("d", {}),
+            agent.status,
+        ):
             with pytest.raises(ProtocolError, match="host agent: "):
                 call()
 
@@ -322,7 +326,7 @@ def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
         uri = put_partition(agent, [1], (0, 0))
         with pytest.raises(InvalidArgumentError, match="partition 0, attempt 0"):
             put_partition(agent, [2], (0, 0))
-        agent.commit("d", {0: 0})
+        agent.commit_attempts("d", {0: 0})
         assert read_column(uri) == [1]
         agent.drop("d")
         with pytest.raises(NotFoundError):

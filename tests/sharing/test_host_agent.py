@@ -53,7 +53,7 @@ with AgentClient.open(AgentKey.create()) as agent:
         content[at : at + 8] = number.to_bytes(8, "little")
         with Region.copy_of([content]) as region:
             uris.append(agent.put("many", (number, 7), region, rows=1))
-    missing = agent.commit("many", dict.fromkeys(range(partitions), 7))
+    missing = agent.commit_attempts("many", dict.fromkeys(range(partitions), 7))
     agent = agent.status()
     children = [
         subprocess.Popen([sys.executable, "-c", reader], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -126,7 +126,7 @@ def test_an_agent_holds_more_uncommitted_partitions_than_it_has_descriptors(key:
     with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(200)]
         assert num_descriptors(pid) < 40
-        agent.commit("d", dict.fromkeys(range(200), 0))
+        agent.commit_attempts("d", dict.fromkeys(range(200), 0))
         assert read_numbers(uris) == list(range(200))
         assert read_numbers([uris[170]]) == [170]
 
@@ -137,7 +137,7 @@ def test_many_data_sets_of_few_partitions_share_no_memory_and_take_few_descripto
         uris = [[put_partition(agent, number, dataset=name) for number in range(5)] for name in names]
         assert num_descriptors(pid) < 40
         for name in names:
-            agent.commit(name, dict.fromkeys(range(5), 0))
+            agent.commit_attempts(name, dict.fromkeys(range(5), 0))
         agent.drop(names.pop())
         assert [read_numbers(parts) for parts in uris[:-1]] == [list(range(5))] * 14
         for name in names:
@@ -149,7 +149,7 @@ def test_attempts_that_are_not_committed_are_freed_at_the_commit(key: AgentKey) 
     with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         uris = [[put_partition(agent, number, attempt, 2000) for attempt in range(3)] for number in range(40)]
         before = agent.status()["datasets"]["d"]
-        assert agent.commit("d", {number: number % 3 for number in range(40)}) == []
+        assert agent.commit_attempts("d", {number: number % 3 for number in range(40)}) == []
         after = agent.status()["datasets"]["d"]
         assert (before["partitions"], after["partitions"]) == (120, 40)
         assert after["bytes"] * 3 == before["bytes"]
@@ -176,7 +176,7 @@ def test_small_partitions_share_a_region_that_is_freed_with_their_data_set(key: 
     with running_agent(key, {}) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(20)]
         uris.append(put_partition(agent, 20, values=100_000))
-        agent.commit("d", dict.fromkeys(range(21), 0))
+        agent.commit_attempts("d", dict.fromkeys(range(21), 0))
         assert agent.status()["datasets"]["d"]["regions"] == 2
         assert read_numbers(uris) == list(range(21))
         agent.drop("d")
@@ -187,7 +187,7 @@ def test_partitions_stay_in_their_regions_if_there_is_no_memory_to_pack_them(key
     limits = {"RLIMIT_NOFILE": 256, "RLIMIT_FSIZE": 20_000}
     with running_agent(key, limits) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(100)]
-        assert agent.commit("d", dict.fromkeys(range(100), 0)) == []
+        assert agent.commit_attempts("d", dict.fromkeys(range(100), 0)) == []
         assert agent.status()["datasets"]["d"]["regions"] == 100
         assert num_descriptors(pid) > 100
         assert read_numbers(uris) == list(range(100))

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.spark
 def test_the_consumer_reads_what_spark_computes_of_real_files(
     spark: SparkSession, shared_folder: Path, name: str
 ) -> None:
-    frame = input_option.read_input(spark, str(shared_folder / "data" / name))
+    frame = input_option.read_dataframe(spark, str(shared_folder / "data" / name))
     measurement = measure_publish(frame)
     assert measurement.summary is not None
     assert measurement.summary.rows > 0
@@ -163,16 +163,16 @@ def test_sums_of_batches_are_exact_beyond_64_bits() -> None:
 
 def test_a_missing_or_unknown_input_is_an_error_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"nowhere\.csv: there is no such file"):
-        input_option.read_input(spark, str(tmp_path / "nowhere.csv"))
+        input_option.read_dataframe(spark, str(tmp_path / "nowhere.csv"))
     (tmp_path / "data.xyz").write_text("?")
     with pytest.raises(InvalidArgumentError, match=r"data\.xyz: expected a name that ends in"):
-        input_option.read_input(spark, str(tmp_path / "data.xyz"))
+        input_option.read_dataframe(spark, str(tmp_path / "data.xyz"))
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.jsonl.gz", '{"a":1}\n{"a":2}\n'), ("a.json.gz", '[{"a":1},\n{"a":2}]')])
 def test_all_rows_of_compressed_json_are_read(name: str, text: str, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(gzip.compress(text.encode()))
-    assert input_option.read_input(spark, str(tmp_path / name)).count() == 2
+    assert input_option.read_dataframe(spark, str(tmp_path / name)).count() == 2
 
 
 def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,7 +156,7 @@ class _Builder:
         if isinstance(type_, Vector):
             return self._write_vector(np.asarray(value, type_.dtype))
         if isinstance(type_, TableVector):
-            return self._write_tables(self.specs[type_.spec], value)
+            return self._write_table_vector(self.specs[type_.spec], value)
         if isinstance(value, UnionValue):
             return self.write_table(self.specs[value.spec], value.record, slot)
         if isinstance(value, SerializedSubTable):
@@ -179,7 +179,7 @@ class _Builder:
         self.out += _U32.pack(len(items)) + items.tobytes()
         return position
 
-    def _write_tables(self, spec: TableSpec, records: Sequence[Record]) -> int:
+    def _write_table_vector(self, spec: TableSpec, records: Sequence[Record]) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
         self.out += _U32.pack(len(records)) + bytes(4 * len(records))

@@ -112,7 +112,7 @@ class AgentClient(Closable):
         request["needs_commit"] = self._needs_commit
         return _read_field(self._request(request), "uri", str)
 
-    def commit(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
+    def commit_attempts(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
         """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
         there are any, nothing is committed.
         """

@@ -143,7 +143,7 @@ class Connection:
             raise
         return stream
 
-    def detach_stream(self) -> None:
+    def finish_stream(self) -> None:
         """Detach the stream, which was read to its end, and send the addresses that were freed meanwhile."""
         self.driver.session.core = None
         self.driver.flush()
@@ -242,7 +242,7 @@ class Stream:
                 batch = self._decode_batch(message)
                 if batch is not None:
                     yield batch
-            self._connection.detach_stream()
+            self._connection.finish_stream()
         except BowstringError:
             self._connection.close()
             raise

@@ -150,14 +150,14 @@ class ArrowWriter(DataSourceArrowWriter):
         """
         manifest = manifest or read_manifest(self._folder)
         if manifest is not None:
-            _check_same_columns(self._folder, parse_struct_type(self._folder, manifest.schema), self._schema)
+            _check_columns_for_append(self._folder, parse_struct_type(self._folder, manifest.schema), self._schema)
             return manifest.entries
         if not self._folder.is_dir():
             return ()
         entries = []
         for path in list_files_without_manifest(self._folder):
             description = describe_file(path)
-            _check_same_columns(path, description.schema, self._schema)
+            _check_columns_for_append(path, description.schema, self._schema)
             batches = None if description.batch_lengths_bytes is None else len(description.batch_lengths_bytes)
             entries.append(ManifestEntry(path.name, path.stat().st_size, None, batches))
         return tuple(entries)
@@ -176,7 +176,7 @@ def _check_folder_and_schema(folder: Path, schema: StructType) -> None:
         raise InvalidArgumentError(f"{folder}: is a file; a DataFrame is written to a folder")
 
 
-def _check_same_columns(path: Path, old: StructType, new: StructType) -> None:
+def _check_columns_for_append(path: Path, old: StructType, new: StructType) -> None:
     old_columns = [(field.name, field.dataType.simpleString()) for field in as_nullable(old).fields]
     new_columns = [(field.name, field.dataType.simpleString()) for field in new.fields]
     if old_columns == new_columns:

@@ -162,7 +162,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
         if attempts:
             try:
                 with AgentClient.open(agent_key, start=False) as agent:
-                    missing = agent.commit(dataset, attempts)
+                    missing = agent.commit_attempts(dataset, attempts)
             except (ConnectionLostError, NotFoundError) as problem:
                 reason = f"the host agent ended with its partitions while the job ran: {problem}"
                 raise ConnectionLostError(f"data set {dataset}: {reason}") from problem

@@ -79,7 +79,7 @@ class StepProgress:
 def _create_frame(spark: SparkSession, path: str | None, lines: int) -> DataFrame:
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     if path is not None:
-        return input_option.read_input(spark, path)
+        return input_option.read_dataframe(spark, path)
     return corpus.create_line_frame(spark, corpus.list_installed_python_files(lines))
 
 

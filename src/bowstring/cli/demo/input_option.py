@@ -46,7 +46,7 @@ def infer_input_format(path: str) -> str:
     )
 
 
-def read_input(spark: SparkSession, path: str) -> DataFrame:
+def read_dataframe(spark: SparkSession, path: str) -> DataFrame:
     """Read a local or remote path with Spark. Raises the errors of `infer_input_format`."""
     format_ = infer_input_format(path)
     reader = spark.read

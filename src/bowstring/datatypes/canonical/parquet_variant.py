@@ -40,14 +40,14 @@ class ParquetVariantType(ExtensionType):
         types = [_decoded_type(f.type) for f in metadata]
         if len(metadata) != 1 or metadata[0].nullable or not isinstance(types[0], _BYTES):
             raise InvalidArgumentError(f"{name}: expected one binary, non-nullable field 'metadata', found {storage}")
-        _check_value_fields(name, [f for f in storage.fields if f.name != "metadata"], "")
+        _check_shredded_fields(name, [f for f in storage.fields if f.name != "metadata"], "")
 
 
 def _decoded_type(type_: t.DataType) -> t.DataType:
     return type_.value_type if isinstance(type_, (t.Dictionary, t.RunEndEncoded)) else type_
 
 
-def _check_value_fields(name: str, fields: list[Field], path: str) -> None:
+def _check_shredded_fields(name: str, fields: list[Field], path: str) -> None:
     """Raise `InvalidArgumentError`, naming the path, unless the fields are `value`, `typed_value` or both."""
     types = {f.name: f.type for f in fields}
     if len(types) != len(fields) or not types or types.keys() - {"value", "typed_value"}:
@@ -70,7 +70,7 @@ def _check_typed_value(name: str, type_: t.DataType, path: str) -> None:
                 raise InvalidArgumentError(
                     f"{name}: expected '{child_path}' to be a non-nullable struct, found {child}"
                 )
-            _check_value_fields(name, list(child.type.fields), f"{child_path}.")
+            _check_shredded_fields(name, list(child.type.fields), f"{child_path}.")
     elif not _is_primitive(type_):
         raise InvalidArgumentError(f"{name}: '{path}' is {type_}, which is not a type of variants")
 

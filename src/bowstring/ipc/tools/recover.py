@@ -199,7 +199,7 @@ class _MessageSelector:
             return True
         return any(dropped_range.start <= at < dropped_range.stop for at in footer.dictionaries)
 
-    def read_valid_dictionary(self, message: BatchMessage, lookup: DictionaryLookup, full: bool) -> Array:
+    def read_checked_dictionary(self, message: BatchMessage, lookup: DictionaryLookup, full: bool) -> Array:
         """Return the values of a dictionary batch, checked as `Array.validate` does."""
         assert message.body is not None
         values = read_dictionary_values(
@@ -268,7 +268,7 @@ class _StreamSelector(_MessageSelector):
         """
         ipc_schema = self.search.schema.decoded_schema.ipc_schema
         declaration = get_dictionary_declaration(ipc_schema, message.header, (message.location,))
-        return self.read_valid_dictionary(message, create_empty_dictionary, full=self.full and not declaration.nested)
+        return self.read_checked_dictionary(message, create_empty_dictionary, full=self.full and not declaration.nested)
 
 
 class _FileSelector(_MessageSelector):
@@ -379,7 +379,7 @@ class _FileSelector(_MessageSelector):
         parts: list[Array] = []
         for number, message in enumerate(_prefetch_bodies(list(messages))):
             try:
-                parts.append(self.read_valid_dictionary(message, lookup, self.full))
+                parts.append(self.read_checked_dictionary(message, lookup, self.full))
             except InvalidDataError as error:
                 self.drop(message, str(error))
                 for later_delta in messages[number + 1 :]:
