@@ -130,6 +130,28 @@ def test_the_type_of_numpy_arrays_is_inferred(values: Any, type_: bs.DataType, e
     assert array.to_pylist() == expected
 
 
+VECTORS = [np.array([1, 2, 3], "f4"), None, np.array([4, np.nan, 6], "f4")]
+LIST_TYPES = (bs.list_, bs.large_list, bs.list_view, lambda element: bs.list_(element, 3))
+
+
+@pytest.mark.parametrize("create_type", LIST_TYPES)
+@pytest.mark.parametrize("element", [bs.float32(), bs.float64(), bs.float16()], ids=str)
+def test_numpy_arrays_are_elements_of_lists(create_type: Any, element: bs.DataType) -> None:
+    array = bs.array(VECTORS, create_type(element))
+    array.validate(full=True)
+    assert repr(array.to_pylist()) == "[[1.0, 2.0, 3.0], None, [4.0, nan, 6.0]]"
+    assert repr(array.slice(2).to_pylist()) == "[[4.0, nan, 6.0]]"
+
+
+@pytest.mark.parametrize("create_type", LIST_TYPES)
+def test_an_element_that_does_not_fit_a_list_is_named(create_type: Any) -> None:
+    with pytest.raises(bs.errors.TypeMismatchError, match=r"value 2: np.int32\(300\) cannot be converted to int8"):
+        bs.array([np.array([1, 0, 300], "i4")], create_type(bs.int8()))
+    for values in (np.array([True] * 3), np.array([1] * 3, "M8[s]"), np.array([1] * 3, "m8[ns]")):
+        with pytest.raises(bs.errors.TypeMismatchError, match=r"value 0: .* is not a number type"):
+            bs.array([values], create_type(bs.float64()))
+
+
 def test_days_of_numpy_become_dates_and_nat_becomes_null() -> None:
     array = bs.array(np.array(["2020-01-01", "NaT"], "M8[D]"))
     assert array.type == bs.date32()

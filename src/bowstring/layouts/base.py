@@ -148,6 +148,18 @@ class Layout(ABC):
         """As `from_pylist`, for values whose Python types, including NoneType, are `python_types`."""
         return self.from_pylist(values)
 
+    def from_numpy(self, array: Values, mask: Values | None = None) -> ArrayData:
+        """Create an array of the rows of a NumPy array, null where `mask` is False (None if all are valid).
+
+        Raises `TypeMismatchError` if a value does not fit the type.
+        """
+        values = list(array) if array.ndim > 1 or array.dtype.kind in "mM" else array.tolist()
+        if array.dtype.kind == "T" and array.ndim == 1:
+            values = [value if isinstance(value, str) else None for value in values]
+        if mask is not None:
+            values = [value if is_valid else None for value, is_valid in zip(values, mask.tolist(), strict=True)]
+        return self.from_pylist(values)
+
     def nulls(self, length: int) -> ArrayData:
         """Create an array of `length` nulls."""
         return self.from_pylist([None] * length)

@@ -62,6 +62,11 @@ class BooleanLayout(Layout):
         mask = not_none_mask(values) if NoneType in python_types else None
         return self.create_array(np.fromiter(values, np.bool_, len(values)), mask)
 
+    def from_numpy(self, array: Values, mask: Values | None = None) -> ArrayData:
+        if array.ndim == 1 and array.dtype.kind == "b":
+            return self.create_array(array, mask)
+        return super().from_numpy(array, mask)
+
     def value_at(self, array: ArrayData, index: int) -> Any:
         data = array.buffers[1]
         if data is None:

@@ -11,10 +11,8 @@ from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Layout, Values, pack_validity
-from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
-from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.type_inference import infer_array, type_of_numpy_array
@@ -64,29 +62,17 @@ def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayDa
         row_mask, element_mask = (valid, None) if valid is None or valid.ndim == 1 else (None, valid.reshape(flat))
         elements = _from_numpy(values.reshape(flat), layout.children[0], element_mask)
         return ArrayData(layout, len(values), (pack_validity(row_mask),), (elements,))
-    if values.ndim == 1 and values.dtype.kind != "O":
-        if isinstance(layout, PrimitiveLayout):
-            return layout.from_numpy(values, valid)
-        if isinstance(layout, BooleanLayout) and values.dtype.kind == "b":
-            return layout.create_array(values, valid)
-        if isinstance(layout, StructLayout) and values.dtype.names == tuple(layout.names):
-            row_mask, element_mask = (valid, None) if valid is None or valid.dtype.names is None else (None, valid)
-            columns = [
-                _from_numpy(values[name], child, None if element_mask is None else element_mask[name])
-                for name, child in zip(layout.names, layout.children, strict=True)
-            ]
-            return ArrayData(layout, len(values), (pack_validity(row_mask),), tuple(columns))
+    if values.ndim == 1 and isinstance(layout, StructLayout) and values.dtype.names == tuple(layout.names):
+        row_mask, element_mask = (valid, None) if valid is None or valid.dtype.names is None else (None, valid)
+        columns = [
+            _from_numpy(values[name], child, None if element_mask is None else element_mask[name])
+            for name, child in zip(layout.names, layout.children, strict=True)
+        ]
+        return ArrayData(layout, len(values), (pack_validity(row_mask),), tuple(columns))
     if valid is not None and (valid.ndim > 1 or valid.dtype.names is not None):
         if values.dtype.kind in "mMV":
             raise TypeMismatchError(
                 f"NumPy's {values.dtype} with a mask of elements cannot be converted to {layout.type}"
             )
         return layout.from_pylist(np.where(valid, values.astype(object), np.array(None)).tolist())
-    python_values = list(values) if values.ndim > 1 or values.dtype.kind in "mM" else values.tolist()
-    if values.dtype.kind == "T":
-        python_values = [element if isinstance(element, str) or values.ndim > 1 else None for element in python_values]
-    if valid is not None:
-        python_values = [
-            element if is_valid else None for element, is_valid in zip(python_values, valid.tolist(), strict=True)
-        ]
-    return layout.from_pylist(python_values)
+    return layout.from_numpy(values, valid)

@@ -31,7 +31,7 @@ from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.interleave import SlotSelection
-from bowstring.layouts.list_ import flatten_lists
+from bowstring.layouts.list_ import concatenate_numpy_arrays, create_elements, flatten_lists
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import FixedSizeList
@@ -68,12 +68,17 @@ class FixedSizeListLayout(Layout):
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         count = sum(value is None for value in values)
         check_expanded_values(count * self.size, len(values))
-        lists, mask = replace_none(values, (None,) * self.size if count else ())
+        lists, mask = replace_none(values, self._create_filler(values) if count else ())
         elements, lengths, _ = flatten_lists(lists, self.type)
         if (lengths != self.size).any():
             index = find_first_true(lengths != self.size)
             raise TypeMismatchError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
-        return ArrayData(self, len(lists), (pack_validity(mask),), (self.children[0].from_pylist(elements),))
+        return ArrayData(self, len(lists), (pack_validity(mask),), (create_elements(self.children[0], elements),))
+
+    def _create_filler(self, values: Sequence[Any]) -> Any:
+        """Return the elements of a null slot: zeros among NumPy arrays of one dtype, otherwise nulls."""
+        numpy_elements = concatenate_numpy_arrays(values)
+        return (None,) * self.size if numpy_elements is None else np.zeros(self.size, numpy_elements.dtype)
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):

@@ -43,19 +43,46 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any], Indices, Mask | None]:
-    """Concatenate Python lists; return the elements, the lengths, and the mask of valid lists (None if all are valid).
+def concatenate_numpy_arrays(values: Sequence[Any]) -> Values | None:
+    """Concatenate NumPy arrays of shape (n,) and one dtype of numbers, booleans or times, without the Nones.
 
-    None has no elements. Raises `TypeMismatchError` naming the first value that is not a list.
+    Returns None if there are other values, or no array.
     """
-    mask = None
+    arrays = [value for value in values if value is not None]
+    dtype = getattr(arrays[0], "dtype", None) if arrays else None
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "biufmM":
+        return None
+    if not all(type(array) is np.ndarray and array.ndim == 1 and array.dtype == dtype for array in arrays):
+        return None
+    return np.concatenate(arrays)
+
+
+def create_elements(layout: Layout, elements: Sequence[Any] | Values) -> ArrayData:
+    """Create the child array of lists from Python values or a NumPy array of shape (n,)."""
+    if not isinstance(elements, np.ndarray):
+        return layout.from_pylist(elements)
+    try:
+        return layout.from_numpy(elements)
+    except TypeMismatchError:
+        return layout.from_pylist(list(elements))  # raises with the first value that does not fit
+
+
+def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any] | Values, Indices, Mask | None]:
+    """Concatenate lists; return the elements, the lengths, and the mask of valid lists (None if all are valid).
+
+    None has no elements. The elements of NumPy arrays of one dtype are a NumPy array. Raises `TypeMismatchError` naming
+    the first value that is not a list.
+    """
+    elements = mask = None
     if list(map(builtins.type, values)).count(list) < len(values):
+        elements = concatenate_numpy_arrays(values)
         values, mask = replace_none(values, ())
         if not {list, tuple}.issuperset(map(builtins.type, values)):
             for index, value in enumerate(values):
                 if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
                     raise TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
-    return list(chain.from_iterable(values)), np.fromiter(map(len, values), np.int64, len(values)), mask
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    return list(chain.from_iterable(values)) if elements is None else elements, lengths, mask
 
 
 class ListLayout(VariableSizeLayout):
@@ -88,7 +115,7 @@ class ListLayout(VariableSizeLayout):
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         elements, lengths, mask = flatten_lists(values, self.type)
-        return self.create_array(lengths, self.children[0].from_pylist(elements), pack_validity(mask))
+        return self.create_array(lengths, create_elements(self.children[0], elements), pack_validity(mask))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
@@ -175,7 +202,7 @@ class MapLayout(ListLayout):
         columns = (key_layout.from_pylist(keys), item_layout.from_pylist(items))
         return self.create_array(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
 
-    def _pair_error(self, pairs: list[Any]) -> TypeMismatchError:
+    def _pair_error(self, pairs: Sequence[Any] | Values) -> TypeMismatchError:
         index, pair = next(
             (index, pair)
             for index, pair in enumerate(pairs)

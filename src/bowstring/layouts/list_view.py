@@ -34,7 +34,7 @@ from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import sum_lengths, take_ranges
-from bowstring.layouts.list_ import flatten_lists
+from bowstring.layouts.list_ import create_elements, flatten_lists
 from bowstring.layouts.variable_size import offsets_from_lengths
 from bowstring.memory.buffer import Buffer
 
@@ -84,7 +84,7 @@ class ListViewLayout(Layout):
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         elements, lengths, mask = flatten_lists(values, self.type)
-        return self.create_array(lengths, self.children[0].from_pylist(elements), pack_validity(mask))
+        return self.create_array(lengths, create_elements(self.children[0], elements), pack_validity(mask))
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):

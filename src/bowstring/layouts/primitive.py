@@ -95,8 +95,10 @@ class PrimitiveLayout(Layout):
                 )
         return TypeMismatchError(f"the values cannot be converted to {self.type}: {error}")
 
-    def from_numpy(self, array: Values, mask: Values | None) -> ArrayData:
-        """Create an array of NumPy values of shape (n,), without copying if the types are equal."""
+    def from_numpy(self, array: Values, mask: Values | None = None) -> ArrayData:
+        """Create an array of NumPy values, without copying if the types are equal."""
+        if array.ndim > 1 or array.dtype.kind == "O":
+            return super().from_numpy(array, mask)
         if mask is None and self.codec.IS_NUMBER and array.dtype == self.dtype:
             return self.create_array(array)
         try:

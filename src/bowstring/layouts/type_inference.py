@@ -19,7 +19,7 @@ from bowstring.errors import TypeMismatchError, UnsupportedError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, pack_validity, replace_none
 from bowstring.layouts.expansion_limits import check_expanded_values
-from bowstring.layouts.list_ import ListLayout
+from bowstring.layouts.list_ import ListLayout, concatenate_numpy_arrays
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
@@ -29,10 +29,10 @@ from bowstring.layouts.value_codecs.temporal import find_timezone
 def infer_array(values: Sequence[Any]) -> ArrayData:
     """Create an array of Python values, of the narrowest of Python's own kinds of types that represents all of them.
 
-    Only None becomes `null`, integers int64 (uint64 if necessary), integers with floats float64, datetimes microseconds
-    in the time zone of the first, UUIDs their extension type, sequences lists, and mappings structs. Raises
-    `TypeMismatchError` for a mixture or an unknown type, and `LimitError` for many mappings with hardly any common key,
-    because nearly all fields would be null.
+    Only None becomes `null`, NumPy numbers of one dtype this dtype, integers int64 (uint64 if necessary), integers with
+    floats float64, datetimes microseconds in the time zone of the first, UUIDs their extension type, sequences lists,
+    and mappings structs. Raises `TypeMismatchError` for a mixture or an unknown type, and `LimitError` for mappings
+    with hardly any common key, because nearly all fields would be null.
     """
     python_types = set(map(type, values))
     base_types = {_supported_base_type(python_type) for python_type in python_types - {NoneType}}
@@ -45,7 +45,9 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     if base_type in _NESTED:
         return _NESTED[base_type](values)
     data_type = _TYPES[base_type]
-    if base_type is int:
+    if base_type in (int, float) and (dtype := _find_numpy_dtype(python_types - {NoneType})):
+        data_type = _type_of_dtype(dtype)
+    elif base_type is int:
         try:
             return layout_of(types.int64()).from_pylist_of_types(values, python_types)
         except TypeMismatchError:  # too large, or unsigned
@@ -55,9 +57,19 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     return layout_of(data_type).from_pylist_of_types(values, python_types)
 
 
+def _find_numpy_dtype(python_types: set[type]) -> np.dtype[Any] | None:
+    """Return the dtype of NumPy scalars of one type; None for other types, or several."""
+    python_type = next(iter(python_types))
+    return np.dtype(python_type) if len(python_types) == 1 and issubclass(python_type, np.generic) else None
+
+
 def _infer_list_array(values: Sequence[Any]) -> ArrayData:
     lists, mask = replace_none(values, ())
-    child = infer_array(list(chain.from_iterable(lists)))
+    elements = concatenate_numpy_arrays(values)
+    if elements is None:
+        child = infer_array(list(chain.from_iterable(lists)))
+    else:
+        child = layout_of(_type_of_dtype(elements.dtype)).from_numpy(elements)
     layout = layout_of(types.list_(child.type))
     assert isinstance(layout, ListLayout)
     return layout.create_array(np.fromiter(map(len, lists), np.int64, len(lists)), child, pack_validity(mask))

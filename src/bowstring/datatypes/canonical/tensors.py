@@ -159,7 +159,7 @@ class FixedShapeTensorType(TensorType):
         physical = self._to_physical_shape(value)
         if physical.shape != self.shape:
             raise TypeMismatchError(f"a tensor of physical shape {physical.shape} does not fit {self}")
-        return physical.reshape(-1).tolist()
+        return physical.reshape(-1)
 
     def from_storage_numpy(self, values: Any, allow_copy: bool) -> Any:  # noqa: ARG002
         """Return all tensors as one array, rows first, without copying."""
@@ -266,7 +266,7 @@ class VariableShapeTensorType(TensorType):
         physical = self._to_physical_shape(value)
         if not self._fits_uniform_shape(physical.shape):
             raise TypeMismatchError(f"a tensor of physical shape {physical.shape} does not fit {self}")
-        return {"data": physical.reshape(-1).tolist(), "shape": list(physical.shape)}
+        return {"data": physical.reshape(-1), "shape": list(physical.shape)}
 
     def __str__(self) -> str:
         uniform_shape = f", uniform shape {list(self.uniform_shape)}" if self.uniform_shape else ""

@@ -25,7 +25,7 @@ from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, pack_validity, prefix_errors
 from bowstring.layouts.construction import array_from_numpy, array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.list_ import ListLayout
+from bowstring.layouts.list_ import ListLayout, concatenate_numpy_arrays
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.type_inference import get_timezone_name
 from bowstring.layouts.value_codecs.base import not_none_mask
@@ -186,16 +186,10 @@ def _convert_categories(series: Any) -> ArrayData:
 
 
 def _convert_lists(rows: list[Any]) -> ArrayData | None:
-    """Convert one-dimensional NumPy arrays of one numeric, boolean or temporal dtype to a list array; return None for
-    anything else.
-    """
-    arrays = [row for row in rows if row is not None]
-    dtype = getattr(arrays[0], "dtype", None) if arrays else None
-    if dtype is None or getattr(dtype, "kind", "O") not in "biufmM":
+    """Convert NumPy arrays of shape (n,) and one dtype to a list array; return None for anything else."""
+    values = concatenate_numpy_arrays(rows)
+    if values is None:
         return None
-    if not all(type(row) is np.ndarray and row.ndim == 1 and row.dtype == dtype for row in arrays):
-        return None
-    values = np.concatenate(arrays)
     elements = _array_with_nan_as_null(values)
     lengths = np.fromiter((0 if row is None else len(row) for row in rows), np.int64, len(rows))
     layout = layout_of((t.list_ if len(values) < 1 << 31 else t.large_list)(elements.type))

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
-def _reject_booleans(python_types: set[type]) -> None:
-    if bool in python_types:
-        raise TypeError("a boolean is not a number")
+_NOT_NUMBERS = frozenset({bool, np.bool_, np.datetime64, np.timedelta64})
+"""Types that Python converts to numbers."""
+
+
+def _check_types(python_types: set[type]) -> None:
+    """Raise TypeError if a type is one that Python would convert, but that is not a number."""
+    for python_type in _NOT_NUMBERS & python_types:
+        raise TypeError(f"{python_type.__name__} is not a number type")
 
 
 class IntegerCodec(ValueCodec):
@@ -34,7 +39,7 @@ class IntegerCodec(ValueCodec):
         self._code = code if type.is_signed else code.upper()
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
-        _reject_booleans(python_types)
+        _check_types(python_types)
         return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def copy_to_numpy(self, slots: Values, mask: Mask | None) -> Values:
@@ -70,7 +75,7 @@ class FloatCodec(ValueCodec):
         self._max_exact_integer = 1 << (np.finfo(self.dtype).nmant + 1)
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
-        _reject_booleans(python_types)
+        _check_types(python_types)
         with np.errstate(over="ignore"):
             slots = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
         if python_types != {float} and (np.abs(slots) >= self._max_exact_integer).any():
