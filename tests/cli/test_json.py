@@ -81,9 +81,20 @@ def test_an_error_suggests_a_type_that_the_first_block_does_not_show(tmp_path: P
     assert table.to_pylist()[-1] == {"late": "x", "a": 1.5}
 
 
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
+def test_special_floats_are_read_into_columns_of_floats(tmp_path: Path, name: str) -> None:
+    floats = [float("nan"), 1.5, None, float("inf"), float("-inf")]
+    table = pa.table({'ä "\\': floats, "s": ["NaN", '"a": "NaN"', None, "Infinity", ""]})
+    convert(write(tmp_path / "source.arrow", table), tmp_path / name)
+    convert(tmp_path / name, tmp_path / "read.arrow", "--column-type", 'ä "\\=double')
+    assert repr(read(tmp_path / "read.arrow").to_pylist()) == repr(table.to_pylist())
+
+
+FLOAT_HINT = '(--column-type \'a=double\' reads "NaN" and "Infinity" as numbers)'
 HINT = "(types are inferred from the first block: --column-type 'a=TYPE' or a larger --block-size)"
 INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
-    "a row of another type": ('{"a": 1}\n{"a": "x"}\n', "row 2: column 'a': changed from number to string"),
+    "another type": ('{"a": 1}\n{"a": "x"}\n', f"row 2: column 'a': changed from number to string {FLOAT_HINT}"),
+    "NaN and a number": ('{"a": "NaN"}\n{"a": 1}\n', f"row 2: column 'a': changed from string to number {FLOAT_HINT}"),
     "a row that is not an object": ('{"a": 1}\n[1]\n', "row 2: expected a JSON object, found array"),
     "a row that is cut off": ('{"a": 1}\n{"a":', "row 2: malformed JSON: Invalid value."),
     "a number that no float holds": (

@@ -182,6 +182,12 @@ USAGE_ERRORS = {
     "convert a.csv b.arrow --compression snappy": (
         "--compression snappy does not apply to file: use none, lz4, zstd (bowstring convert --help shows how)"
     ),
+    **{
+        f"convert a.csv b.arrow {option} \udcff": (
+            f"invalid value for '{option}': '\\udcff' is not valid UTF-8 (bowstring convert --help shows how)"
+        )
+        for option in ("--column-names", "--column-type", "--null-value", "--timestamp-format", "--encoding")
+    },
     "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
     "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
     "integration nope": "no such command 'nope' (bowstring integration --help shows how)",

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,31 @@ def test_nested_extension_types_survive_a_round_trip(tmp_path: Path, kind: bs.Da
         table = reader.read_all()
     assert table.to_pydict() == {"c": values}
     assert "extension" in str(table.schema.field("c").type)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        bs.array([timedelta(seconds=1), None], bs.duration("ms")),
+        bs.array(["a", None], bs.string_view()),
+        bs.array([b"a", None], bs.binary_view()),
+        bs.array([None, None]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_dictionaries_that_pyarrow_misreads_are_rejected_but_decoded_on_request(
+    tmp_path: Path, column: bs.Array, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = bs.table({"c": column.dictionary_encode()})
+    source, target = tmp_path / "in.arrow", tmp_path / "x.parquet"
+    with bs.new_file(source, table.schema) as writer:
+        writer.write(table)
+    assert main(["convert", str(source), str(target)]) == 1
+    assert "(--decode-dictionaries writes plain values)" in capsys.readouterr().err
+    convert(source, target, "--decode-dictionaries")
+    convert(target, tmp_path / "out.arrow")
+    with bs.open_file(tmp_path / "out.arrow") as reader:
+        assert reader.read_all()["c"].combine_chunks().equals(column)
 
 
 def test_parquet_is_read_and_written(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from bowstring.cli.input_output import (
     resolve_source,
     source_name,
 )
-from bowstring.cli.options import PATH, columns_option, max_piped_bytes_option
+from bowstring.cli.options import PATH, UTF8_TEXT, columns_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, iterate_with_progress, progress_bar
 from bowstring.cli.pyarrow_adapters import import_pyarrow, open_sequential_file
 from bowstring.datatypes.field import Metadata
@@ -197,10 +197,16 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 )
 @click.option("--quote", callback=_parse_character, default='"', help="Quote character of CSV, or none.")
 @click.option("--no-header", is_flag=True, help="CSV has no header; the columns of SOURCE are named f0, f1, …")
-@click.option("--column-names", metavar="A,B,…", help="Column names for CSV without a header, separated by commas.")
+@click.option(
+    "--column-names",
+    type=UTF8_TEXT,
+    metavar="A,B,…",
+    help="Column names for CSV without a header, separated by commas.",
+)
 @click.option(
     "--column-type",
     "column_types",
+    type=UTF8_TEXT,
     callback=_parse_column_types,
     multiple=True,
     metavar="NAME=TYPE",
@@ -209,17 +215,19 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option(
     "--null-value",
     "null_values",
+    type=UTF8_TEXT,
     multiple=True,
     help="Text that is null in CSV; may be repeated.  [default: unquoted empty text]",
 )
 @click.option(
     "--timestamp-format",
     "timestamp_formats",
+    type=UTF8_TEXT,
     multiple=True,
     help="A strptime format of timestamps in CSV, in addition to ISO 8601; may be repeated.",
 )
 @click.option("--skip-rows", type=click.IntRange(min=0), default=0, help="Lines of CSV to skip before the header.")
-@click.option("--encoding", callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")
+@click.option("--encoding", type=UTF8_TEXT, callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")
 @click.option(
     "--block-size",
     type=click.IntRange(min=_MIN_BLOCK_BYTES, max=(1 << 31) - 1),

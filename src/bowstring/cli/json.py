@@ -38,6 +38,7 @@ _WHITESPACE = re.compile(r"[ \t\r\n]*")
 _STRING_LITERAL = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ERROR_MESSAGE = re.compile(r"(?:JSON parse error: )?(.*?)(?: in row (\d+))?", re.DOTALL)
 _ROOT_TYPE_ERROR = re.compile(r"Column\(\) changed from object to (\w+)")
+_UNSUPPORTED_TYPE = "JSON parsing of "
 _COLUMN_ERROR = re.compile(r"Column\(/([^/)]*)(.*?)\) (.*)")
 
 
@@ -58,6 +59,7 @@ def open_batches(
         _check_json_start(start, name)
         split = _array_chunks if start.startswith(b"[") else _line_chunks
         chunks = _iter_checked_chunks(split(file, name, options["block_size"]), name)
+        chunks = _unquote_special_floats(chunks, explicit)
         first = next(chunks, None)
         if first is None:
             yield import_schema(explicit), iter(())
@@ -75,6 +77,16 @@ def open_batches(
             schema.select(columns) if columns else schema,
             read_batches(reader, create_error, report_position, columns),
         )
+
+
+def _unquote_special_floats(chunks: Iterator[bytes], schema: Any) -> Iterator[bytes]:
+    """Yield the chunks with NaN and infinities as pyarrow reads them: without quotes, if a column's type is a float."""
+    import pyarrow as pa
+
+    names = [field.name for field in schema if pa.types.is_floating(field.type)]
+    keys = b"|".join(re.escape(json.dumps(name, ensure_ascii=False).encode()) for name in names)
+    pattern = re.compile(rb'((?:%s)[ \t]*:[ \t]*)"(NaN|-?Infinity)"' % keys)
+    return (pattern.sub(rb"\1\2", chunk) for chunk in chunks) if names else chunks
 
 
 def _check_json_start(start: bytes, name: str) -> None:
@@ -264,10 +276,16 @@ def _error_from_pyarrow(name: str, message: str, rows: int) -> InvalidDataError:
     if reason == "unexpected field":
         error = InvalidDataError(f"{location}an object has a key that those of the first block do not have")
         return add_hint(error, "declare it with --column-type KEY=TYPE, or use a larger --block-size")
+    if reason.startswith(_UNSUPPORTED_TYPE):
+        return InvalidDataError(f"{name}: JSON can't be read as {reason.removeprefix(_UNSUPPORTED_TYPE)}")
     if column is None:
         return InvalidDataError(f"{location}malformed JSON: {reason}")
     error = InvalidDataError(f"{location}column {column[1]!r}{' → '.join(column[2].split('/'))}: {column[3]}")
-    return add_hint(error, INFERENCE_NOTE.format(column=column[1])) if rows else error
+    if rows:
+        return add_hint(error, INFERENCE_NOTE.format(column=column[1]))
+    if not column[2] and {"number", "string"}.issubset(column[3].split()):
+        return add_hint(error, f'--column-type \'{column[1]}=double\' reads "NaN" and "Infinity" as numbers')
+    return error
 
 
 def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], is_array: bool) -> None:

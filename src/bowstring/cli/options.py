@@ -14,6 +14,23 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 PATH = click.Path(allow_dash=True, readable=False)
 """A path or "-", not checked before it is opened."""
 
+
+class Utf8Text(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """Text of the command line that is valid UTF-8; other bytes become surrogates in Python."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text. Raise `click.BadParameter` if it has surrogates."""
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{value!r} is not valid UTF-8", param, ctx)
+        return value
+
+
+UTF8_TEXT = Utf8Text()
+
 file_argument = click.argument("file", required=False, type=PATH)
 
 max_piped_bytes_option = click.option(

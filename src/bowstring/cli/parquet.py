@@ -20,20 +20,25 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import (
+    BinaryView,
     DataType,
     Decimal,
     Dictionary,
+    Duration,
     FixedSizeBinary,
     FixedSizeList,
     Interval,
+    Null,
     RunEndEncoded,
     Struct,
     Union,
+    Utf8View,
 )
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.io.sinks import Sink
 
 _BATCH_ROWS = 1 << 16
+_DECODE_HINT = "(--decode-dictionaries writes plain values)"
 
 
 @contextmanager
@@ -93,7 +98,9 @@ def _unsupported_reason(type: DataType) -> str | None:
     if isinstance(type, Decimal) and type.scale < 0:
         return "the scale is negative"
     if isinstance(type, Dictionary) and type.value_type.fields:
-        return "the dictionary values are nested (--decode-dictionaries writes plain values)"
+        return f"the dictionary values are nested {_DECODE_HINT}"
+    if isinstance(type, Dictionary) and isinstance(type.value_type, Duration | Utf8View | BinaryView | Null):
+        return f"pyarrow can't write such dictionary values or read them back {_DECODE_HINT}"
     if isinstance(type, Interval | Union | RunEndEncoded):
         return "Parquet has no such type"
     return None
