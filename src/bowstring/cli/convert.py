@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -14,7 +14,6 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, has_dictionary_fields, unify_batch_dictionaries
 from bowstring.cli import csv, json, parquet
@@ -393,6 +392,8 @@ def _transform_table(table: _LazyTable, target_format: str, options: dict[str, A
         batches = iter_validated_batches(batches, _validation_hint(table, target_format))
     if options["decode_dictionaries"]:
         schema, batches = _decode_dictionaries(schema, batches)
+    elif target_format == "parquet":
+        schema, batches = _decode_dictionaries(schema, batches, parquet.keeps_dictionary)
     if options["batch_rows"]:
         batches, has_fixed_dictionaries = _resize_batches(schema, batches, options["batch_rows"]), False
     if has_dictionary_fields(schema) and (
@@ -409,19 +410,25 @@ def _validation_hint(table: _LazyTable, target_format: str) -> str:
     return ", ".join(hints)
 
 
-def _decode_dictionaries(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[Schema, Iterator[RecordBatch]]:
+def _decode_dictionaries(
+    schema: Schema, batches: Iterable[RecordBatch], is_kept: Callable[[Dictionary], bool] = lambda _: False
+) -> tuple[Schema, Iterator[RecordBatch]]:
+    """Decode the dictionary-encoded columns, except those whose type is kept."""
+    decoded = [isinstance(field.type, Dictionary) and not is_kept(field.type) for field in schema]
     fields = [
-        field.with_type(field.type.value_type) if isinstance(field.type, Dictionary) else field for field in schema
+        field.with_type(field.type.value_type) if is_decoded else field  # type: ignore[attr-defined]
+        for field, is_decoded in zip(schema, decoded, strict=True)
     ]
     decoded_schema = Schema(tuple(fields), schema.pairs)
-    return decoded_schema, (
-        RecordBatch(decoded_schema, batch.num_rows, list(map(_decode_dictionary, batch.columns)), batch.pairs)
-        for batch in batches
-    )
 
+    def decode(batch: RecordBatch) -> RecordBatch:
+        columns = [
+            column.dictionary_decode() if is_decoded else column
+            for column, is_decoded in zip(batch.columns, decoded, strict=True)
+        ]
+        return RecordBatch(decoded_schema, batch.num_rows, columns, batch.pairs)
 
-def _decode_dictionary(column: Array) -> Array:
-    return column.dictionary_decode() if isinstance(column.type, Dictionary) else column
+    return decoded_schema, map(decode, batches)
 
 
 def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:

@@ -20,6 +20,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import (
+    Binary,
     BinaryView,
     DataType,
     Decimal,
@@ -28,17 +29,19 @@ from bowstring.datatypes.types import (
     FixedSizeBinary,
     FixedSizeList,
     Interval,
+    LargeBinary,
+    LargeUtf8,
     Null,
     RunEndEncoded,
     Struct,
     Union,
+    Utf8,
     Utf8View,
 )
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.io.sinks import Sink
 
 _BATCH_ROWS = 1 << 16
-_DECODE_HINT = "(--decode-dictionaries writes plain values)"
 
 
 @contextmanager
@@ -73,6 +76,11 @@ def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: M
     write_batches(lambda: pq.ParquetWriter(WritableFile(sink), pa.schema(schema), **compression), batches, "Parquet")
 
 
+def keeps_dictionary(type: Dictionary) -> bool:
+    """Return whether pyarrow reads a column back as a dictionary. It loses time zones and units of other types."""
+    return isinstance(type.value_type, Utf8 | LargeUtf8 | Binary | LargeBinary)
+
+
 def _check_type(type: DataType, path: str) -> None:
     """Raise `UnsupportedTypeError`, with the path, for a type that pyarrow can't write or read back.
 
@@ -97,10 +105,10 @@ def _unsupported_reason(type: DataType) -> str | None:
         return "the struct has no fields"
     if isinstance(type, Decimal) and type.scale < 0:
         return "the scale is negative"
-    if isinstance(type, Dictionary) and type.value_type.fields:
-        return f"the dictionary values are nested {_DECODE_HINT}"
-    if isinstance(type, Dictionary) and isinstance(type.value_type, Duration | Utf8View | BinaryView | Null):
-        return f"pyarrow can't write such dictionary values or read them back {_DECODE_HINT}"
+    if isinstance(type, Dictionary) and (
+        type.value_type.fields or isinstance(type.value_type, Duration | Utf8View | BinaryView | Null)
+    ):
+        return "pyarrow can't write such nested dictionaries or read them back"
     if isinstance(type, Interval | Union | RunEndEncoded):
         return "Parquet has no such type"
     return None
