@@ -69,10 +69,18 @@ def test_nulls_become_nan_nat_or_none_in_a_copy() -> None:
     assert copied([(1, 2), None, (3, 4)], bs.day_time_interval()).tolist() == [(1, 2), None, (3, 4)]
 
 
-def test_lists_of_one_length_stay_lists() -> None:
-    values = bs.array([[1, 2], [3, 4]]).to_numpy(zero_copy_only=False)
-    assert values.shape == (2,)
-    assert values.tolist() == [[1, 2], [3, 4]]
+@pytest.mark.parametrize("create_type", [bs.list_, bs.large_list, bs.list_view, bs.large_list_view])
+def test_lists_become_numpy_arrays_that_share_memory(create_type: Any) -> None:
+    array = bs.array([[0], [1, 2], [3, 4], None, []], create_type(bs.int16())).slice(1)
+    with pytest.raises(bs.errors.WouldCopyError):
+        array.to_numpy()
+    first, second, null, empty = array.to_numpy(zero_copy_only=False)
+    assert [values.tolist() for values in (first, second, empty)] == [[1, 2], [3, 4], []]
+    assert (null, empty.dtype) == (None, np.dtype("i2"))
+    assert [address(first), address(second)] == [data_address(array.children[0]) + 2 * slot for slot in (1, 3)]
+    assert not first.flags.writeable
+    nested = bs.array([[[1], None]], create_type(bs.list_(bs.int8()))).to_numpy(zero_copy_only=False)
+    assert [type(value) for value in nested[0]] == [np.ndarray, type(None)]
 
 
 def test_fixed_size_lists_become_rows_that_share_memory() -> None:
@@ -84,7 +92,7 @@ def test_fixed_size_lists_become_rows_that_share_memory() -> None:
     with_null = bs.array([[1, 2], [3, None]], bs.list_(bs.int8(), 2))
     with pytest.raises(bs.errors.WouldCopyError, match="with nulls"):
         with_null.to_numpy()
-    assert with_null.to_numpy(zero_copy_only=False).tolist() == [[1, 2], [3, None]]
+    assert repr([row.tolist() for row in with_null.to_numpy(zero_copy_only=False)]) == "[[1.0, 2.0], [3.0, nan]]"
 
 
 def test_encoded_layouts_are_decoded_for_numpy() -> None:

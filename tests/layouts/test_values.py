@@ -204,14 +204,20 @@ def test_the_repr_has_type_length_and_values(case: Case) -> None:
     assert len(parameter_id) < 2000
 
 
+def to_python(value: Any) -> Any:
+    """Convert NumPy arrays to lists, and NaN, which nulls of numbers become there, to None."""
+    if isinstance(value, np.ndarray):
+        return [to_python(element) for element in value]
+    return None if isinstance(value, float) and value != value else value
+
+
 @EVERY_CASE
 def test_numpy_and_python_values_are_equal(case: Case) -> None:
     array = case.array()
     values = array.to_numpy(zero_copy_only=False)
     assert len(values) == array.length
     if values.dtype == object:
-        as_lists = [v.tolist() if isinstance(v, np.ndarray) else v for v in values]
-        assert as_lists == array.to_pylist()
+        assert to_python(values) == array.to_pylist()
     dropped = [index for index, value in enumerate(case.values) if value is not None]
     full = array.take(dropped).to_numpy(zero_copy_only=False)
     assert len(full) == len(dropped)

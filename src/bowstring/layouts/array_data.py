@@ -162,7 +162,7 @@ class ArrayData:
         """Return the values as a NumPy array of shape (length,), or (length, list_size) for fixed-size lists.
 
         The result shares the memory, read-only, if the layout allows. Otherwise raises `WouldCopyError`, or copies with
-        `zero_copy_only=False`: nulls become NaN, NaT or None, and integers with nulls become float64.
+        `zero_copy_only=False`: nulls become NaN, NaT or None, integers with nulls float64, and lists NumPy arrays.
         """
         if not zero_copy_only:
             check_expanded_array(self)

@@ -31,7 +31,7 @@ from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.interleave import SlotSelection
-from bowstring.layouts.list_ import concatenate_numpy_arrays, create_elements, flatten_lists
+from bowstring.layouts.list_ import concatenate_numpy_arrays, create_elements, flatten_lists, lists_to_numpy
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import FixedSizeList
@@ -95,7 +95,9 @@ class FixedSizeListLayout(Layout):
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
             elements = self.elements(array).to_numpy(zero_copy_only=not allow_copy)
             return elements.reshape(array.length, self.size, *elements.shape[1:])
-        return super().to_numpy(array, allow_copy)
+        if not allow_copy:
+            raise self.would_copy_error()
+        return lists_to_numpy(array.compact())
 
     def compact(self, array: ArrayData) -> ArrayData:
         child = self.elements(array).compact()

@@ -29,6 +29,7 @@ from bowstring.layouts.base import (
     replace_none,
     set_nulls_to_none,
     short_repr,
+    to_object_array,
 )
 from bowstring.layouts.concatenation import array_lengths, concat_validity
 from bowstring.layouts.equality import arrays_equal
@@ -65,6 +66,22 @@ def create_elements(layout: Layout, elements: Sequence[Any] | Values) -> ArrayDa
         return layout.from_numpy(elements)
     except TypeMismatchError:
         return layout.from_pylist(list(elements))  # raises with the first value that does not fit
+
+
+def lists_to_numpy(array: ArrayData, elements: Values | None = None) -> Values:
+    """Return an array of objects, shape (length,): a view of the elements of each list, or None.
+
+    The array is compact. `elements` are those of its child, by default converted as `Array.to_numpy` does.
+    """
+    if elements is None:
+        elements = array.children[0].to_numpy(zero_copy_only=False)
+    starts, sizes = array.layout.offsets_and_sizes(array)  # type: ignore[attr-defined]
+    size = int(sizes[0]) if sizes.size else 0
+    if (starts == np.arange(len(starts)) * size).all() and len(elements) == size * len(starts):
+        rows = list(elements.reshape(len(starts), size, *elements.shape[1:]))
+    else:
+        rows = [elements[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+    return to_object_array(set_nulls_to_none(rows, array.validity_mask()))
 
 
 def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any] | Values, Indices, Mask | None]:
@@ -139,6 +156,11 @@ class ListLayout(VariableSizeLayout):
     def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
         return elements.to_pylist()
 
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
+        if not allow_copy:
+            raise self.would_copy_error()
+        return lists_to_numpy(array.compact())
+
     def compact(self, array: ArrayData) -> ArrayData:
         first, last, offsets = self.compact_offsets(array)
         child = array.children[0].slice(first, last - first).compact()
@@ -201,6 +223,9 @@ class MapLayout(ListLayout):
         key_layout, item_layout = entries.children
         columns = (key_layout.from_pylist(keys), item_layout.from_pylist(items))
         return self.create_array(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
+
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
+        return Layout.to_numpy(self, array, allow_copy)  # lists of pairs
 
     def _pair_error(self, pairs: Sequence[Any] | Values) -> TypeMismatchError:
         index, pair = next(

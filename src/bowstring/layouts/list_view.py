@@ -34,7 +34,7 @@ from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import sum_lengths, take_ranges
-from bowstring.layouts.list_ import create_elements, flatten_lists
+from bowstring.layouts.list_ import create_elements, flatten_lists, lists_to_numpy
 from bowstring.layouts.variable_size import offsets_from_lengths
 from bowstring.memory.buffer import Buffer
 
@@ -105,6 +105,11 @@ class ListViewLayout(Layout):
         values = elements.to_pylist()
         ranges = zip((starts - first).tolist(), sizes.tolist(), strict=True)
         return set_nulls_to_none([values[start : start + size] for start, size in ranges], array.validity_mask())
+
+    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
+        if not allow_copy:
+            raise self.would_copy_error()
+        return lists_to_numpy(array.compact())
 
     def compact(self, array: ArrayData) -> ArrayData:
         starts, sizes = self.offsets_and_sizes(array)

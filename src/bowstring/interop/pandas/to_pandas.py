@@ -25,11 +25,12 @@ from bowstring.interop.c_data import ColumnStreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import get_default_string_dtype, import_pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, set_nulls_to_none, to_object_array
+from bowstring.layouts.base import Values, to_object_array
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.list_ import lists_to_numpy
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
@@ -372,14 +373,7 @@ def _to_categories(array: ArrayData) -> Any:
 def _convert_lists(array: ArrayData, options: ParsedOptions) -> Any:
     lists = array.compact()
     values = _convert_to_default_dtype(lists.children[0], options)
-    flat = values if isinstance(values, np.ndarray) else np.asarray(values)
-    starts, sizes = lists.layout.offsets_and_sizes(lists)  # type: ignore[attr-defined]
-    size = int(sizes[0]) if sizes.size else 0
-    if (starts == np.arange(len(starts)) * size).all() and len(flat) == size * len(starts):
-        rows = list(flat.reshape(len(starts), size))
-    else:
-        rows = [flat[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return to_object_array(set_nulls_to_none(rows, lists.validity_mask()))
+    return lists_to_numpy(lists, values if isinstance(values, np.ndarray) else np.asarray(values))
 
 
 def _convert_extension(array: ArrayData, options: ParsedOptions) -> Any:
