@@ -12,7 +12,10 @@ from functools import cache
 
 
 def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package. Its subpackages are attributes, too, but not in `__all__`."""
+    """Return `__getattr__` and `__dir__` for a package. Its subpackages are attributes, too, but not in `__all__`.
+
+    `dir` lists only public and special names, for completion in editors and notebooks.
+    """
 
     @cache
     def read_imports() -> dict[str, str]:
@@ -39,6 +42,7 @@ def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *read_imports()})
+        special_names = {name for name in vars(sys.modules[package]) if name.startswith("__")}
+        return sorted(special_names | read_imports().keys())
 
     return get_attribute, list_names
