@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.layouts.registry import layout_of
 from tests.arrays.recording_columns import RecordingColumns
 
 VALUES = [1, None, 3, 4, None, 6]
@@ -329,3 +330,19 @@ def test_chunks_are_read_even_if_their_unified_dictionary_is_too_large(index_typ
     assert len(frame["word"].cat.categories) == 300
     protocol_column = table.__dataframe__().get_column_by_name("word")
     assert protocol_column.describe_categorical["categories"].size() == 300
+
+
+@pytest.mark.parametrize("key", [np.s_[:], np.s_[1:3], np.s_[-2:], np.s_[3:1], np.s_[::-1], np.s_[:9:2]], ids=str)
+def test_brackets_slice_the_rows_of_tables_and_batches(key: slice) -> None:
+    batch = bs.record_batch({"a": [1, 2, 3], "b": ["x", None, "z"]})
+    table = bs.concat_tables([bs.table(batch), bs.table(batch)])
+    assert batch[key].to_pylist() == batch.to_pylist()[key]
+    assert table[key].to_pylist() == table.to_pylist()[key]
+    assert (type(batch[key]), type(table[key])) == (bs.RecordBatch, bs.Table)
+
+
+def test_a_slice_with_a_step_does_not_materialize_far_more_rows_than_bytes() -> None:
+    table = bs.table({"a": bs.Array(layout_of(bs.null()), 1 << 62, (), ())})
+    assert table[1:].num_rows == (1 << 62) - 1
+    with pytest.raises(bs.errors.LimitError):
+        table[::2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from bowstring.interop.c_array import AbstractRecordBatch
 from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, to_object_array
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import as_indices
 
 
@@ -45,12 +47,21 @@ class ColumnContainer(ABC):
 
     @property
     @abstractmethod
+    def nbytes(self) -> int:
+        """The size of the values in bytes, as `Array.nbytes`."""
+
+    @property
+    @abstractmethod
     def columns(self) -> Sequence[Array | ChunkedArray]:
         """All columns."""
 
     @abstractmethod
     def column(self, key: int | str) -> Array | ChunkedArray:
         """Return a column by index or name. Raises `NotFoundError`."""
+
+    @abstractmethod
+    def slice(self, offset: int = 0, length: int | None = None) -> Self:
+        """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
 
     @abstractmethod
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
@@ -159,6 +170,14 @@ class ColumnContainer(ABC):
     @abstractmethod
     def _record_batches(self) -> Sequence[AbstractRecordBatch]:
         """Return the record batches."""
+
+    def _slice_rows(self, key: builtins.slice) -> Self:
+        """Select the rows of a Python slice; copies them unless its step is 1."""
+        start, stop, step = key.indices(self.num_rows)
+        if step == 1:
+            return self.slice(start, max(stop - start, 0))
+        check_expanded_values(len(range(start, stop, step)), self.nbytes * 8)
+        return self._take_rows(np.arange(start, stop, step, dtype=np.int64))
 
     @abstractmethod
     def _take_rows(self, indices: Indices) -> Self:

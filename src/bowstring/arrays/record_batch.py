@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
@@ -175,8 +176,13 @@ class RecordBatch(ColumnContainer):
     def _record_batches(self) -> list[RecordBatch]:
         return [self]
 
-    def __getitem__(self, key: int | str) -> Array:
-        return self.column(key)
+    @overload
+    def __getitem__(self, key: int | str) -> Array: ...
+    @overload
+    def __getitem__(self, key: builtins.slice) -> RecordBatch: ...
+    def __getitem__(self, key: int | str | builtins.slice) -> Array | RecordBatch:
+        """Return a column by index or name, or the rows of a slice."""
+        return self._slice_rows(key) if isinstance(key, builtins.slice) else self.column(key)
 
     def __repr__(self) -> str:
         return f"<bowstring.RecordBatch {self.num_rows} rows x {self.num_columns} columns>\n{self.schema}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -246,8 +247,13 @@ class Table(ColumnContainer):
     def _record_batches(self) -> list[RecordBatch]:
         return self._batches
 
-    def __getitem__(self, key: int | str) -> ChunkedArray:
-        return self.column(key)
+    @overload
+    def __getitem__(self, key: int | str) -> ChunkedArray: ...
+    @overload
+    def __getitem__(self, key: builtins.slice) -> Table: ...
+    def __getitem__(self, key: int | str | builtins.slice) -> ChunkedArray | Table:
+        """Return a column by index or name, or the rows of a slice."""
+        return self._slice_rows(key) if isinstance(key, builtins.slice) else self.column(key)
 
     def __repr__(self) -> str:
         cut = f"{len(self._batches)} batch{'' if len(self._batches) == 1 else 'es'}"
