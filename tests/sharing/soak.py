@@ -1,7 +1,8 @@
 """`make soak`: servers and a host agent for a long time, with flat memory, threads, descriptors and shared memory.
 
-Clients connect over unix and tcp, read by address and as bytes, cancel, keep arrays after their data set, send garbage,
-and are killed. Meanwhile the server adds and removes data sets, and tasks publish some through the host agent.
+Clients connect over unix and tcp, read by address and as bytes, in a few batches and in thousands, cancel, keep arrays
+after their data set, send garbage, and are killed. Meanwhile the server adds and removes data sets, and tasks publish
+some through the host agent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -25,7 +26,7 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.transports.tcp_address import parse_address
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
-from tests.sharing.faults.children import NUM_CHANGING, PLAIN_SCHEMES, numbers
+from tests.sharing.faults.children import LONG_BATCHES, NUM_CHANGING, PLAIN_SCHEMES, numbers
 from tests.sharing.faults.processes import Child, Children, Usage
 
 WARM_UP_S = 5.0
@@ -53,7 +54,8 @@ class SoakTest:
     def run(self, time_s: float, report: Callable[[str], object]) -> None:
         """Run for some seconds. Raises `AssertionError` if anything grows."""
         actions = [self._read] * 8 + [self._read_changing] * 4 + [self._cancel] * 3 + [self._keep_arrays] * 3
-        actions += [self._connect_silently] * 2 + [self._send_garbage] * 2 + [self._kill] * 2 + [self._publish]
+        actions += [self._connect_silently] * 2 + [self._send_garbage] * 2 + [self._kill] * 2
+        actions += [self._publish, self._read_long]
         first = list(dict.fromkeys(actions))
         started = reported = time.monotonic()
         before: dict[str, Usage] = {}
@@ -91,6 +93,15 @@ class SoakTest:
         with self._connect() as dataset:
             for _ in range(self._random.choice((1, 2))):
                 assert dataset.read_all() == self._table
+
+    def _read_long(self) -> None:
+        """Read thousands of batches, and drop each when the next arrives, or all at the end."""
+        kept, num_batches = deque[bs.RecordBatch](maxlen=self._random.choice((1, LONG_BATCHES))), 0
+        with self._connect("long") as dataset:
+            for batch in dataset:
+                kept.append(batch)
+                num_batches += 1
+        assert num_batches == LONG_BATCHES
 
     def _read_changing(self) -> None:
         """Read a data set that is removed and added again."""

@@ -24,6 +24,7 @@ class Echo:
         self.peer, self.own = socket.socketpair()
         self.loop = loop
         self.interest = selectors.EVENT_READ
+        self.has_more_work = False
         self.deadline = math.inf
         self.expired = 0
         self.is_closed = False
@@ -114,6 +115,55 @@ def test_a_handler_that_fails_is_closed_and_reported_and_the_others_continue(
     loop.close()
     one.peer.close()
     other.peer.close()
+
+
+class Recorder(Echo):
+    """Records its turns in a list shared by several, and has more work until it has had a number of them."""
+
+    def __init__(self, loop: EventLoop, name: str, turns: list[str], num_turns: int) -> None:
+        super().__init__(loop)
+        self.name = name
+        self.turns = turns
+        self.num_turns = num_turns
+
+    def handle_events(self, events: int) -> None:
+        self.turns.append(self.name)
+        self.num_turns -= 1
+        self.has_more_work = self.num_turns > 0
+        if not self.has_more_work:
+            self.own.recv(100)
+
+    def handle_deadline(self) -> None:
+        self.turns.append(f"{self.name} has expired")
+
+
+def test_handlers_that_are_ready_and_have_more_work_take_turns_and_do_not_expire(loop: EventLoop) -> None:
+    turns: list[str] = []
+    recorders = [Recorder(loop, name, turns, 100) for name in "ab"]
+    for recorder in recorders:
+        recorder.peer.sendall(b"ready until it is received")
+        loop.add(recorder)
+    loop.start()
+    assert wait_until(lambda: len(turns) >= 200)
+    loop.close()
+    assert len(turns) == 200
+    assert all({*turns[index : index + 2]} == {"a", "b"} for index in range(0, 200, 2))
+    for recorder in recorders:
+        recorder.peer.close()
+
+
+def test_a_handler_with_more_work_continues_without_a_ready_descriptor(loop: EventLoop) -> None:
+    turns: list[str] = []
+    recorder = Recorder(loop, "a", turns, 100)
+    recorder.peer.sendall(b"for the last turn")
+    recorder.interest = 0
+    loop.add(recorder)
+    loop.start()
+    loop.call_soon_threadsafe(lambda: loop.notify_handler(recorder, 0))
+    assert wait_until(lambda: len(turns) == 100)
+    loop.close()
+    assert turns == ["a"] * 100
+    recorder.peer.close()
 
 
 def test_a_deadline_that_moved_expires_once(loop: EventLoop) -> None:

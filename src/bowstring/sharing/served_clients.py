@@ -229,8 +229,6 @@ class ClientHandler:
         self._exports: dict[Region, ExportedRegion] = {}
         self._connected_at = now
         self._refused_at: float | None = None
-        self._has_more_work = False
-        """Whether the last `handle_events` ended before the session had to wait."""
 
     @property
     def name(self) -> str:
@@ -265,6 +263,11 @@ class ClientHandler:
         return self.channel.descriptors()
 
     @property
+    def has_more_work(self) -> bool:
+        """As `EventHandler.has_more_work`."""
+        return self._refused_at is None and not self._session.max_wait_s
+
+    @property
     def deadline(self) -> float:
         """As `EventHandler.deadline`."""
         if self._refused_at is not None:
@@ -272,7 +275,7 @@ class ClientHandler:
         if self._connection.state is StreamState.WAITING:
             return self._connected_at + self._clients.options.timeout_s
         # A client may be silent for any time while it uses memory, but not in the middle of a message.
-        return 0.0 if self._has_more_work else self._session.next_deadline()
+        return self._session.next_deadline()
 
     def handle_events(self, _events: int) -> None:
         """As `EventHandler.handle_events`."""
@@ -284,8 +287,7 @@ class ClientHandler:
             if self._refused_at is not None and not self._session.is_sending:
                 self._clients.disconnect(self, "refused", level=logging.DEBUG)
                 return
-            self._has_more_work = not self._session.max_wait_s
-            if not self._has_more_work:
+            if not self.has_more_work:
                 break
         if self._clients.is_draining and self._is_finished:
             self._clients.disconnect(self)
@@ -310,14 +312,12 @@ class ClientHandler:
 
     def handle_deadline(self) -> None:
         """As `EventHandler.handle_deadline`."""
-        if not self.deadline:
-            self.handle_events(0)
-        elif self._refused_at is not None:
+        if self._refused_at is not None:
             self._clients.disconnect(self, "it does not receive why it is refused", level=logging.DEBUG)
         elif self._connection.state is StreamState.WAITING:
             self._clients.disconnect(self, "it sent no request in time", level=logging.DEBUG)
         else:
-            self._disconnect_as_lost(f"{self.channel.wait_description}: no progress in time")
+            self.handle_events(0)  # the session fails, unless the thread was late and there is something to receive
 
     def refuse(self, error: BowstringError, reason: str | None = None) -> None:
         """Send an error, then close the connection. `reason` is logged in place of an error with secrets."""

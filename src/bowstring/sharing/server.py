@@ -373,6 +373,8 @@ def _select_transports(
 class _Acceptor(Closable):
     """The handler of a listener."""
 
+    has_more_work = False
+
     def __init__(self, server: Server, transport: Transport, listener: Listener) -> None:
         self.listener = listener
         self._server = server

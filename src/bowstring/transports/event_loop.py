@@ -33,14 +33,18 @@ class EventHandler(Protocol):
         """All open descriptors."""
 
     @property
+    def has_more_work(self) -> bool:
+        """Whether `handle_events` can continue although no descriptor becomes ready: it is called in the next turn."""
+
+    @property
     def deadline(self) -> float:
-        """The time to call `handle_deadline`, by `time.monotonic`; `math.inf` for never, 0 for the next turn."""
+        """The time to call `handle_deadline`, by `time.monotonic`; `math.inf` for never."""
 
     def handle_events(self, events: int) -> None:
-        """Do a limited amount of work; what remains makes a descriptor ready again, or sets the deadline to 0."""
+        """Do a limited amount of work. `events` is 0 in a turn for more work."""
 
     def handle_deadline(self) -> None:
-        """The deadline has passed."""
+        """The deadline has passed. It is compared immediately before the call."""
 
     def close(self) -> None:
         """The loop ends, or a method raised an unexpected error."""
@@ -54,6 +58,8 @@ class EventLoop(Closable):
 
     def __init__(self, name: str) -> None:
         self._handlers: dict[EventHandler, list[Interest]] = {}
+        self._unfinished: dict[EventHandler, None] = {}
+        """The handlers with more work, as of their last call."""
         self._calls: deque[Callable[[], None]] = deque()
         self._next_expiry = math.inf
         self._is_closed = False
@@ -101,6 +107,7 @@ class EventLoop(Closable):
         """Remove a handler without closing it."""
         for descriptor in dict(self._handlers.pop(handler, [])):
             self._selector.unregister(descriptor)
+        self._unfinished.pop(handler, None)
 
     def close(self) -> None:
         """End the thread, and close all handlers. Idempotent."""
@@ -113,21 +120,32 @@ class EventLoop(Closable):
         for handler in list(self._handlers):
             handler.close()
         self._handlers.clear()
+        self._unfinished.clear()
         self._selector.close()
         self._reader.close()
         self._writer.close()
 
     def _run(self) -> None:
         while not self._is_closed:
-            for key, events in self._selector.select(self._timeout_s()):
-                if key.data is None:
-                    self._reader.recv(1 << 12)
-                elif key.data in self._handlers:  # not removed by one that was called before
-                    self.notify_handler(key.data, events)
+            for handler, events in self._wait().items():
+                if handler in self._handlers:  # not removed by one that was called before
+                    self.notify_handler(handler, events)
             for _ in range(len(self._calls)):
                 self._calls.popleft()()
             if time.monotonic() >= self._next_expiry:
                 self._handle_deadlines()
+
+    def _wait(self) -> dict[EventHandler, int]:
+        """Wait for the next turn; return its handlers, each once, so that none waits for several calls of another."""
+        turn: dict[EventHandler, int] = {}
+        for key, events in self._selector.select(self._timeout_s()):
+            if key.data is None:
+                self._reader.recv(1 << 12)
+            else:
+                turn[key.data] = turn.get(key.data, 0) | events
+        for handler in self._unfinished:
+            turn.setdefault(handler, 0)
+        return turn
 
     def _call_handler(self, handler: EventHandler, action: Callable[[], None]) -> None:
         """Call a handler's method. After an unexpected error the handler is closed and the others continue."""
@@ -140,18 +158,13 @@ class EventLoop(Closable):
         if handler in self._handlers:
             self._update_registration(handler)
 
-    def _continue_handler(self, handler: EventHandler) -> None:
-        """Let a handler do the rest of its work."""
-        if handler in self._handlers:
-            self._call_handler(handler, handler.handle_deadline)
-
     def _handle_deadlines(self) -> None:
         """Call the handlers whose deadline has passed, and compute the next deadline."""
         now = time.monotonic()
-        for handler in [handler for handler in self._handlers if 0 < handler.deadline <= now]:
-            if handler in self._handlers:
+        for handler in list(self._handlers):
+            if handler in self._handlers and handler.deadline <= now:
                 self._call_handler(handler, handler.handle_deadline)
-        earliest = min((handler.deadline or math.inf for handler in self._handlers), default=math.inf)
+        earliest = min((handler.deadline for handler in self._handlers), default=math.inf)
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
     def _update_registration(self, handler: EventHandler) -> None:
@@ -166,14 +179,14 @@ class EventLoop(Closable):
                 elif previous[descriptor] != events:
                     self._selector.modify(descriptor, events, handler)
             self._handlers[handler] = interests
-        deadline = handler.deadline
-        if not deadline:
-            self._calls.append(partial(self._continue_handler, handler))
+        if handler.has_more_work:
+            self._unfinished[handler] = None
         else:
-            self._next_expiry = min(self._next_expiry, deadline)
+            self._unfinished.pop(handler, None)
+        self._next_expiry = min(self._next_expiry, handler.deadline)
 
     def _timeout_s(self) -> float | None:
-        if self._calls:
+        if self._calls or self._unfinished:
             return 0.0
         return None if self._next_expiry == math.inf else max(self._next_expiry - time.monotonic(), 0.0)
 

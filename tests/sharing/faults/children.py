@@ -48,6 +48,7 @@ ROWS, BATCHES = 5000, 3
 SCHEMES = ("unix", "tcp", "tcp+tls")
 PLAIN_SCHEMES = ("unix", "tcp")
 NUM_CHANGING = 4
+LONG_BATCHES, LONG_COLUMNS = 10_000, 20
 _PAUSE_S = 0.005
 Step: TypeAlias = tuple[str, str]
 """The direction and kind of an entry."""
@@ -184,7 +185,9 @@ def try_to_read(
 def serve_changing() -> None:
     """Serve any number of clients over unix and tcp; remove data sets and add them again, until this process ends."""
     table = numbers()
-    servers = {scheme: bs.serve({"t": table}, scheme=scheme) for scheme in PLAIN_SCHEMES}
+    batch = bs.record_batch({f"column {index}": [index] for index in range(LONG_COLUMNS)})
+    long = bs.share(bs.Table(batch.schema, [batch] * LONG_BATCHES))
+    servers = {scheme: bs.serve({"t": table, "long": long}, scheme=scheme) for scheme in PLAIN_SCHEMES}
     names = [f"changing {index}" for index in range(NUM_CHANGING)]
     for name in names:
         for server in servers.values():
