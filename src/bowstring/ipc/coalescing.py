@@ -7,7 +7,7 @@ mostly metadata. `CoalescingWriter` passes complete batches to `_BatchBuffer` an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, cycle, pairwise
+from itertools import chain, pairwise
 from threading import RLock
 from typing import Any
 
@@ -300,17 +300,20 @@ class _BatchBuffer:
             if len(batch_columns) != width:
                 raise InvalidArgumentError(f"a batch of {len(batch_columns)} columns for a schema of {width}")
         columns = list(chain.from_iterable(columns_of_batches))
-        lengths = list(chain.from_iterable([[batch.num_rows] * width for batch in batches]))
-        has_layouts = [column.layout for column in columns] == self._layouts * len(batches)
-        if has_layouts and [column.length for column in columns] == lengths:
-            return columns
-        for field, column, expected in zip(cycle(self._schema), columns, lengths, strict=False):
-            if column.type != field.type:
-                raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
-            if column.length != expected:
-                raise InvalidArgumentError(
-                    f"column {field.name!r} has {column.length} values in a batch of {expected} rows"
-                )
+        lengths = [batch.num_rows for batch in batches]
+        for index, (field, layout) in enumerate(zip(self._schema, self._layouts, strict=True)):
+            arrays = columns[index::width]
+            if [each.layout for each in arrays] == [layout] * len(arrays) and [
+                each.length for each in arrays
+            ] == lengths:
+                continue
+            for column, expected in zip(arrays, lengths, strict=True):
+                if column.type != field.type:
+                    raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
+                if column.length != expected:
+                    raise InvalidArgumentError(
+                        f"column {field.name!r} has {column.length} values in a batch of {expected} rows"
+                    )
         return columns
 
 
