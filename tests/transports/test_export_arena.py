@@ -1,66 +1,176 @@
-"""Arenas: blocks are used again when nobody can read them any more."""
+"""Arenas: blocks are filled again when no peer can read them any more, and not before."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import gc
+import socket
+import weakref
+from typing import ClassVar
 
 import pytest
 
 from bowstring.errors import ResourceError
 from bowstring.memory.region import Region
+from bowstring.transports.cuda.transport import DisconnectedUnixPeer
 from bowstring.transports.export_arena import ArenaExporter, HostArena
+from tests.polling import wait_until
+from tests.sharing.python_process import PythonProcess
 
 BLOCK = b"x" * 64
+HOLD_SOCKET = """
+import socket
+connection = socket.socket(fileno=socket.socket(socket.AF_UNIX).detach())
+connection.connect(address)
+send(None)
+receive()
+"""
 
 
-def test_blocks_are_used_again_when_no_channel_exports_them() -> None:
-    arena = HostArena(memoryview(bytearray(128)), 1000, "test")
+class MappedArena(HostArena):
+    """An arena that clients map, so that they can read it after their connection was closed."""
+
+    is_mapped_by_clients: ClassVar[bool] = True
+
+
+def new_arena(num_blocks: int) -> MappedArena:
+    return MappedArena(memoryview(bytearray(64 * num_blocks)), 1000, "test")
+
+
+def new_block(content: bytes = BLOCK) -> Region:
+    return Region.copy_of([content])
+
+
+def test_a_region_is_copied_once_for_all_channels() -> None:
+    arena = new_arena(2)
     first, second = ArenaExporter(arena), ArenaExporter(arena)
-    with Region.copy_of([BLOCK]) as one, Region.copy_of([BLOCK]) as two, Region.copy_of([BLOCK]) as three:
-        assert [first.export(one).address, second.export(one).address, second.export(two).address] == [1000, 1000, 1064]
-        first.close()
-        with pytest.raises(ResourceError, match="a region of 64 bytes does not fit into the arena; 0 are free"):
-            first.export(three)
-        second.close()
-        assert first.export(three).address == 1000
+    one, two, three = new_block(), new_block(), new_block()
+    assert [first.export(one).address, second.export(one).address, second.export(two).address] == [1000, 1000, 1064]
+    first.close()
+    with pytest.raises(ResourceError, match="a region of 64 bytes does not fit into the arena; 0 of 128 are free"):
+        first.export(three)
+    second.close()
+    assert first.export(three).address == 1000
 
 
-def test_blocks_that_a_process_may_read_are_not_used_again_until_it_has_ended() -> None:
-    arena = HostArena(memoryview(bytearray(64)), 0, "test")
+def test_a_retired_block_is_used_again_when_its_last_lease_has_ended() -> None:
+    arena = new_arena(1)
     exporter = ArenaExporter(arena)
-    with Region.copy_of([BLOCK]) as one, Region.copy_of([BLOCK]) as two:
-        exporter.export(one)
-        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-            exporter.close_after_peer_exit(process.pid)
-            with pytest.raises(ResourceError, match="does not fit"):
-                exporter.export(two)
-            assert exporter.export(one).address == 0  # the copy is still there
-            exporter.close()
-            with pytest.raises(ResourceError, match="does not fit"):
-                exporter.export(two)
-            process.communicate(b"\n")
-        assert exporter.export(two).address == 0
+    one, two = new_block(), new_block()
+    exported = exporter.export(one)
+    lease_owner = [exported]
+    exporter.retire(exported)
+    del exported
+    exporter.reclaim()
+    with pytest.raises(ResourceError, match="does not fit"):
+        exporter.export(two)
+    lease_owner.clear()
+    exporter.reclaim()
+    assert exporter.export(two).address == 1000
 
 
-@pytest.mark.parametrize("process_id", [None, 0, 1, os.getpid()], ids=["unknown", "elsewhere", "init", "this"])
-def test_blocks_of_a_process_that_may_be_alive_are_kept(process_id: int | None) -> None:
-    arena = HostArena(memoryview(bytearray(64)), 0, "test")
+def test_a_copy_that_nobody_reads_is_kept_until_its_space_is_needed() -> None:
+    memory = bytearray(192)
+    arena = HostArena(memoryview(memory), 0, "test")
     exporter = ArenaExporter(arena)
-    with Region.copy_of([BLOCK]) as one, Region.copy_of([BLOCK]) as two:
-        exporter.export(one)
-        exporter.close_after_peer_exit(process_id)
-        for _ in range(2):
-            with pytest.raises(ResourceError, match="does not fit"):
-                exporter.export(two)
+    regions = [new_block(bytes([number]) * 64) for number in range(3)]
+    for region in regions:
+        exporter.export(region)
+    exporter.close()
+    memory[:64] = bytes(64)  # shows whether the first region is copied again
+    assert exporter.export(regions[0]).address == 0
+    assert memory[:64] == bytes(64), "copied again"
+    exporter.close()
+    assert exporter.export(new_block()).address == 64, "the least recently used block is filled first"
+
+
+def test_a_large_region_takes_the_space_of_several_that_nobody_reads() -> None:
+    arena = new_arena(4)
+    exporter = ArenaExporter(arena)
+    regions = [new_block() for _ in range(4)]
+    for region in regions:
+        exporter.export(region)
+    exporter.close()
+    with pytest.raises(ResourceError, match="a region of 257 bytes does not fit into the arena; 256 of 256 are free"):
+        exporter.export(Region.copy_of([bytes(257)]))
+    assert exporter.export(Region.copy_of([bytes(256)])).address == 1000
+
+
+def test_an_unused_copy_does_not_keep_its_region() -> None:
+    exporter = ArenaExporter(new_arena(1))
+    region = new_block()
+    exporter.export(region)
+    exporter.close()
+    reference = weakref.ref(region)
+    del region
+    gc.collect()
+    assert reference() is None
+    assert exporter.export(new_block()).address == 1000
+
+
+def test_a_file_is_copied_again_for_the_next_client(tmp_path: object) -> None:
+    with open(f"{tmp_path}/file", "wb") as file:
+        file.write(BLOCK)
+    memory = bytearray(64)
+    exporter = ArenaExporter(HostArena(memoryview(memory), 0, "test"))
+    with Region.from_file(f"{tmp_path}/file") as region:
+        exporter.export(region)
+        exporter.close()
+        with open(f"{tmp_path}/file", "wb") as file:
+            file.write(BLOCK.upper())
+        exporter.export(region)
+        assert memory == BLOCK.upper()
 
 
 def test_a_block_that_could_not_be_filled_is_free() -> None:
-    arena = HostArena(memoryview(bytearray(64)), 0, "test")
-    exporter = ArenaExporter(arena)
-    with Region.copy_of([BLOCK]) as one, Region.copy_of([BLOCK]) as two:
-        one.close()
-        with pytest.raises(Exception, match="closed"):
+    exporter = ArenaExporter(new_arena(1))
+    one = new_block()
+    one.close()
+    with pytest.raises(Exception, match="closed"):
+        exporter.export(one)
+    assert exporter.export(new_block()).address == 1000
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["ends", "is killed"])
+def test_blocks_of_a_disconnected_peer_are_used_again_when_its_process(is_killed: bool) -> None:
+    exporter = ArenaExporter(new_arena(1))
+    one, two = new_block(), new_block()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("")
+        listener.listen()
+        with PythonProcess(HOLD_SOCKET, address=listener.getsockname()) as process:
+            connection, _ = listener.accept()
+            process.receive()
             exporter.export(one)
-        assert exporter.export(two).address == 0
+            assert exporter.close(DisconnectedUnixPeer(connection))
+            for _ in range(2):
+                with pytest.raises(ResourceError, match="does not fit"):
+                    exporter.export(two)
+            assert exporter.export(one).address == 1000, "the copy is still there"
+            exporter.close()
+            if is_killed:
+                process.kill()
+            else:
+                process.send(None)
+
+            def can_export() -> bool:
+                try:
+                    return exporter.export(two).address == 1000
+                except ResourceError:
+                    return False
+
+            assert wait_until(can_export)
+            assert connection.fileno() == -1
+
+
+def test_a_closed_arena_closes_the_connections_of_disconnected_peers() -> None:
+    arena = new_arena(1)
+    exporter = ArenaExporter(arena)
+    region = new_block()
+    exporter.export(region)
+    first, second = socket.socketpair()
+    with first, second:
+        assert exporter.close(DisconnectedUnixPeer(first))
+        arena.close()
+        assert first.fileno() == -1
+        exporter.export(region)
+        assert not exporter.close(DisconnectedUnixPeer(second)), "nothing is filled again"

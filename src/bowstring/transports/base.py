@@ -465,9 +465,12 @@ class RemoteMemory(Closable, ABC):
         """Release the memory; views stay valid. Idempotent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ExportedRegion:
-    """An exported region: its address in bodies of addresses, and its index on the channel, if any."""
+    """An exported region: its address in bodies of addresses, and its index on the channel, if any.
+
+    A server refers to it as long as the peer may read the memory; see `MemoryExporter.reclaim`.
+    """
 
     address: int
     index: int = 0
@@ -478,6 +481,9 @@ class MemoryExporter(ABC):
 
     __slots__ = ()
 
+    keeps_exports: ClassVar[bool] = True
+    """Whether a peer that requests a region again saves time if it was not retired."""
+
     def can_export(self, region: Region) -> bool:
         """Whether a server exports this region; otherwise it sends the bytes. By default, memory of the CPU."""
         return not region.is_on_device
@@ -486,7 +492,8 @@ class MemoryExporter(ABC):
     def export(self, region: Region) -> ExportedRegion:
         """Export a region; the caller keeps it open until it is sent. Bodies submitted later may have its addresses.
 
-        Raises `InvalidArgumentError` if the channel can't export more.
+        Raises `InvalidArgumentError` if the channel can't export more, and `ResourceError` if there is no space for a
+        copy: the region can be sent as bytes.
         """
 
     @abstractmethod
@@ -494,6 +501,11 @@ class MemoryExporter(ABC):
         """Tell the peer that no later message refers to the memory.
 
         Raises `InvalidArgumentError` if it was not exported.
+        """
+
+    def reclaim(self) -> None:
+        """Use memory again that was retired, if nothing refers to its `ExportedRegion`: the peer has freed all of its
+        addresses. For transports that copy exported regions; otherwise nothing.
         """
 
     @abstractmethod

@@ -1,14 +1,16 @@
 """Arenas: memory into which a server copies exported regions, for transports that share one memory per listener.
 
-A client reads all of an arena, if its transport can map it, or fetches buffers (RMA).
+A client reads all of an arena, if its transport can map it, or fetches buffers (RMA). So a block is filled again only
+when no client may read it: each has freed its addresses, or has disconnected. A client that this end has disconnected
+may have the arena mapped for any time. Its connection is therefore kept, half-closed, until the other end closes it;
+the kernel does that for a killed process. A region that finds no space is sent as bytes (`ResourceError`).
 """
 
 from __future__ import annotations
 
-import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -30,18 +32,33 @@ from bowstring.transports.base import (
 _ALIGNMENT_BYTES = 64
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _RegionCopy:
-    """The copy of a region in an arena."""
+    """A block of an arena with the copy of a region."""
 
     offset_bytes: int
     size_bytes: int
+    region: weakref.ref[Region]
     num_exports: int = 0
-    """The number of channels that export it."""
+    """How many channels export it, or have exported it to a peer that may still read it."""
+
+
+class DisconnectedPeer(Protocol):
+    """The peer of a channel that this end has closed. It may still read a mapping of the arena."""
+
+    def has_left(self) -> bool:
+        """Whether it has closed its end, or its process has ended. Does not wait."""
+
+    def close_connection(self) -> None:
+        """Close the rest of the connection, which was open only to notice that the peer leaves."""
 
 
 class ExportArena(ABC):
-    """Memory for everything that a listener exports. Blocks are freed, and used again, when no channel exports them."""
+    """Memory for what a listener exports.
+
+    A block that no peer may read any more keeps its copy until its space is needed, so that a region is not copied
+    again for each client. Only sealed regions keep it: others, such as files, may have changed.
+    """
 
     is_mapped_by_clients: ClassVar[bool] = False
     """Whether clients may map it: they can then read it after the end of their connection."""
@@ -50,63 +67,113 @@ class ExportArena(ABC):
         """Use this much memory, whose first byte has this address for peers."""
         self.address = address
         self._scheme = scheme
+        self._size_bytes = size_bytes
         self._free: list[tuple[int, int]] = [(0, size_bytes)]
-        self._copies: dict[Region, _RegionCopy] = {}
-        self._deferred_releases: list[tuple[int | None, tuple[Region, ...]]] = []
+        self._copies: weakref.WeakKeyDictionary[Region, _RegionCopy] = weakref.WeakKeyDictionary()
+        self._unused: dict[_RegionCopy, None] = {}
+        """The copies that nobody reads, the least recently used first."""
+        self._disconnected: list[tuple[DisconnectedPeer, list[_RegionCopy]]] = []
+        self._is_closed = False
         self._lock = threading.Lock()
 
     @abstractmethod
     def _write_region(self, offset_bytes: int, region: Region) -> None:
         """Copy a region to an offset."""
 
-    def acquire_copy(self, region: Region) -> int:
-        """Return the address of a copy of a region, which is made once. Raises `ResourceError` if it does not fit."""
-        self._release_deferred()
+    def acquire_copy(self, region: Region) -> _RegionCopy:
+        """Return a copy of a region, which stays until the matching `release_copy`.
+
+        Raises `ResourceError` if there is no space for it beside the copies that peers may read.
+        """
+        self._release_departed()
         with self._lock:
             copy = self._copies.get(region)
             if copy is None:
-                copy = _RegionCopy(self._allocate(region.size_bytes), region.size_bytes)
-                try:
-                    self._write_region(copy.offset_bytes, region)
-                except BaseException:
-                    self._deallocate(copy)
-                    raise
-                self._copies[region] = copy
+                copy = self._copies[region] = self._create_copy(region)
+            self._unused.pop(copy, None)
             copy.num_exports += 1
-            return self.address + copy.offset_bytes
+            return copy
 
-    def release_copy(self, region: Region) -> None:
+    def release_copy(self, copy: _RegionCopy) -> None:
         """Undo one `acquire_copy`."""
         with self._lock:
-            copy = self._copies[region]
             copy.num_exports -= 1
             if not copy.num_exports:
-                del self._copies[region]
-                self._deallocate(copy)
+                region = copy.region()
+                if region is not None and region.is_sealed:
+                    self._unused[copy] = None
+                else:
+                    self._remove_copy(copy)
 
-    def release_after_exit(self, regions: Iterable[Region], process_id: int | None) -> None:
-        """Undo one `acquire_copy` of each region after this process has ended: it may still read the memory."""
-        with self._lock:
-            self._deferred_releases.append((process_id, tuple(regions)))
+    def release_when_left(self, copies: list[_RegionCopy], peer: DisconnectedPeer) -> bool:
+        """Release copies when a peer has left, and close its connection then.
 
-    def _release_deferred(self) -> None:
+        Return False, and do nothing, if the copies can be released at once: clients can't read them without a
+        connection, or no block is filled again.
+        """
+        if not self.is_mapped_by_clients or not copies or self._is_closed:
+            return False
+        self._release_departed()
         with self._lock:
-            entries = self._deferred_releases
-            self._deferred_releases = [entry for entry in entries if _is_process_alive(entry[0])]
-        for entry in entries:
-            if entry not in self._deferred_releases:
-                for region in entry[1]:
-                    self.release_copy(region)
+            self._disconnected.append((peer, copies))
+        return True
+
+    def close(self) -> None:
+        """Forget the disconnected peers: the listener is closed, and no block is filled for a new client."""
+        with self._lock:
+            self._is_closed = True
+            entries, self._disconnected = self._disconnected, []
+        for peer, _ in entries:
+            peer.close_connection()
+
+    def _release_departed(self) -> None:
+        """Release what peers have read that were disconnected and have left meanwhile."""
+        if not self._disconnected:
+            return
+        with self._lock:
+            departed = [entry for entry in self._disconnected if entry[0].has_left()]
+            self._disconnected = [entry for entry in self._disconnected if entry not in departed]
+        for peer, copies in departed:
+            peer.close_connection()
+            for copy in copies:
+                self.release_copy(copy)
+
+    def _create_copy(self, region: Region) -> _RegionCopy:
+        copy = _RegionCopy(self._allocate(region.size_bytes), region.size_bytes, weakref.ref(region))
+        try:
+            self._write_region(copy.offset_bytes, region)
+        except BaseException:
+            self._deallocate(copy)
+            raise
+        return copy
 
     def _allocate(self, size_bytes: int) -> int:
+        """Return the offset of a free block, after removing copies that nobody reads if there is none."""
         aligned_bytes = _round_up(size_bytes)
+        while (offset := self._take_free_block(aligned_bytes)) is None:
+            available_bytes = sum(free_bytes for _, free_bytes in self._free)
+            available_bytes += sum(_round_up(copy.size_bytes) for copy in self._unused)
+            if aligned_bytes > available_bytes or not self._unused:
+                raise ResourceError(
+                    f"{self._scheme}: a region of {size_bytes} bytes does not fit into the arena; "
+                    f"{available_bytes} of {self._size_bytes} are free"
+                )
+            self._remove_copy(next(iter(self._unused)))
+        return offset
+
+    def _take_free_block(self, aligned_bytes: int) -> int | None:
         for index, (offset, free_bytes) in enumerate(self._free):
             if free_bytes >= aligned_bytes:
                 self._free[index] = (offset + aligned_bytes, free_bytes - aligned_bytes)
                 return offset
-        largest_bytes = max((free_bytes for _, free_bytes in self._free), default=0)
-        message = f"a region of {size_bytes} bytes does not fit into the arena"
-        raise ResourceError(f"{self._scheme}: {message}; {largest_bytes} are free")
+        return None
+
+    def _remove_copy(self, copy: _RegionCopy) -> None:
+        self._unused.pop(copy, None)
+        region = copy.region()
+        if region is not None:
+            del self._copies[region]
+        self._deallocate(copy)
 
     def _deallocate(self, copy: _RegionCopy) -> None:
         self._free = _merge_adjacent([*self._free, (copy.offset_bytes, _round_up(copy.size_bytes))])
@@ -122,19 +189,6 @@ class HostArena(ExportArena):
 
     def _write_region(self, offset_bytes: int, region: Region) -> None:
         copy_bytes(region.view(0, region.size_bytes), self._view[offset_bytes : offset_bytes + region.size_bytes])
-
-
-def _is_process_alive(process_id: int | None) -> bool:
-    """Return whether a process may exist; True if its number is not known, as in another namespace."""
-    if not process_id:
-        return True
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _round_up(size_bytes: int) -> int:
@@ -155,38 +209,57 @@ def _merge_adjacent(blocks: list[tuple[int, int]]) -> list[tuple[int, int]]:
 class ArenaExporter(MemoryExporter):
     """Exports regions to the peer of one channel, as copies in the arena of its listener."""
 
-    __slots__ = ("_arena", "_regions")
+    __slots__ = ("_arena", "_copies", "_num_exported", "_retired")
+
+    keeps_exports: ClassVar[bool] = False  # the arena keeps copies while it has space, for all channels
 
     def __init__(self, arena: ExportArena) -> None:
         self._arena = arena
-        self._regions: list[Region] = []
+        self._copies: dict[int, _RegionCopy] = {}
+        """The copies that the peer may read, by the index of their export."""
+        self._retired: dict[int, weakref.ref[ExportedRegion]] = {}
+        self._num_exported = 0
 
     def export(self, region: Region) -> ExportedRegion:
-        """As `MemoryExporter.export`: copies the region, unless another channel exports it. Raises `ResourceError`."""
-        address = self._arena.acquire_copy(region)
-        self._regions.append(region)
-        return ExportedRegion(address, len(self._regions) - 1)
+        """As `MemoryExporter.export`: copies the region, unless the arena has a copy. Raises `ResourceError`."""
+        self.reclaim()
+        copy = self._arena.acquire_copy(region)
+        exported_region = ExportedRegion(self._arena.address + copy.offset_bytes, self._num_exported)
+        self._copies[self._num_exported] = copy
+        self._num_exported += 1
+        return exported_region
 
     def retire(self, exported_region: ExportedRegion) -> None:
-        """As `MemoryExporter.retire`. The copy stays until the channel is closed: the peer may still read it."""
-        if not 0 <= exported_region.index < len(self._regions):
+        """As `MemoryExporter.retire`."""
+        if not 0 <= exported_region.index < self._num_exported:
             raise InvalidArgumentError(
-                f"region {exported_region.index}: this end has exported {len(self._regions)} regions"
+                f"region {exported_region.index}: this end has exported {self._num_exported} regions"
             )
+        if exported_region.index in self._copies:
+            self._retired[exported_region.index] = weakref.ref(exported_region)
+
+    def reclaim(self) -> None:
+        """As `MemoryExporter.reclaim`."""
+        for index in [index for index, reference in self._retired.items() if reference() is None]:
+            del self._retired[index]
+            self._arena.release_copy(self._copies.pop(index))
 
     def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`: any number."""
 
-    def close(self) -> None:
-        """Free the exported regions: the channel is closed."""
-        for region in self._regions:
-            self._arena.release_copy(region)
-        self._regions.clear()
+    def close(self, peer: DisconnectedPeer | None = None) -> bool:
+        """Free the exported memory; if a peer may still read it, when it has left. Return whether that is so.
 
-    def close_after_peer_exit(self, process_id: int | None) -> None:
-        """As `close`, for a peer that may still read the memory until its process ends."""
-        self._arena.release_after_exit(self._regions, process_id)
-        self._regions.clear()
+        The arena then closes the peer's connection.
+        """
+        copies = list(self._copies.values())
+        self._copies.clear()
+        self._retired.clear()
+        if peer is not None and self._arena.release_when_left(copies, peer):
+            return True
+        for copy in copies:
+            self._arena.release_copy(copy)
+        return False
 
 
 class Fetch(Protocol):

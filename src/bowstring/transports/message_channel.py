@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bowstring.dissociated.messages import BytesLike
-from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
+from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidArgumentError
 from bowstring.memory.buffer import allocate
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -375,18 +375,29 @@ class MessageChannel(Channel):
             has_peer_left = self._receiver.has_ended or self._connection_error is not None
             if not self._is_inherited:
                 self._send_end()
-            self._close_connection()
             for timer in self._timers.values():
                 timer.close()
-            self._close_exporter(has_peer_left)
+            exporter, self._exporter = self._exporter, None
+            is_peer_reading = not (has_peer_left or self._is_inherited)
+            if exporter is None or not (is_peer_reading and exporter.close(self)):
+                self.close_connection()
+            if exporter is not None:
+                exporter.close()
 
-    def _close_exporter(self, has_peer_left: bool) -> None:
-        """Free the exported regions, unless the peer may still read a mapping of it."""
-        if self._exporter is not None and self.arena.is_mapped_by_clients and not has_peer_left:
-            self._exporter.close_after_peer_exit(None)
-        elif self._exporter is not None:
-            self._exporter.close()
-        self.arena = self._exporter = None
+    def has_left(self) -> bool:
+        """As `DisconnectedPeer.has_left`, after `close`."""
+        with self._lock:
+            try:
+                self._progress_library()
+                return self._has_peer_ended or self._connection_error is not None
+            except ClosedError:
+                return True
+
+    def close_connection(self) -> None:
+        """As `DisconnectedPeer.close_connection`."""
+        with self._lock:
+            self._close_connection()
+            self.arena = None
 
     @property
     def _is_inherited(self) -> bool:
@@ -420,6 +431,11 @@ class MessageChannel(Channel):
     @abstractmethod
     def _has_received_all(self) -> bool:
         """Whether no message can arrive any more, once the connection has ended."""
+
+    @property
+    def _has_peer_ended(self) -> bool:
+        """Whether the peer has sent its last message, although earlier ones may not be received."""
+        return self._receiver.has_ended
 
     @abstractmethod
     def _connection_interests(self) -> list[Interest]:

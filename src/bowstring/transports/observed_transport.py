@@ -399,6 +399,10 @@ class _ObservedExporter(MemoryExporter):
         self._exporter = exporter
         self._channel = channel
 
+    @property
+    def keeps_exports(self) -> bool:  # type: ignore[override]
+        return self._exporter.keeps_exports
+
     def can_export(self, region: Region) -> bool:
         return self._exporter.can_export(region)
 
@@ -410,6 +414,9 @@ class _ObservedExporter(MemoryExporter):
     def retire(self, exported_region: ExportedRegion) -> None:
         self._exporter.retire(exported_region)
         self._channel.report_retirement(EventDirection.SENT, exported_region.address)
+
+    def reclaim(self) -> None:
+        self._exporter.reclaim()
 
     def check_capacity(self, num_regions: int) -> None:
         self._exporter.check_capacity(num_regions)

@@ -10,6 +10,7 @@ read it. Both ends have to allow it with `CudaOptions.shares_memory`. The extra 
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -29,6 +30,8 @@ from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
 from bowstring.transports.unix_socket import unix_address_scope
 
+_DISCARDED_BYTES, _MAX_DISCARDS = 1 << 16, 64
+
 
 @dataclass(frozen=True, slots=True)
 class CudaOptions:
@@ -39,7 +42,7 @@ class CudaOptions:
     device: int = 0
     """The number of the device whose memory a server exports."""
     arena_bytes: int = 1 << 28
-    """The size of the memory that a listener allocates on the device: it has to hold all that is read at a time."""
+    """The size of the memory that a listener allocates on the device. What does not fit is sent as bytes."""
 
 
 class CudaChannel(UnixChannel):
@@ -59,13 +62,45 @@ class CudaChannel(UnixChannel):
         return events
 
     def close(self) -> None:
-        """As `Channel.close`. What a peer that has not disconnected may still read is kept until its process ends."""
-        super().close()
+        """As `Channel.close`. What a peer that has not disconnected may still read is kept until it does."""
         exporter, self.exporter = self.exporter, None
-        if exporter is not None and self._has_peer_left:
-            exporter.close()
-        elif exporter is not None:
-            exporter.close_after_peer_exit(None if self.traits.peer is None else self.traits.peer.process_id)
+        if exporter is not None:
+            try:
+                peer = None if self._has_peer_left else DisconnectedUnixPeer(self._socket.dup())
+            except OSError:  # no descriptor is left for waiting: the blocks stay until the listener is freed
+                exporter = None
+        super().close()
+        if exporter is not None and not exporter.close(peer) and peer is not None:
+            peer.close_connection()
+
+
+class DisconnectedUnixPeer:
+    """A `DisconnectedPeer` at the other end of a unix socket, which is open for receiving only.
+
+    What it sends is discarded. The kernel reports the end when it closes its last descriptor of the socket.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        connection.setblocking(False)
+        with suppress(OSError):  # it has left already
+            connection.shutdown(socket.SHUT_WR)
+
+    def has_left(self) -> bool:
+        """As `DisconnectedPeer.has_left`."""
+        try:
+            for _ in range(_MAX_DISCARDS):
+                if not self._connection.recv(_DISCARDED_BYTES):
+                    return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    def close_connection(self) -> None:
+        """As `DisconnectedPeer.close_connection`."""
+        self._connection.close()
 
 
 class CudaListener(UnixListener):
@@ -80,7 +115,9 @@ class CudaListener(UnixListener):
     def close(self) -> None:
         """As `Listener.close`; channels that were accepted keep the exported memory."""
         super().close()
-        self._arena = None
+        arena, self._arena = self._arena, None
+        if arena is not None:
+            arena.close()
 
     def _create_channel(self, connection: socket.socket) -> Channel:
         channel = CudaChannel.from_socket(connection, self.options)

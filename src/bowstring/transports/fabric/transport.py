@@ -49,7 +49,9 @@ class FabricOptions:
     shares_memory: bool = False
     """Whether servers export memory: every client can then read all that a listener exports. Only for trusted ones."""
     arena_bytes: int = 1 << 30
-    """The size of the memory that a listener exports; pages are allocated when they are used."""
+    """The size of the memory that a listener exports; pages are allocated when they are used. What does not fit is
+    sent as bytes.
+    """
 
 
 class FabricListener(StreamListener):

@@ -238,6 +238,10 @@ class UcxChannel(MessageChannel):
     def _has_received_all(self) -> bool:
         return not self._worker.active_messages and not self._receiver.is_receiving_message
 
+    @property
+    def _has_peer_ended(self) -> bool:
+        return any(message.id == END_ID for message in self._worker.active_messages)
+
     def _connection_interests(self) -> list[Interest]:
         return [Interest(self._worker.event_descriptor, RECEIVE)]
 

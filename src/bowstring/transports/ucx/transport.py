@@ -52,7 +52,9 @@ class UcxOptions:
     shares_memory: bool = False
     """Whether servers export memory, and clients read what servers export. Only for peers that are trusted."""
     arena_bytes: int = 1 << 30
-    """The size of the memory that a listener exports; pages are allocated when they are used."""
+    """The size of the memory that a listener exports; pages are allocated when they are used. What does not fit is
+    sent as bytes.
+    """
 
 
 class UcxListener(Listener):
@@ -117,7 +119,9 @@ class UcxListener(Listener):
     def close(self) -> None:
         """As `Listener.close`; channels that were accepted keep the exported memory."""
         self.is_closed = True
-        self.arena = None
+        arena, self.arena = self.arena, None
+        if arena is not None:
+            arena.close()
         if not self._worker.is_closed:
             self._worker.close()
             self._timer.close()
