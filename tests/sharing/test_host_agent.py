@@ -122,6 +122,23 @@ def test_eight_processes_read_2500_partitions_with_1024_descriptors_each() -> No
     assert set(os.listdir("/dev/shm")) <= names
 
 
+def test_requests_of_all_sizes_are_answered(key: AgentKey) -> None:
+    """Above the size of messages that are offered first, within and beyond the bytes that are received at once."""
+    limits = (1 << 15, 3 << 14, 1 << 16, 1 << 17, 1 << 20)
+    sizes = [limit + step for limit in limits for step in range(-128, 129, 32)]
+    with running_agent(key, {}), AgentClient.open(key, start=False) as agent:
+        for size_bytes in sizes:
+            with pytest.raises(NotFoundError):
+                agent.drop("x" * size_bytes)
+
+
+def test_commits_of_2000_to_6000_partitions_are_answered(key: AgentKey) -> None:
+    with running_agent(key, {}), AgentClient.open(key, start=False) as agent:
+        put_partition(agent, 0)
+        for count in range(2000, 6001, 100):
+            assert agent.commit_attempts("d", dict.fromkeys(range(count), 0)) == list(range(1, count))
+
+
 def test_an_agent_holds_more_uncommitted_partitions_than_it_has_descriptors(key: AgentKey) -> None:
     with running_agent(key, {"RLIMIT_NOFILE": 64}, _SMALL_BYTES=0) as pid, AgentClient.open(key, start=False) as agent:
         uris = [put_partition(agent, number) for number in range(200)]

@@ -206,16 +206,20 @@ class HostAgent(Closable):
         """Receive the available bytes of requests, and answer those that are complete."""
         channel = connection.channel
         try:
-            for event in channel.progress():
-                if isinstance(event, MessageReceived):
-                    channel.grant_credit(1, len(event.data))
-                    self._send_reply(connection, event)
-                elif isinstance(event, MessageOffered):
-                    channel.accept_offered_message(event.token)
-                elif isinstance(event, RemoteMemoryUpdated):
-                    connection.regions.apply_update(event.update)
-                elif isinstance(event, DirectionEnded):
-                    raise event.error
+            is_waiting = False
+            while not is_waiting:
+                for event in channel.progress():
+                    if isinstance(event, MessageReceived):
+                        channel.grant_credit(1, len(event.data))
+                        self._send_reply(connection, event)
+                    elif isinstance(event, MessageOffered):
+                        channel.accept_offered_message(event.token)
+                    elif isinstance(event, RemoteMemoryUpdated):
+                        connection.regions.apply_update(event.update)
+                    elif isinstance(event, DirectionEnded):
+                        raise event.error
+                # Received bytes may contain the body of an accepted message: no descriptor becomes ready for them.
+                is_waiting = channel.max_wait_s > 0
             channel.progress(SEND)
             ((_, events),) = channel.interests()
             self._selector.modify(connection.descriptor, events, partial(self._handle_requests, connection))

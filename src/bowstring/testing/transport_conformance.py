@@ -47,6 +47,9 @@ from bowstring.transports.base import (
 from bowstring.transports.blocking import BlockingChannel, wait_for_interests
 from bowstring.transports.region_addresses import MAX_REGIONS, encode_region_address
 
+_SIZE_LIMITS = (1 << 14, 1 << 15, 3 << 14, 1 << 16, 1 << 18, 1 << 20)
+"""The lengths of TLS records and messages that are not offered first, buffers, and the credit in bytes."""
+
 
 class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
     """The tests of a transport. A subclass sets `transport`; if it shares no memory, also `shares_memory` to False."""
@@ -92,6 +95,26 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
         assert requests == [(5, len(body))]
         assert hashlib.sha256(destination).digest() == hashlib.sha256(body).digest()
         assert received.data.obj is destination
+
+    @pytest.mark.parametrize("is_answered", [True, False])
+    def test_messages_of_sizes_around_each_limit_arrive(self, channel_pair: ChannelPair, is_answered: bool) -> None:
+        """One by one, or together with the next ones."""
+        own, other = channel_pair
+        sizes = [limit + step for limit in _SIZE_LIMITS for step in (-64, -24, -1, 0, 1, 24, 64)]
+
+        def send_all() -> None:
+            for size in sizes:
+                own.send((b"a" * (size - 1), b"b"), tag=size)
+                if is_answered:
+                    own.receive()
+
+        with run_in_thread(send_all) as raised:
+            for size in sizes:
+                message = other.receive()
+                assert (message.tag, bytes(message.data)) == (size, b"a" * (size - 1) + b"b")
+                if is_answered:
+                    other.send((b"next",))
+        assert not raised
 
     @pytest.mark.parametrize(
         ("destination", "description"),
