@@ -108,7 +108,7 @@ def _progress(channel: Channel, options: int, events: list[tuple[Any, ...]]) -> 
         reported = channel.progress(RECEIVE)
         # The answer to a HELLO is sent before the end of the connection is reported.
         events += [_describe(channel, options, event) for event in reported if not isinstance(event, MessageSent)]
-        if not reported and channel.bytes_received == before and channel.max_wait_s:
+        if not reported and channel.bytes_received == before and channel.next_wait(RECEIVE).timeout_s:
             return
 
 

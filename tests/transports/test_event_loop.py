@@ -12,7 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ResourceError
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.transports.base import Interest
+from bowstring.transports.base import Interest, Wait
 from bowstring.transports.event_loop import EventLoop
 from tests.polling import wait_until
 
@@ -24,14 +24,14 @@ class Echo:
         self.peer, self.own = socket.socketpair()
         self.loop = loop
         self.interest = selectors.EVENT_READ
-        self.has_more_work = False
+        self.timeout_s = math.inf
         self.deadline = math.inf
         self.expired = 0
         self.is_closed = False
         self.peer.settimeout(10)
 
-    def interests(self) -> list[Interest]:
-        return [Interest(self.own.fileno(), self.interest)] if self.interest else []
+    def next_wait(self) -> Wait:
+        return Wait([Interest(self.own.fileno(), self.interest)] if self.interest else [], self.timeout_s)
 
     def descriptors(self) -> list[int]:
         return [self.own.fileno()]
@@ -118,10 +118,11 @@ def test_a_handler_that_fails_is_closed_and_reported_and_the_others_continue(
 
 
 class Recorder(Echo):
-    """Records its turns in a list shared by several, and has more work until it has had a number of them."""
+    """Records its turns in a list shared by several, and continues after a timeout until it has had all turns."""
 
-    def __init__(self, loop: EventLoop, name: str, turns: list[str], num_turns: int) -> None:
+    def __init__(self, loop: EventLoop, name: str, turns: list[str], num_turns: int, timeout_s: float = 0.0) -> None:
         super().__init__(loop)
+        self.work_timeout_s = timeout_s
         self.name = name
         self.turns = turns
         self.num_turns = num_turns
@@ -129,8 +130,8 @@ class Recorder(Echo):
     def handle_events(self, events: int) -> None:
         self.turns.append(self.name)
         self.num_turns -= 1
-        self.has_more_work = self.num_turns > 0
-        if not self.has_more_work:
+        self.timeout_s = self.work_timeout_s if self.num_turns else math.inf
+        if not self.num_turns:
             self.own.recv(100)
 
     def handle_deadline(self) -> None:
@@ -152,9 +153,10 @@ def test_handlers_that_are_ready_and_have_more_work_take_turns_and_do_not_expire
         recorder.peer.close()
 
 
-def test_a_handler_with_more_work_continues_without_a_ready_descriptor(loop: EventLoop) -> None:
+@pytest.mark.parametrize("timeout_s", [0.0, 0.0001])
+def test_a_handler_continues_after_its_timeout_without_a_ready_descriptor(loop: EventLoop, timeout_s: float) -> None:
     turns: list[str] = []
-    recorder = Recorder(loop, "a", turns, 100)
+    recorder = Recorder(loop, "a", turns, 100, timeout_s)
     recorder.peer.sendall(b"for the last turn")
     recorder.interest = 0
     loop.add(recorder)

@@ -53,8 +53,8 @@ def connect_tls(server: TransportOptions, client: TransportOptions) -> ChannelPa
         with run_in_thread(dial) as raised:
             accepted = listener.accept()
             channel = accepted.channel
-            while not channel.is_connected and channel.interests():
-                wait_for_interests(channel.interests(), 20)
+            while not channel.is_connected and channel.next_wait().interests:
+                wait_for_interests(channel.next_wait().interests, 20)
                 lost += [event for event in channel.progress(BOTH_DIRECTIONS) if isinstance(event, DirectionEnded)]
         if raised or lost:
             for end in (accepted, *dialed):

@@ -132,7 +132,7 @@ def test_a_half_closed_connection_receives_the_reply(authority: Authority) -> No
         one.send([b"request"])
         one.channel.half_close()
         assert bytes(other.receive().data) == b"request"
-        assert wait_until(lambda: other.channel.progress(RECEIVE) or not other.channel.interests(RECEIVE))
+        assert wait_until(lambda: other.channel.progress(RECEIVE) or not other.channel.next_wait(RECEIVE).interests)
         other.channel.submit([b"reply"])
         other.channel.progress()
         assert bytes(one.receive().data) == b"reply"

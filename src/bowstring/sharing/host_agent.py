@@ -41,6 +41,7 @@ from bowstring.transports.base import (
     MessageReceived,
     RemoteMemoryUpdated,
     TransportOptions,
+    Wait,
 )
 from bowstring.transports.regions import RemoteRegionTable
 from bowstring.transports.unix import UNIX
@@ -191,7 +192,7 @@ class HostAgent(Closable):
             time.sleep(_PAUSE_S)  # no descriptors left
             return
         for channel in channels:
-            ((descriptor, events),) = channel.interests()
+            ((descriptor, events),) = channel.next_wait().interests
             regions = UNIX.open_remote_memory(channel, None)
             connection = _AgentConnection(channel, regions, descriptor, time.monotonic() + _FIRST_REQUEST_S)
             self._connections[descriptor] = connection
@@ -206,8 +207,8 @@ class HostAgent(Closable):
         """Receive the available bytes of requests, and answer those that are complete."""
         channel = connection.channel
         try:
-            is_waiting = False
-            while not is_waiting:
+            wait = Wait([], 0.0)
+            while not wait.timeout_s:
                 for event in channel.progress():
                     if isinstance(event, MessageReceived):
                         channel.grant_credit(1, len(event.data))
@@ -218,10 +219,9 @@ class HostAgent(Closable):
                         connection.regions.apply_update(event.update)
                     elif isinstance(event, DirectionEnded):
                         raise event.error
-                # Received bytes may contain the body of an accepted message: no descriptor becomes ready for them.
-                is_waiting = channel.max_wait_s > 0
-            channel.progress(SEND)
-            ((_, events),) = channel.interests()
+                channel.progress(SEND)
+                wait = channel.next_wait()
+            ((_, events),) = wait.interests
             self._selector.modify(connection.descriptor, events, partial(self._handle_requests, connection))
         except (BowstringError, OSError):
             self._close_connection(connection)

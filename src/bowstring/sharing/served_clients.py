@@ -37,8 +37,8 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ExportedRegion,
-    Interest,
     Transport,
+    Wait,
 )
 from bowstring.transports.event_loop import EventLoop
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
@@ -257,18 +257,13 @@ class ClientHandler:
             self._session.num_submitted, channel.bytes_sent, channel.bytes_received, leases.total, leases.total_bytes
         )
 
-    def interests(self) -> list[Interest]:
-        """As `EventHandler.interests`."""
-        return self._session.interests(BOTH_DIRECTIONS if self._refused_at is None else SEND)
+    def next_wait(self) -> Wait:
+        """As `EventHandler.next_wait`."""
+        return self._session.next_wait(BOTH_DIRECTIONS if self._refused_at is None else SEND)
 
     def descriptors(self) -> list[int]:
         """As `EventHandler.descriptors`."""
         return self.channel.descriptors()
-
-    @property
-    def has_more_work(self) -> bool:
-        """As `EventHandler.has_more_work`."""
-        return self._refused_at is None and not self._session.max_wait_s
 
     @property
     def deadline(self) -> float:
@@ -290,7 +285,7 @@ class ClientHandler:
             if self._refused_at is not None and not self._session.is_sending:
                 self._clients.disconnect(self, "refused", level=logging.DEBUG)
                 return
-            if not self.has_more_work:
+            if self.next_wait().timeout_s:
                 break
         if self._clients.is_draining and self._is_finished:
             self._clients.disconnect(self)

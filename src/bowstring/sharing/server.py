@@ -39,10 +39,10 @@ from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
 from bowstring.sharing.uris import format_dataset_uri
 from bowstring.transports.base import (
-    Interest,
     Listener,
     Transport,
     TransportOptions,
+    Wait,
 )
 from bowstring.transports.event_loop import EventLoop
 from bowstring.transports.registry import find_transport
@@ -373,8 +373,6 @@ def _select_transports(
 class _Acceptor(Closable):
     """The handler of a listener."""
 
-    has_more_work = False
-
     def __init__(self, server: Server, transport: Transport, listener: Listener) -> None:
         self.listener = listener
         self._server = server
@@ -387,8 +385,8 @@ class _Acceptor(Closable):
             listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.address_scope, role
         )
 
-    def interests(self) -> list[Interest]:
-        return self.listener.interests() if self.deadline == math.inf else []
+    def next_wait(self) -> Wait:
+        return Wait(self.listener.interests() if self.deadline == math.inf else [])
 
     def descriptors(self) -> list[int]:
         return self.listener.descriptors()

@@ -73,7 +73,8 @@ class ExportingConnectionPair:
                 elif isinstance(event, MessageReceived):
                     self.client.grant_credit(1, len(event.data))
                     return
-            wait_for_interests(self.client.interests(RECEIVE), min(0.01, self.client.max_wait_s))
+            wait = self.client.next_wait(RECEIVE)
+            wait_for_interests(wait.interests, min(0.01, wait.timeout_s))
         raise AssertionError("the message did not arrive")
 
     def export(self, region: Region) -> ExportedRegion:
@@ -94,9 +95,8 @@ class ExportingConnectionPair:
                 return bytes(destination)
             self.server.progress()
             self.client.progress()
-            wait_for_interests(
-                [*self.memory.interests(), *self.client.interests(RECEIVE)], min(0.01, self.client.max_wait_s)
-            )
+            wait = self.client.next_wait(RECEIVE)
+            wait_for_interests([*self.memory.interests(), *wait.interests], min(0.01, wait.timeout_s))
         raise AssertionError("the fetch did not end")
 
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,16 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
         with one, other, pytest.raises(DeadlineError):
             for _ in range(10_000):
                 one.send([b"x" * 50_000])
+
+    def test_sending_waits_for_the_peer_although_its_messages_have_not_been_received(self) -> None:
+        own, other = self.connect_pair(replace(DEFAULT_OPTIONS, credit_messages=2))
+        with own, other:
+            for _ in range(5):
+                other.send((b"not received yet",))
+            own.receive()
+            with run_in_thread(lambda: own.send((bytes(1 << 24),))) as raised:
+                assert len(other.receive().data) == 1 << 24
+            assert not raised
 
     def test_a_call_can_wait_without_a_deadline(self, channel_pair: ChannelPair) -> None:
         one, other = channel_pair
@@ -423,7 +434,7 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
             for number in range(6):
                 one.submit([bytes(100)], number)
             assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [0, 1]
-            assert not other.interests(RECEIVE)
+            assert not other.next_wait(RECEIVE).interests
             other.grant_credit(1, 100)
             assert [event.tag for event in transfer_until_events(one, other, MessageReceived, rounds=3)] == [2]
             other.grant_credit(10, 0)
@@ -453,7 +464,7 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
         with self._connect_channels() as (one, other):
             one.close()
             assert len(transfer_until_events(other, other, DirectionEnded, rounds=5)) == 1
-            assert not other.interests(RECEIVE)
+            assert not other.next_wait(RECEIVE).interests
 
     @contextmanager
     def _connect_channels(self, options: TransportOptions = DEFAULT_OPTIONS) -> Iterator[tuple[Channel, Channel]]:
@@ -473,5 +484,6 @@ def transfer_until_events(
         events += [event for event in other.progress(RECEIVE) if isinstance(event, kinds)]
         if len(events) >= count and rounds == 1000:
             break
-        wait_for_interests(other.interests(RECEIVE), min(0.01, other.max_wait_s))
+        wait = other.next_wait(RECEIVE)
+        wait_for_interests(wait.interests, min(0.01, wait.timeout_s))
     return events

@@ -108,13 +108,13 @@ class AsyncSession:
 
     def _update_watches(self) -> None:
         """Watch the descriptors of the session's interests, and set the timer."""
-        interests = self.session.interests(self._step_directions)
+        wait = self.session.next_wait(self._step_directions)
         self._watch_descriptors(
-            {descriptor for descriptor, events in interests if events & RECEIVE},
-            {descriptor for descriptor, events in interests if events & SEND},
+            {descriptor for descriptor, events in wait.interests if events & RECEIVE},
+            {descriptor for descriptor, events in wait.interests if events & SEND},
         )
         self._cancel_timer()
-        delay_s = min(self.session.max_wait_s, self.session.next_deadline() - time.monotonic())
+        delay_s = min(wait.timeout_s, self.session.next_deadline() - time.monotonic())
         if delay_s < math.inf and not self._events and self._failure is None:
             self._timer = self._loop.call_later(max(delay_s, 0.0), self._step)
 

@@ -4,7 +4,7 @@ A transport has a scheme (`Transport`). It listens (`Listener`) or dials, and bo
 a connection, for plain and tagged messages. Memory is separate: a server exports it (`MemoryExporter`), and a client
 locates or fetches the buffers at the addresses in a body (`RemoteMemory`).
 
-Nothing here blocks. A driver waits for `interests()` and `max_wait_s`, then calls `progress`:
+Nothing here blocks. A driver waits as `next_wait` says, then calls `progress`:
 `bowstring.transports.blocking` with `poll`, `bowstring.transports.event_loop` for many channels, and
 `bowstring.transports.asyncio_driver` with asyncio's readers and writers.
 
@@ -55,6 +55,14 @@ class Interest(NamedTuple):
 
     descriptor: int
     events: int
+
+
+class Wait(NamedTuple):
+    """What to wait for: until one of the descriptors is ready, at most for the timeout."""
+
+    interests: list[Interest]
+    timeout_s: float = math.inf
+    """0 to continue at once, because received bytes or other work remain for which no descriptor becomes ready."""
 
 
 class MessageOffered(NamedTuple):
@@ -252,17 +260,12 @@ class Channel(Closable, ABC):
         """Send and receive without waiting, a limited amount. Return what happened, in order."""
 
     @abstractmethod
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        """Return the descriptors to wait for before the next `progress`, for these directions.
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """Return what to wait for before the next `progress` for these directions.
 
         A descriptor is constant while the channel is open. There are none for a direction that has nothing to do: no
         credit, nothing submitted, or lost.
         """
-
-    @property
-    def max_wait_s(self) -> float:
-        """How long to wait for the interests at most: 0 if `progress` can continue at once, `math.inf` for any time."""
-        return math.inf
 
     @property
     @abstractmethod
@@ -300,7 +303,7 @@ class Channel(Closable, ABC):
         """Return all open descriptors, which a forked child has to close."""
 
     def wake(self) -> None:
-        """Make a thread that waits for `interests` return. Thread-safe.
+        """Make a thread that waits return. Thread-safe.
 
         Needed only by transports whose directions share one descriptor, so that a thread that sends can take what
         another waits for.
@@ -308,7 +311,7 @@ class Channel(Closable, ABC):
 
     @abstractmethod
     def shut_down(self) -> None:
-        """End both directions, which wakes threads that wait for `interests`. Descriptors stay open until `close`."""
+        """End both directions, which wakes threads that wait. Descriptors stay open until `close`."""
 
     @abstractmethod
     def close(self) -> None:

@@ -119,7 +119,8 @@ def dial(
         while not channel.is_connected:
             if not deadline.remaining_s():
                 raise deadline.create_error(channel.wait_description)
-            wait_for_interests(channel.interests(SEND), min(deadline.remaining_s(), channel.max_wait_s))
+            wait = channel.next_wait(SEND)
+            wait_for_interests(wait.interests, min(deadline.remaining_s(), wait.timeout_s))
             for event in channel.progress(SEND):
                 if isinstance(event, DirectionEnded):
                     raise event.error
@@ -184,7 +185,7 @@ class BlockingSession(Closable):
                 self._step(SEND)
                 # During a stream the server may wait for this end to receive, so nothing blocks. After a connection
                 # was lost, there is nothing to wait for.
-                while session.core is None and session.is_sending and (interests := session.interests(SEND)):
+                while session.core is None and session.is_sending and (interests := session.next_wait(SEND).interests):
                     if not wait_for_interests(interests, _FREE_TIMEOUT_S):
                         break
                     self._step(SEND)
@@ -214,10 +215,10 @@ class BlockingSession(Closable):
 
     def _wait(self) -> None:
         """Wait until the session can continue. Without interests its channels are lost: the next step reports it."""
-        session = self.session
-        timeout_s = min(max(session.next_deadline() - time.monotonic(), 0.0), session.max_wait_s, _MAX_WAIT_S)
-        if timeout_s > 0 and (interests := session.interests()):
-            self._poll.wait(interests, timeout_s, _BUSY_WAIT_S if self._is_answer_due else 0.0)
+        wait = self.session.next_wait()
+        timeout_s = min(max(self.session.next_deadline() - time.monotonic(), 0.0), wait.timeout_s, _MAX_WAIT_S)
+        if timeout_s > 0 and wait.interests:
+            self._poll.wait(wait.interests, timeout_s, _BUSY_WAIT_S if self._is_answer_due else 0.0)
         self._is_answer_due = False
 
 
@@ -331,7 +332,7 @@ class BlockingChannel(Closable):
                 self._inbox.extend(channel.progress(RECEIVE))
                 if channel.bytes_received != previous_bytes:
                     deadline.restart()
-                if not self._inbox and not self._wait(RECEIVE, deadline) and channel.max_wait_s > 0:
+                if not self._inbox and not self._wait(RECEIVE, deadline):
                     raise deadline.create_error(channel.wait_description)
                 self._check_open("receive")
 
@@ -405,8 +406,8 @@ class BlockingChannel(Closable):
 
     def _wait(self, directions: int, deadline: Deadline) -> bool:
         """Wait until the channel can progress; return False if the deadline passes first."""
-        channel = self.channel
-        return wait_for_interests(channel.interests(directions), min(deadline.remaining_s(), channel.max_wait_s))
+        wait, remaining_s = self.channel.next_wait(directions), deadline.remaining_s()
+        return wait_for_interests(wait.interests, min(remaining_s, wait.timeout_s)) or wait.timeout_s <= remaining_s
 
     def _fail(self, reason: str) -> None:
         """End the connection; its descriptors stay open until `close`."""

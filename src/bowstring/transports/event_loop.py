@@ -17,7 +17,7 @@ from typing import Protocol
 
 from bowstring.errors import ResourceError, translate_os_error
 from bowstring.memory.closable import Closable
-from bowstring.transports.base import Interest
+from bowstring.transports.base import Interest, Wait
 
 _JOIN_TIMEOUT_S = 5.0
 _RESOLUTION_S = 0.05
@@ -26,22 +26,18 @@ _RESOLUTION_S = 0.05
 class EventHandler(Protocol):
     """A handler of descriptors. Its methods are called in the loop's thread and must not block."""
 
-    def interests(self) -> list[Interest]:
-        """The descriptors to wait for, and for what. They stay open while the handler is in the loop."""
+    def next_wait(self) -> Wait:
+        """What to wait for before the next `handle_events`. Descriptors stay open while the handler is in the loop."""
 
     def descriptors(self) -> list[int]:
         """All open descriptors."""
-
-    @property
-    def has_more_work(self) -> bool:
-        """Whether `handle_events` can continue although no descriptor becomes ready: it is called in the next turn."""
 
     @property
     def deadline(self) -> float:
         """The time to call `handle_deadline`, by `time.monotonic`; `math.inf` for never."""
 
     def handle_events(self, events: int) -> None:
-        """Do a limited amount of work. `events` is 0 in a turn for more work."""
+        """Do a limited amount of work, so that others have their turn. `events` is 0 after the timeout."""
 
     def handle_deadline(self) -> None:
         """The deadline has passed. It is compared immediately before the call."""
@@ -58,8 +54,8 @@ class EventLoop(Closable):
 
     def __init__(self, name: str) -> None:
         self._handlers: dict[EventHandler, list[Interest]] = {}
-        self._unfinished: dict[EventHandler, None] = {}
-        """The handlers with more work, as of their last call."""
+        self._timeouts: dict[EventHandler, float] = {}
+        """The ends of the handlers' waits, by `time.monotonic`."""
         self._calls: deque[Callable[[], None]] = deque()
         self._next_expiry = math.inf
         self._is_closed = False
@@ -107,7 +103,7 @@ class EventLoop(Closable):
         """Remove a handler without closing it."""
         for descriptor in dict(self._handlers.pop(handler, [])):
             self._selector.unregister(descriptor)
-        self._unfinished.pop(handler, None)
+        self._timeouts.pop(handler, None)
 
     def close(self) -> None:
         """End the thread, and close all handlers. Idempotent."""
@@ -120,7 +116,7 @@ class EventLoop(Closable):
         for handler in list(self._handlers):
             handler.close()
         self._handlers.clear()
-        self._unfinished.clear()
+        self._timeouts.clear()
         self._selector.close()
         self._reader.close()
         self._writer.close()
@@ -143,8 +139,11 @@ class EventLoop(Closable):
                 self._reader.recv(1 << 12)
             else:
                 turn[key.data] = turn.get(key.data, 0) | events
-        for handler in self._unfinished:
-            turn.setdefault(handler, 0)
+        if self._timeouts:
+            now = time.monotonic()
+            for handler, end in self._timeouts.items():
+                if end <= now:
+                    turn.setdefault(handler, 0)
         return turn
 
     def _call_handler(self, handler: EventHandler, action: Callable[[], None]) -> None:
@@ -168,7 +167,7 @@ class EventLoop(Closable):
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
     def _update_registration(self, handler: EventHandler) -> None:
-        interests = handler.interests()
+        interests, timeout_s = handler.next_wait()
         if interests != self._handlers[handler]:
             previous = dict(self._handlers[handler])
             for descriptor in previous.keys() - dict(interests).keys():
@@ -179,16 +178,16 @@ class EventLoop(Closable):
                 elif previous[descriptor] != events:
                     self._selector.modify(descriptor, events, handler)
             self._handlers[handler] = interests
-        if handler.has_more_work:
-            self._unfinished[handler] = None
-        else:
-            self._unfinished.pop(handler, None)
+        self._timeouts.pop(handler, None)
+        if timeout_s < math.inf:
+            self._timeouts[handler] = time.monotonic() + timeout_s
         self._next_expiry = min(self._next_expiry, handler.deadline)
 
     def _timeout_s(self) -> float | None:
-        if self._calls or self._unfinished:
+        if self._calls:
             return 0.0
-        return None if self._next_expiry == math.inf else max(self._next_expiry - time.monotonic(), 0.0)
+        end = min(self._next_expiry, *self._timeouts.values()) if self._timeouts else self._next_expiry
+        return None if end == math.inf else max(end - time.monotonic(), 0.0)
 
     def _wake(self) -> None:
         try:

@@ -41,6 +41,7 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     Transport,
     TransportOptions,
+    Wait,
     as_writable_bytes,
     strip_traceback,
 )
@@ -247,15 +248,15 @@ class LoopbackChannel(Channel):
                 events.append(DirectionEnded(strip_traceback(error), RECEIVE))
         return events
 
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        """As `Channel.interests`: a descriptor for each direction."""
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """As `Channel.next_wait`: a descriptor for each direction."""
         interests = []
         directions &= ~self._lost_directions
         if directions & SEND and self._unsent:
             interests.append(Interest(self._outbound.writable.descriptor, RECEIVE))
         if directions & RECEIVE and (self._credit.is_available if self._offer is None else self._offer[1] is not None):
             interests.append(Interest(self._inbound.readable.descriptor, RECEIVE))
-        return interests
+        return Wait(interests)
 
     def descriptors(self) -> list[int]:
         """As `Channel.descriptors`."""

@@ -33,6 +33,7 @@ from bowstring.transports.base import (
     MessageOffered,
     MessageSent,
     TransportOptions,
+    Wait,
     as_writable_bytes,
     strip_traceback,
 )
@@ -326,17 +327,17 @@ class MessageChannel(Channel):
                 self._report_end(BOTH_DIRECTIONS, error, events)
         return events
 
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        """As `Channel.interests`: a descriptor for each direction, and those of the connection."""
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """As `Channel.next_wait`: a descriptor for each direction, and those of the connection."""
         directions &= ~self._lost_directions
         if not self._sender.is_sending and self.is_connected:
             directions &= ~SEND
         if not (self._receiver.credit.is_available or self._receiver.is_receiving_message):
             directions &= ~RECEIVE
         if not directions:
-            return []
+            return Wait([])
         timers = [timer for direction, timer in self._timers.items() if directions & direction]
-        return [*(Interest(timer.descriptor, RECEIVE) for timer in timers), *self._connection_interests()]
+        return Wait([*(Interest(timer.descriptor, RECEIVE) for timer in timers), *self._connection_interests()])
 
     def descriptors(self) -> list[int]:
         """As `Channel.descriptors`: those that are known; the library has more."""

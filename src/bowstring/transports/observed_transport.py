@@ -48,6 +48,7 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     Transport,
     TransportOptions,
+    Wait,
 )
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.regions import RegionUpdate
@@ -246,10 +247,6 @@ class _ObservedChannel(Channel):
         return self.channel.is_connected
 
     @property
-    def max_wait_s(self) -> float:
-        return 0.0 if self._early_events else self.channel.max_wait_s
-
-    @property
     def is_sending(self) -> bool:
         return bool(self._early_events) or self.channel.is_sending
 
@@ -327,8 +324,9 @@ class _ObservedChannel(Channel):
             events, self._early_events = self._early_events, events
         return events + self._progress(directions)
 
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        return self.channel.interests(directions)
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        wait = self.channel.next_wait(directions)
+        return wait._replace(timeout_s=0.0) if directions & SEND and self._early_events else wait
 
     def half_close(self) -> None:
         self.channel.half_close()

@@ -3,7 +3,7 @@
 A `Session` does what every transport and every driver need: it passes messages between channels and a
 `ClientStream` or `ServerConnection`, checks lengths before memory is allocated and addresses before they are read,
 limits queued bytes and leases, and measures deadlines from the last progress. It does not wait: a driver calls `step`
-when one of the `interests` is ready, when `max_wait_s` or the time of `next_deadline` has passed, and after `wake`.
+as `next_wait` says, when the time of `next_deadline` has passed, and after `wake`.
 
 Metadata and bodies may use one channel (`ConnectionRole.BOTH`) or two, from one server or two, in any order of arrival.
 """
@@ -41,6 +41,7 @@ from bowstring.transports.base import (
     RemoteMemory,
     RemoteMemoryUpdated,
     Uint64Array,
+    Wait,
     strip_traceback,
 )
 from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
@@ -206,16 +207,6 @@ class Session(Closable):
         """Whether leases were released that `step` has not freed."""
         return bool(self._released_leases) and not self._is_failed
 
-    @property
-    def max_wait_s(self) -> float:
-        """How long to wait for the interests at most: 0 if `step` can continue at once."""
-        if self.has_leases_to_free or self._can_submit() or self._can_start_copy:
-            return 0.0
-        max_wait_s = math.inf
-        for channel in self.channels.values():
-            max_wait_s = min(max_wait_s, channel.max_wait_s)
-        return max_wait_s
-
     def start_request(self, core: ProtocolCore, request: RequestMessages, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
         self.core = core
@@ -257,14 +248,19 @@ class Session(Closable):
         """Return the channel for the messages of a role."""
         return self.channels[role if role in self.channels else _METADATA_AND_BODIES]
 
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        """Return the descriptors to wait for before the next `step`."""
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """Return what to wait for before the next `step` for these directions."""
         interests: list[Interest] = []
+        timeout_s = math.inf
         for channel in self.channels.values():
-            interests += channel.interests(directions)
+            channel_wait = channel.next_wait(directions)
+            interests += channel_wait.interests
+            timeout_s = min(timeout_s, channel_wait.timeout_s)
         if directions & RECEIVE and self.memory is not None and self._fetches:
             interests += self.memory.interests()
-        return interests
+        can_send = directions & SEND and (self.has_leases_to_free or self._can_submit())
+        can_receive = directions & RECEIVE and self._can_start_copy
+        return Wait(interests, 0.0 if can_send or can_receive else timeout_s)
 
     def next_deadline(self) -> float:
         """The time at which `step` fails unless there is progress before; `math.inf` for never."""

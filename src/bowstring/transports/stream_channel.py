@@ -30,6 +30,7 @@ from bowstring.transports.base import (
     Event,
     Interest,
     TransportOptions,
+    Wait,
     strip_traceback,
 )
 from bowstring.transports.frames import (
@@ -88,12 +89,6 @@ class StreamChannel(Channel):
     def is_receiving_message(self) -> bool:
         """As `Channel.is_receiving_message`."""
         return not self._parser.is_between_frames
-
-    @property
-    def max_wait_s(self) -> float:
-        """As `Channel.max_wait_s`."""
-        # Bytes that were received but not delivered, for lack of credit or behind an offer, need no descriptor.
-        return 0.0 if self._parser.has_buffered_message and not self._lost_directions & RECEIVE else math.inf
 
     @property
     def wait_description(self) -> str:
@@ -159,13 +154,16 @@ class StreamChannel(Channel):
                 events.append(DirectionEnded(strip_traceback(error), RECEIVE))
         return events
 
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        """As `Channel.interests`."""
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """As `Channel.next_wait`."""
         directions &= ~self._lost_directions
-        needed = SEND if directions & SEND and self._queue.queued_bytes else 0
+        needed, timeout_s = SEND if directions & SEND and self._queue.queued_bytes else 0, math.inf
         if directions & RECEIVE and self._parser.can_receive:
             needed |= RECEIVE
-        return [Interest(self._socket.fileno(), needed)] if needed and self.is_connected else []
+            # Bytes that were received, and not delivered for lack of credit or behind an offer.
+            if self._parser.has_buffered_message or self._has_decrypted_bytes:
+                timeout_s = 0.0
+        return Wait([Interest(self._socket.fileno(), needed)] if needed else [], timeout_s)
 
     def half_close(self) -> None:
         """As `Channel.half_close`."""
@@ -184,6 +182,11 @@ class StreamChannel(Channel):
         self._socket.close()
         self._queue.clear()
         self._parser.close()
+
+    @property
+    def _has_decrypted_bytes(self) -> bool:
+        """Whether bytes were taken from the socket that `_read` has not returned."""
+        return False
 
     def _continue_connecting(self) -> bool:
         """Continue to connect; return whether it is done. Raises an error of `bowstring.errors`."""

@@ -27,6 +27,7 @@ from bowstring.transports.base import (
     Interest,
     PeerIdentity,
     TransportOptions,
+    Wait,
 )
 from bowstring.transports.stream_channel import StreamChannel
 from bowstring.transports.tcp_address import format_address
@@ -76,11 +77,11 @@ class TcpChannel(StreamChannel):
             if hasattr(socket, name):
                 self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        """As `Channel.interests`."""
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """As `Channel.next_wait`."""
         if self.is_connected or self._lost_directions or self.is_closed:
-            return super().interests(directions)
-        return [Interest(self._socket.fileno(), self._connect_interest)]
+            return super().next_wait(directions)
+        return Wait([Interest(self._socket.fileno(), self._connect_interest)])
 
     @property
     def unacknowledged_since(self) -> float:
@@ -177,22 +178,18 @@ class TlsChannel(TcpChannel):
         """As `Channel.cancel`."""
         return super().cancel(token) if not self._is_writing else bool(self._parser.discard(token))
 
-    def interests(self, directions: int = BOTH_DIRECTIONS) -> list[Interest]:
-        """As `Channel.interests`."""
-        interests = super().interests(directions)
-        if self._needs_write_to_read and interests:
-            return [Interest(interests[0].descriptor, interests[0].events | SEND)]
-        return interests
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """As `Channel.next_wait`."""
+        wait = super().next_wait(directions)
+        if self._needs_write_to_read and wait.interests:
+            (interest,) = wait.interests
+            return wait._replace(interests=[interest._replace(events=interest.events | SEND)])
+        return wait
 
     @property
-    def max_wait_s(self) -> float:
-        """As `Channel.max_wait_s`; bytes that OpenSSL has decrypted need no descriptor."""
-        can_receive = self.is_connected and not self._lost_directions & RECEIVE and self._parser.can_receive
-        if can_receive and not self.is_closed:
-            with self._lock:
-                if self._tls_socket.pending():
-                    return 0.0
-        return super().max_wait_s
+    def _has_decrypted_bytes(self) -> bool:
+        with self._lock:
+            return self._tls_socket.pending() > 0
 
     @property
     def _connect_interest(self) -> int:

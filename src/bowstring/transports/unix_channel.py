@@ -16,12 +16,14 @@ from bowstring.errors import ConnectionLostError, ProtocolError
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
+    BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     ChannelTraits,
     Event,
     PeerIdentity,
     RemoteMemoryUpdated,
     TransportOptions,
+    Wait,
 )
 from bowstring.transports.frames import HELLO_BODY, FrameKind, FrameParser, IncomingFrame
 from bowstring.transports.regions import RegionUpdate, RemoteRegionTable
@@ -139,10 +141,9 @@ class UnixChannel(StreamChannel):
                 channel._pending_address, channel.is_connected = address, False
         return channel
 
-    @property
-    def max_wait_s(self) -> float:
-        """As `Channel.max_wait_s`."""
-        return super().max_wait_s if self.is_connected else CONNECT_RETRY_S
+    def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
+        """As `Channel.next_wait`."""
+        return super().next_wait(directions) if self.is_connected else Wait([], CONNECT_RETRY_S)
 
     @property
     def wait_description(self) -> str:

@@ -75,9 +75,9 @@ def test_credit_makes_a_descriptor_ready_for_messages_that_have_arrived(ends: tu
         one.submit([b"x"], number)
     assert [event.tag for event in transfer_until_events(one, other, MessageReceived)] == [0]
     assert transfer_until_events(one, other, MessageReceived, rounds=3) == []
-    assert not other.interests(RECEIVE)
+    assert not other.next_wait(RECEIVE).interests
     other.grant_credit(1, 1)
-    assert wait_for_interests(other.interests(RECEIVE), 20)
+    assert wait_for_interests(other.next_wait(RECEIVE).interests, 20)
     assert [event.tag for event in other.progress(RECEIVE) if isinstance(event, MessageReceived)] == [1]
 
 
@@ -86,7 +86,7 @@ def test_an_event_of_one_direction_wakes_it_when_the_other_direction_reads_it(en
     one.submit([b"x"], 7)
     while not other.bytes_received:
         one.progress()
-        if wait_for_interests(other.interests(RECEIVE), 0.1):
+        if wait_for_interests(other.next_wait(RECEIVE).interests, 0.1):
             other.progress(SEND)
-            assert wait_for_interests(other.interests(RECEIVE), 20)
+            assert wait_for_interests(other.next_wait(RECEIVE).interests, 20)
             other.progress(RECEIVE)

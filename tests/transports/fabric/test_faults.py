@@ -59,7 +59,7 @@ def listener() -> Iterator[FabricListener]:
 def progress_until_lost(channel: Channel, events: list[Event]) -> BowstringError:
     """Progress a channel, and collect its events, until it is lost; return the error."""
     while not any(isinstance(event, DirectionEnded) for event in events):
-        wait_for_interests(channel.interests(), 30)
+        wait_for_interests(channel.next_wait().interests, 30)
         events += channel.progress()
     return next(event.error for event in events if isinstance(event, DirectionEnded))
 
@@ -231,9 +231,9 @@ def test_an_idle_channel_sleeps(provider: str) -> None:
             def is_idle() -> bool:
                 for channel in (client, server):
                     channel.progress()
-                return not any(wait_for_interests(channel.interests(), 0.1) for channel in (client, server))
+                return not any(wait_for_interests(channel.next_wait().interests, 0.1) for channel in (client, server))
 
             wait_until(is_idle)
             client.submit([b"x"])
             client.progress()
-            assert wait_for_interests(server.interests(RECEIVE), 30)
+            assert wait_for_interests(server.next_wait(RECEIVE).interests, 30)

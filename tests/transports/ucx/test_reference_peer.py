@@ -72,7 +72,7 @@ def test_a_session_reads_what_the_server_of_the_reference_sends(uris: list[str],
                     assert body is None or isinstance(body, PackedBody)
                     messages.append((bytes(event.header), b"" if body is None else b"".join(body.parts)))
             if not core.has_all_messages:
-                descriptors = [interest.descriptor for interest in session.interests()]
+                descriptors = [interest.descriptor for interest in session.next_wait().interests]
                 assert select.select(descriptors, [], [], TIMEOUT_S)[0]
     stream = b"".join(encapsulate(header) + body for header, body in messages)
     assert pa.ipc.open_stream(stream).read_all().equals(reference_peer.example_table(num_rows))
@@ -117,7 +117,10 @@ def serve_reference_client(endpoint: UcxListener, num_rows: dict[bytes, int], cl
                 assert not isinstance(event, DirectionEnded), event.error
                 if isinstance(event, MessageReceived):
                     submit_table(channel, event, num_rows)
-        interests = [*endpoint.interests(), *(interest for channel in channels for interest in channel.interests())]
+        interests = [
+            *endpoint.interests(),
+            *(interest for channel in channels for interest in channel.next_wait().interests),
+        ]
         ready, _, _ = select.select([output, *(interest.descriptor for interest in interests)], [], [], TIMEOUT_S)
         assert ready
         if output in ready:
