@@ -426,6 +426,7 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
                 *((tag or None, bytes([tag]) * n + b"!") for tag, n in enumerate(lengths)),
                 (9, b"next"),
             ]
+            transfer_until_events(one, other, MessageReceived, rounds=3)
             assert not one.is_sending
 
     def test_no_more_is_received_than_was_granted(self) -> None:
