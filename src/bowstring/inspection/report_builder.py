@@ -27,8 +27,9 @@ from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
 from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import check_metadata_version
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema, read_ipc_schema
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.tools.scan import FileScan, FramingSizes, MessageScan, StreamScan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
@@ -77,7 +78,7 @@ def inspect_scan(scan: MessageScan, name: str, limits: ReadLimits, totals: Batch
     if not 0 <= endianness < len(_ENDIANNESS):
         raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
     if totals is None:
-        totals = BatchTotals(read_ipc_schema(scan.schema, limits))
+        totals = BatchTotals(IpcSchema.from_table(scan.schema, limits))
         for span in scan.batch_messages():
             totals.add(span)
     ipc_schema = totals.ipc_schema

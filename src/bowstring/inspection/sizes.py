@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.datatypes.field import Field
-from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
-from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
+from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, IpcSchema
 from bowstring.ipc.tools.scan import BatchMessage
 
 _Counts = npt.NDArray[np.int64]
@@ -42,7 +39,7 @@ class _ColumnStarts:
 
     @classmethod
     def from_schema(cls, ipc_schema: IpcSchema, version: int) -> _ColumnStarts:
-        positions = BatchColumnPositions(ipc_schema, version == V4)
+        positions = ipc_schema.column_positions(version)
         starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in positions]
         bounds = np.array(
             [*starts, (positions.node_count, positions.buffer_count, positions.variadic_count)],
@@ -131,7 +128,8 @@ class BatchTotals:
                 f"{span.location}: dictionary {template.dictionary_id} is not in the schema, which has "
                 f"{sorted(self.ipc_schema.dictionaries_by_id)[:8]}"
             )
-        sizes = self._column_sizes(self._cached_column_starts(node.id, _values_schema(node), span.header), span)
+        starts = self._cached_column_starts(node.id, IpcSchema.of_dictionary_values(node), span.header)
+        sizes = self._column_sizes(starts, span)
         totals = self.dictionaries.setdefault(node.id, DictionaryTotals())
         totals.batches += 1
         totals.deltas += template.is_delta
@@ -192,7 +190,3 @@ def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
-
-
-def _values_schema(node: DictionaryDeclaration) -> IpcSchema:
-    return IpcSchema(Schema((Field("values", node.value_type),)), (node.nested,))

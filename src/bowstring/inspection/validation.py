@@ -16,9 +16,9 @@ from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import check_metadata_version
-from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
-from bowstring.ipc.metadata.schema import DictionaryDeclaration
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.array_data import ArrayData
@@ -71,7 +71,7 @@ class _ResilientReader(StreamReader):
     def dictionary_declarations(self) -> list[DictionaryDeclaration]:
         """The dictionaries of the schema."""
         selection = self._decoder._selection
-        return [] if selection is None else list(selection.cached.ipc_schema.dictionaries_by_id.values())
+        return [] if selection is None else list(selection.ipc_schema.dictionaries_by_id.values())
 
     def get_dictionary(self, node: DictionaryDeclaration) -> ArrayData | None:
         """Return the current values of a dictionary, or None if it is not defined."""
@@ -167,10 +167,10 @@ class Validator:
         yield from self._find_footer_faults(reader)
         yield from self._find_schema_message_faults(reader)
         try:
-            dictionaries = list(reader.decoded_schema.ipc_schema.dictionaries_by_id.values())
+            dictionaries = list(reader.ipc_schema.dictionaries_by_id.values())
             for header, _body, location in reader.read_dictionary_messages():
                 if not dictionaries:  # else they are checked below
-                    get_dictionary_declaration(reader.decoded_schema.ipc_schema, header, location)
+                    get_dictionary_declaration(reader.ipc_schema, header, location)
         except InvalidDataError as error:
             yield _make_fault(error)
             dictionaries = []
@@ -212,7 +212,7 @@ class Validator:
         prefix. A different schema is an error: readers of the stream in the file, and `recover`, may use it.
         """
         try:
-            schema = LazyIpcSchema(reader.messages.read_schema_message(), self._limits).to_lazy_schema()
+            schema = IpcSchema.from_table(reader.messages.read_schema_message(), self._limits).schema
             tuple(schema)  # raises errors of malformed fields now
         except InvalidDataError as error:
             self.validation.warnings.append(f"{error}: readers of files use the schema in the footer")

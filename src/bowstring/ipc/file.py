@@ -19,6 +19,7 @@ from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.interop import c_data
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
+from bowstring.ipc.column_selection import ColumnSelection
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics, read_statistics
 from bowstring.ipc.footer import read_footer
@@ -33,10 +34,11 @@ from bowstring.ipc.message import (
     read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.field import DictionaryDeclaration, read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_custom_metadata
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
-from bowstring.ipc.schema_cache import ColumnSelection, DecodedSchema, get_decoded_schema
+from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.stream import create_lazy_batch
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
@@ -190,14 +192,14 @@ class FileReader(Closable):
             table = footer.table["schema"]
             if table is None:
                 raise InvalidDataError(f"{self.name}: the footer has no schema")
-            cached = get_decoded_schema(table, limits, footer.get_slices_outside_block_lists())
-            selection = self._selection = ColumnSelection(cached, self._column_keys)
+            ipc_schema = get_ipc_schema(table, limits, footer.get_slices_outside_block_lists())
+            selection = self._selection = ColumnSelection(ipc_schema, self._column_keys)
         return selection
 
     @property
-    def decoded_schema(self) -> DecodedSchema:
+    def ipc_schema(self) -> IpcSchema:
         """The schema of all columns, with dictionary ids and column positions."""
-        return self._select_columns().cached
+        return self._select_columns().ipc_schema
 
     @property
     def schema(self) -> Schema:
@@ -251,7 +253,7 @@ class FileReader(Closable):
         """
         if self._has_statistics is None:
             metadata, limits = read_custom_metadata(self.footer), self.messages.limits
-            statistics = read_statistics(metadata, self.decoded_schema.ipc_schema, self.blocks, limits, self.name)
+            statistics = read_statistics(metadata, self.ipc_schema, self.blocks, limits, self.name)
             self._statistics, self._has_statistics = statistics, statistics is not None
         return self._statistics
 
@@ -287,7 +289,7 @@ class FileReader(Closable):
         with plain values, without dictionary, run-end encoding and extension type. Raises `NotFoundError` for an
         unknown column, `TypeMismatchError` for bounds of another type, `InvalidArgumentError` for NaN.
         """
-        index = self.decoded_schema.schema.index(column)
+        index = self.ipc_schema.schema.index(column)
         if self.statistics is None:
             return list(range(self.num_record_batches))
         return self.statistics.find_batches(index, low, high)
@@ -346,9 +348,7 @@ class FileReader(Closable):
     def _get_file_dictionaries(self) -> FileDictionaries:
         if self._dictionaries is None:
             # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
-            self._dictionaries = FileDictionaries(
-                self.decoded_schema.ipc_schema, self.messages.read_dictionary_messages
-            )
+            self._dictionaries = FileDictionaries(self.ipc_schema, self.messages.read_dictionary_messages)
         return self._dictionaries
 
     def get_dictionary(self, declaration: DictionaryDeclaration) -> Array | None:

@@ -40,7 +40,7 @@ from bowstring.ipc.array_statistics import (
 )
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
-from bowstring.ipc.record_batch.column_positions import AnyIpcSchema
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import prefix_errors
@@ -105,7 +105,7 @@ class FileStatistics:
 
 
 def read_statistics(
-    pairs: Metadata, schema: AnyIpcSchema, blocks: npt.NDArray[Any], limits: ReadLimits, location: str
+    pairs: Metadata, schema: IpcSchema, blocks: npt.NDArray[Any], limits: ReadLimits, location: str
 ) -> FileStatistics | None:
     """Read the statistics in a footer's custom metadata; None if there are none, or if they belong to other blocks.
 
@@ -126,7 +126,7 @@ def read_statistics(
         return _read_statistics_batch(batches[0], schema, blocks)
 
 
-def _read_statistics_batch(batch: RecordBatch, schema: AnyIpcSchema, blocks: npt.NDArray[Any]) -> FileStatistics | None:
+def _read_statistics_batch(batch: RecordBatch, schema: IpcSchema, blocks: npt.NDArray[Any]) -> FileStatistics | None:
     names = batch.schema.names
     if tuple(names[:3]) != _COUNT_COLUMNS or len(set(names)) < len(names):
         raise InvalidDataError(
@@ -142,7 +142,7 @@ def _read_statistics_batch(batch: RecordBatch, schema: AnyIpcSchema, blocks: npt
         if not 0 <= column_index < len(schema):
             raise InvalidDataError(f"there is no column {name!r}")
         columns[column_index] = _read_column_statistics(
-            batch.column(index), schema.get_field_and_dictionaries(column_index)[0].type, rows
+            batch.column(index), schema.fields.field_at(column_index).type, rows
         )
     return FileStatistics(rows, columns)
 

@@ -34,6 +34,7 @@ from bowstring.ipc.message import (
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.remote import (
     RemoteBatchHeader,
@@ -42,7 +43,6 @@ from bowstring.ipc.record_batch.remote import (
     compute_column_header_spans,
     link_for_fetching,
 )
-from bowstring.ipc.schema_cache import DecodedSchema
 from bowstring.memory.buffer import Buffer
 
 _VECTOR_LENGTH = struct.Struct("<I")
@@ -111,12 +111,12 @@ class RemoteFileMessages(FileMessages):
             yield header, fetched.find(body.offset, body.size) or body, location
 
     def fetch_batch_headers(
-        self, indices: Iterable[int], decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
+        self, indices: Iterable[int], ipc_schema: IpcSchema, column_indices: Sequence[int] | None
     ) -> None:
         """Fetch the fixed parts of the headers of batches, and their entries for the columns at `column_indices`."""
         blocks = self.select_valid_blocks(self.get_block(headers.RECORD_BATCH, index) for index in indices)
         for block in [self.get_block(headers.RECORD_BATCH, 0), *blocks[:1]] if blocks else []:
-            self._derive_header_template(block, decoded_schema)
+            self._derive_header_template(block, ipc_schema)
         unknown_headers = [
             (offset, min(size_bytes, _PREVIEW_BYTES))
             for offset, size_bytes, _ in blocks
@@ -125,19 +125,19 @@ class RemoteFileMessages(FileMessages):
         if unknown_headers:
             previews = self.source.fetch(unknown_headers)
             for block in blocks:
-                self._derive_header_template(block, decoded_schema, previews)
+                self._derive_header_template(block, ipc_schema, previews)
         fetched = self.source.fetch(
             [
                 (block_offset + offset, span_bytes)
                 for block_offset, size_bytes, _ in blocks
-                for offset, span_bytes in self._compute_header_spans(size_bytes, decoded_schema, column_indices)
+                for offset, span_bytes in self._compute_header_spans(size_bytes, ipc_schema, column_indices)
             ]
         )
         for offset, size_bytes, _ in blocks:
             self.source.store_for_lazy_read(offset, size_bytes, fetched)
 
     def _compute_header_spans(
-        self, size_bytes: int, decoded_schema: DecodedSchema, column_indices: Sequence[int] | None
+        self, size_bytes: int, ipc_schema: IpcSchema, column_indices: Sequence[int] | None
     ) -> list[Span]:
         """The spans to fetch of a header of this size."""
         template = None if size_bytes <= _MAX_WHOLE_HEADER_BYTES else self.headers.find_template_by_size(size_bytes)
@@ -148,7 +148,7 @@ class RemoteFileMessages(FileMessages):
         if template.variadic_count:
             spans.append((template.variadic_at, 8 * template.variadic_count))
         elif column_indices is not None:
-            positions = decoded_schema.get_batch_column_positions(template.version)
+            positions = ipc_schema.column_positions(template.version)
             if positions.node_count == template.node_count and positions.buffer_count == template.buffer_count:
                 for index in column_indices:
                     column = positions[index]
@@ -156,7 +156,7 @@ class RemoteFileMessages(FileMessages):
         return spans
 
     def _derive_header_template(
-        self, block: Block, decoded_schema: DecodedSchema, previews: FetchedRanges | None = None
+        self, block: Block, ipc_schema: IpcSchema, previews: FetchedRanges | None = None
     ) -> None:
         """Derive the layout of headers of this size from the beginning of one and the counts of the schema.
 
@@ -179,7 +179,7 @@ class RemoteFileMessages(FileMessages):
             inner = root["header"]
             if headers.read_header_kind(root) != headers.RECORD_BATCH or inner is None:
                 return
-            positions = decoded_schema.get_batch_column_positions(root["version"])
+            positions = ipc_schema.column_positions(root["version"])
             for name, count in (
                 ("nodes", positions.node_count),
                 ("buffers", positions.buffer_count),
@@ -231,7 +231,7 @@ class RemoteFileReader(FileReader):
         return super().get_batch(index)
 
     def _fetch_batch_headers(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> None:
-        self.messages.fetch_batch_headers(indices, self.decoded_schema, column_indices)
+        self.messages.fetch_batch_headers(indices, self.ipc_schema, column_indices)
 
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_batch_headers(indices, column_indices)

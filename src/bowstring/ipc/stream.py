@@ -19,6 +19,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, TruncatedEr
 from bowstring.interop import c_data
 from bowstring.io.sources import AnySource
 from bowstring.ipc.codecs import create_compressor
+from bowstring.ipc.column_selection import ColumnSelection
 from bowstring.ipc.dictionaries.reader import StreamDictionaries
 from bowstring.ipc.dictionaries.tracker import DictionaryTracker, assign_shared_ids
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
@@ -28,7 +29,7 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
-from bowstring.ipc.schema_cache import ColumnSelection, get_decoded_schema
+from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
@@ -234,7 +235,7 @@ class Decoder:
             return header
         if self._selection is not None:
             raise InvalidDataError(f"{format_location(location)}: a second schema")
-        selection = ColumnSelection(get_decoded_schema(header, self.limits), self._column_keys)
+        selection = ColumnSelection(get_ipc_schema(header, self.limits), self._column_keys)
         tuple(selection.schema)  # raises errors of malformed fields now
         self._selection = selection
         # Extension types depend on the current registry.
@@ -257,9 +258,7 @@ class Decoder:
         self.message_count += 1
         if header.template.kind == headers.DICTIONARY_BATCH:
             location: MessageLocation = ("message", self.message_count - 1, "(dictionary)")
-            self._dictionaries = self._dictionaries.with_dictionary_batch(
-                selection.cached.ipc_schema, header, body, location
-            )
+            self._dictionaries = self._dictionaries.with_dictionary_batch(selection.ipc_schema, header, body, location)
             return None
         location = ("record batch", self.batch_count)
         self.batch_count += 1

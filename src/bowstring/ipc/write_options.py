@@ -8,7 +8,6 @@ from typing import Literal, get_args
 from bowstring.errors import InvalidArgumentError
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.schema import V4, V5
-from bowstring.layouts.base import Layout
 
 ByteOrder = Literal["little", "big"]
 MetadataVersion = Literal["V4", "V5"]
@@ -75,8 +74,3 @@ class IpcWriteOptions:
 
 
 DEFAULT_WRITE_OPTIONS = IpcWriteOptions()
-
-
-def has_legacy_validity(layout: Layout) -> bool:
-    """Whether a layout without validity has a validity buffer in metadata version 4, as all layouts but null had."""
-    return not layout.has_validity and bool(layout.buffers or layout.children)

@@ -22,7 +22,7 @@ from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistic
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.schema import create_metadata_records
+from bowstring.ipc.metadata.field import create_metadata_records
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
 

@@ -22,9 +22,8 @@ from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import bulk_field_reader
 from bowstring.ipc.metadata.bulk_field_reader import FieldTables
-from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, read_field
-from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
+from bowstring.ipc.metadata.field import DictionaryDeclaration, read_field
+from bowstring.ipc.metadata.schema import V5, IpcFields, IpcSchema
 from bowstring.testing import strategies
 from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
@@ -96,7 +95,7 @@ def test_flat_fields_of_every_type_are_read_in_one_pass() -> None:
     schema = bs.schema(fields)
     for raw in (encode_footer(schema), encode_footer_with_pyarrow(pa.schema(schema))):
         assert FieldTables.from_schema_table(schema_table(raw)).read_fields()[0] == fields
-        assert LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).schema == schema
+        assert IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS).schema == schema
 
 
 def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
@@ -107,10 +106,13 @@ def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
         each = read_fields_one_by_one(raw)
         assert fields == [field for field, _ in each]
         assert [declarations.get(i, ()) for i in range(64)] == [expected for _, expected in each]
-        read = LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS)
+        read = IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS)
         assert read.schema.equals(schema, check_metadata=True)
-        assert (read.header_entry_counts() > 0)[:, 0].all()
-        lazy, eager = BatchColumnPositions(read), BatchColumnPositions(read.eager)
+        assert (read.fields.header_entry_counts() > 0)[:, 0].all()
+        lazy, eager = (
+            read.column_positions(V5),
+            IpcSchema(read.schema, IpcFields(read.fields.all_entries())).column_positions(V5),
+        )
         assert [(c.first_node, c.first_buffer) for c in lazy] == [(c.first_node, c.first_buffer) for c in eager]
 
 
@@ -158,7 +160,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
 def test_a_schema_of_many_fields_is_read_in_bounded_time() -> None:
     raw = encode_footer_with_pyarrow(pa.schema([(f"column_{i}", pa.int64()) for i in range(200_000)]))
     start = time.process_time()
-    assert len(LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
+    assert len(IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS).schema) == 200_000
     assert time.process_time() - start < 20
 
 
@@ -167,10 +169,10 @@ def test_a_schema_of_a_million_fields_is_rejected_unless_a_limit_is_raised() -> 
     raw = _schema_of_shared_field(count)
     start = time.process_time()
     with pytest.raises(LimitError, match="max_tables"):
-        LazyIpcSchema(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
+        IpcSchema.from_table(read_root("Schema", raw, "footer"), DEFAULT_LIMITS)
     limits = ReadLimits(max_tables=4 * count)
     with pytest.raises(LimitError):  # all fields share one table
-        _ = LazyIpcSchema(read_root("Schema", raw, "footer", limits.max_tables), limits).schema
+        _ = IpcSchema.from_table(read_root("Schema", raw, "footer", limits.max_tables), limits).schema
     assert time.process_time() - start < 20
 
 
@@ -244,7 +246,7 @@ def test_names_that_occur_elsewhere_in_a_message_are_found_as_names() -> None:
     )
     twice = bs.schema([bs.field("name", bs.int8(), metadata={"name": "name"}) for _ in range(9)])
     raw = encode_footer(schema)
-    assert LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == [0]
+    assert IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS).fields.indices_of("name") == [0]
     raw = encode_footer_with_pyarrow(pa.schema(twice))
     assert raw.count(struct.pack("<I", 4) + b"name") > 9
-    assert LazyIpcSchema(schema_table(raw), DEFAULT_LIMITS).indices_of("name") == list(range(9))
+    assert IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS).fields.indices_of("name") == list(range(9))

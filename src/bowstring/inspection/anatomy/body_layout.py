@@ -5,8 +5,8 @@ from __future__ import annotations
 from bowstring.datatypes.field import Field
 from bowstring.inspection.anatomy.model import BodyBuffer, BodyField, BodyLayout
 from bowstring.inspection.report_builder import type_text_without_children
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
-from bowstring.ipc.write_options import has_legacy_validity
+from bowstring.ipc.metadata.field import DictionaryDeclaration
+from bowstring.ipc.metadata.schema import V4, IpcSchema, has_legacy_validity
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.layouts.registry import layout_of
 

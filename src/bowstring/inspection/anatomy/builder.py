@@ -22,7 +22,7 @@ from bowstring.io.sources import RandomAccessSource, ensure_random_access, open_
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.schema import V4, V5, IpcSchema, read_ipc_schema
+from bowstring.ipc.metadata.schema import V4, V5, IpcSchema
 from bowstring.ipc.tools.scan import BatchMessage, FramingSizes
 from bowstring.memory.closable import close_on_error
 
@@ -110,7 +110,7 @@ class _BodySplitter:
         self._ipc_schema: IpcSchema | None = None
         if walker.schema is not None:
             try:
-                self._ipc_schema = read_ipc_schema(walker.schema.table, limits)
+                self._ipc_schema = IpcSchema.from_table(walker.schema.table, limits)
                 self._totals = BatchTotals(self._ipc_schema)
             except InvalidDataError as error:
                 walker.faults.add(walker.schema.offset, error)

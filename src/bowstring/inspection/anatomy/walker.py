@@ -35,8 +35,8 @@ from bowstring.ipc.message import (
     format_location,
     read_message_at,
 )
+from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import read_custom_metadata
 from bowstring.ipc.tools.scan import BatchMessage
 
 _MAX_FAULTS = 100

@@ -14,29 +14,26 @@ from bowstring.compute.unify_dictionaries import (
     replace_dictionary,
     replace_dictionary_encoded_arrays,
 )
-from bowstring.datatypes.field import Field
-from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.dictionaries.delta import DeltaDictionary, concat_parts
 from bowstring.ipc.message import format_location
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
-from bowstring.ipc.record_batch.column_positions import AnyIpcSchema, BatchColumnPositions
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import DictionaryLookup
 from bowstring.ipc.record_batch.remote import Body, create_columns
 from bowstring.layouts.registry import layout_of
 
 
 def read_dictionary_values(
-    ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, lookup: DictionaryLookup, location: tuple[object, ...]
+    ipc_schema: IpcSchema, header: BatchHeader, body: Body, lookup: DictionaryLookup, location: tuple[object, ...]
 ) -> Sequence[Array]:
     """Return the values of one dictionary batch as the only element, created on access; `lookup` returns the
     dictionaries inside them.
     """
     declaration = get_dictionary_declaration(ipc_schema, header, location)
-    schema = Schema((Field("values", declaration.value_type),))
-    values_schema = IpcSchema(schema, (declaration.nested,), ipc_schema.is_big_endian, ipc_schema.limits)
-    positions = BatchColumnPositions(values_schema, header.template.version == V4)
+    values_schema = IpcSchema.of_dictionary_values(declaration, ipc_schema.is_big_endian, ipc_schema.limits)
+    positions = values_schema.column_positions(header.template.version)
     return create_columns(positions, header, body, lookup, location)
 
 
@@ -134,7 +131,7 @@ class StreamDictionaries:
         return self
 
     def with_dictionary_batch(
-        self, ipc_schema: AnyIpcSchema, header: BatchHeader, body: Body, location: tuple[object, ...]
+        self, ipc_schema: IpcSchema, header: BatchHeader, body: Body, location: tuple[object, ...]
     ) -> StreamDictionaries:
         """Return the dictionaries after a dictionary batch: with a new, a replaced or an extended dictionary."""
         declaration = get_dictionary_declaration(ipc_schema, header, location)
@@ -171,7 +168,7 @@ class FileDictionaries:
 
     def __init__(
         self,
-        ipc_schema: AnyIpcSchema,
+        ipc_schema: IpcSchema,
         read_batches: Callable[[], Iterator[tuple[BatchHeader, Body, tuple[object, ...]]]],
     ) -> None:
         self._ipc_schema = ipc_schema
@@ -206,7 +203,7 @@ class FileDictionaries:
 
 
 def get_dictionary_declaration(
-    ipc_schema: AnyIpcSchema, header: BatchHeader, location: tuple[object, ...]
+    ipc_schema: IpcSchema, header: BatchHeader, location: tuple[object, ...]
 ) -> DictionaryDeclaration:
     """Return the dictionary of a batch; raises `InvalidDataError` if its id is not in the schema."""
     declaration = ipc_schema.dictionaries_by_id.get(header.template.dictionary_id)

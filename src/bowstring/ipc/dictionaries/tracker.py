@@ -26,8 +26,9 @@ from bowstring.compute.unify_dictionaries import (
     replace_dictionary_encoded_arrays,
 )
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import DictionaryHeader
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices

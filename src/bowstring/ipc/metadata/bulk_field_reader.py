@@ -31,7 +31,7 @@ from bowstring.flatbuf.vectorized_reader import (
     VectorSpans,
     flatten_table_vectors,
 )
-from bowstring.ipc.metadata.schema import DictionaryDeclaration
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.types import read_type
 from bowstring.layouts import utf8_decoding
 from bowstring.layouts.gather import gather_bytes
@@ -39,7 +39,8 @@ from bowstring.layouts.registry import layout_of
 
 _U32 = struct.Struct("<I")
 _MAX_MATCHES = 8
-_MIN_FIELDS = 20
+_MIN_FIELDS = 64
+"""Fewer fields of mixed types are read faster one by one."""
 _MAX_TYPES = 256
 """The maximum number of distinct types; fields of further types are read individually."""
 

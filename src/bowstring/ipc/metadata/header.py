@@ -23,7 +23,7 @@ from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSION
 from bowstring.flatbuf.writer import Record, SerializedSubTable, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import format_location
-from bowstring.ipc.metadata import schema as schema_tables
+from bowstring.ipc.metadata.field import create_metadata_records, read_custom_metadata
 from bowstring.ipc.metadata.schema import V4, V5
 
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
@@ -261,7 +261,7 @@ def _read_template(root: Table, inner: Table, raw: MetadataBytes, flatbuffer_off
 
 def _read_custom_metadata_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
     """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
-    pairs, codec = schema_tables.read_custom_metadata(root), _read_codec(batch["compression"])
+    pairs, codec = read_custom_metadata(root), _read_codec(batch["compression"])
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
     if not codec_names:
         return pairs, codec
@@ -300,7 +300,7 @@ def _create_message_record(kind: str, header: UnionValue | SerializedSubTable, v
         "header_type": HEADERS.index(kind),
         "header": header,
         "bodyLength": 0,
-        "custom_metadata": schema_tables.create_metadata_records(pairs),
+        "custom_metadata": create_metadata_records(pairs),
     }
 
 

@@ -1,53 +1,183 @@
-"""Schemas in metadata («Schema message»): `Schema` and `Field` to and from the records of `bowstring.flatbuf`.
+"""Schemas in metadata («Schema message»), and the positions of their columns in record batches.
 
-A dictionary-encoded field stores its value type and a dictionary id. The ids are not part of a `Schema`: they are in a
-tree of `DictionaryDeclaration`s next to it, in the order in which a walk over the arrays visits the dictionaries.
+Users of a file with a thousand columns often need one of them, and reading all fields would take longer than everything
+else. The fields of a wide schema are therefore read on access. One vectorised pass over the `Field` tables counts the
+nodes and buffers of each column, which is all that the other columns require, and another one finds names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, count
-from typing import Any
+from typing import Any, TypeAlias, cast, overload
 
-from bowstring.datatypes import extension, types
-from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Field, Metadata
-from bowstring.datatypes.schema import Schema
-from bowstring.datatypes.types import DataType, Dictionary
-from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError
+import numpy as np
+
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import LazyFields, Schema
+from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import Table
-from bowstring.flatbuf.tables import TYPES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.types import create_int_record, create_type_record, read_int_type, read_type
+from bowstring.ipc.metadata.bulk_field_reader import DictionariesByField, FieldTables, HeaderEntryCounts
+from bowstring.ipc.metadata.field import (
+    DictionaryDeclaration,
+    create_field_record,
+    create_metadata_records,
+    read_custom_metadata,
+    read_field,
+)
+from bowstring.layouts.base import Layout
+from bowstring.layouts.registry import layout_of
 
 LITTLE_ENDIAN, BIG_ENDIAN = 0, 1
 V4, V5 = 3, 4
+FieldEntry: TypeAlias = tuple[Field, tuple[DictionaryDeclaration, ...]]
+"""A field and its dictionaries, in the order of a walk over its array."""
+_MAX_EAGER_FIELDS = 16
+"""Reading so many fields one by one takes as long as the vectorised pass that counts nodes and buffers."""
+_MAX_INDIVIDUAL_READS = 16
+"""After this many individual fields of a wide schema, all are read at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class DictionaryDeclaration:
-    """The dictionary of a dictionary-encoded field: its id, its value type, and the dictionaries in its values."""
+class IpcFields(LazyFields):
+    """The fields of a schema with their dictionaries, given or read on access from a `Schema` table.
 
-    id: int
-    value_type: DataType
-    nested: tuple[DictionaryDeclaration, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class IpcSchema:
-    """A schema with the details of its encoding: the dictionaries of each field in the order of a walk over its array,
-    whether bodies are big-endian, and the limits for reading them.
+    Each access to a field of a table may raise the errors of reading all. Several threads may use it: they may read a
+    field twice, but all get the same object.
     """
 
-    schema: Schema
-    dictionaries: tuple[tuple[DictionaryDeclaration, ...], ...]
-    is_big_endian: bool = False
-    limits: ReadLimits = DEFAULT_LIMITS
-    dictionaries_by_id: dict[int, DictionaryDeclaration] = field(init=False, repr=False, compare=False)
+    def __init__(self, entries: Iterable[FieldEntry], table: Table | None = None, max_nesting: int = 0) -> None:
+        self._entries: dict[int, FieldEntry] = dict(enumerate(entries))
+        self._table = table
+        self._max_nesting = max_nesting
+        self._tables = None if table is None else FieldTables.from_schema_table(table, max_nesting)
+        """The tables of fields that are read on access; None if all are in `_entries`."""
+        self._all: tuple[FieldEntry, ...] | None = None if self._tables else tuple(self._entries.values())
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def from_table(cls, table: Table, max_nesting: int) -> IpcFields:
+        """Return the fields of a `Schema` table. Raises `InvalidDataError` if they can't be located."""
+        if table.locate_elements("fields")[1] <= _MAX_EAGER_FIELDS:
+            try:
+                return cls([read_field(child, max_nesting) for child in table["fields"]])
+            except BowstringError:
+                pass  # a malformed field affects only its own column, so each is read on access
+        return cls((), table, max_nesting)
+
+    def __len__(self) -> int:
+        return len(self._entries) if self._tables is None else len(self._tables)
+
+    def get_entry(self, index: int) -> FieldEntry:
+        """Return one field and its dictionaries, in the order of a walk over its array."""
+        entry = self._entries.get(index)
+        if entry is None and len(self._entries) >= _MAX_INDIVIDUAL_READS:
+            fields, declarations = self._fields_read_at_once
+            field = fields[index]
+            entry = None if field is None else (field, declarations.get(index, ()))
+        if entry is None:
+            assert self._table is not None
+            table = self._table.get_element_table("fields", index)
+            entry = self._entries.setdefault(index, read_field(table, self._max_nesting))
+        return entry
+
+    @cached_property
+    def _fields_read_at_once(self) -> tuple[list[Field | None], DictionariesByField]:
+        assert self._tables is not None
+        return self._tables.read_fields()
+
+    def all_entries(self) -> tuple[FieldEntry, ...]:
+        """Return all fields and their dictionaries."""
+        if self._all is None:
+            fields, declarations = self._fields_read_at_once
+            entries = [None if field is None else (field, declarations.get(i, ())) for i, field in enumerate(fields)]
+            unread = [index for index, entry in enumerate(entries) if entry is None]
+            for index in sorted({*unread, *self._entries}):  # fields read before stay the same objects
+                entries[index] = self.get_entry(index)
+            self._all = tuple(cast("list[FieldEntry]", entries))
+        return self._all
+
+    def header_entry_counts(self) -> HeaderEntryCounts:
+        """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if unknown until the
+        field is read.
+        """
+        return np.full((len(self), 3), -1, np.int64) if self._tables is None else self._tables.header_entry_counts
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of all fields."""
+        names = None if self._tables is None else self._tables.names()
+        return [field.name for field in self.all_fields()] if names is None else names
+
+    def indices_of(self, name: str) -> list[int]:
+        """Return the indices of the fields with this name."""
+        indices = None if self._tables is None else self._tables.indices_of(name.encode(errors="surrogatepass"))
+        if indices is None:
+            return [index for index, other in enumerate(self.names) if other == name]
+        return [int(index) for index in indices]
+
+    def field_at(self, index: int) -> Field:
+        """Return the field at a valid index."""
+        return self.get_entry(index)[0]
+
+    def all_fields(self) -> tuple[Field, ...]:
+        """Return all fields."""
+        return self._all_fields
+
+    @cached_property
+    def _all_fields(self) -> tuple[Field, ...]:
+        return tuple(field for field, _ in self.all_entries())
+
+
+class IpcSchema:
+    """A schema with the details of its encoding: the dictionaries of each field, whether bodies are big-endian, the
+    limits for reading them, and the positions of columns in them.
+
+    Objects refer only downwards, to the fields: a cycle would keep the bytes of a schema until garbage is collected.
+    """
+
+    def __init__(
+        self, schema: Schema, fields: IpcFields, is_big_endian: bool = False, limits: ReadLimits = DEFAULT_LIMITS
+    ) -> None:
+        self.schema = schema
+        """The schema; fields of a table are read on access."""
+        self.fields = fields
+        self.is_big_endian = is_big_endian
+        self.limits = limits
+        self._column_positions: dict[bool, BatchColumnPositions] = {}
+
+    @classmethod
+    def from_table(cls, table: Table, limits: ReadLimits) -> IpcSchema:
+        """Return the schema of a `Schema` table.
+
+        Raises `InvalidDataError` for an unknown byte order, malformed custom metadata and fields that can't be located.
+        """
+        is_big_endian, pairs = _is_big_endian(table), read_custom_metadata(table)
+        _ = table["features"]  # not needed for reading, but copied with the schema
+        fields = IpcFields.from_table(table, limits.max_nesting)
+        return cls(Schema(fields, pairs), fields, is_big_endian, limits)
+
+    @classmethod
+    def of_dictionary_values(
+        cls, declaration: DictionaryDeclaration, is_big_endian: bool = False, limits: ReadLimits = DEFAULT_LIMITS
+    ) -> IpcSchema:
+        """Return the schema of a dictionary batch: one column, the values."""
+        field = Field("values", declaration.value_type)
+        return cls(Schema((field,)), IpcFields([(field, declaration.nested)]), is_big_endian, limits)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def dictionaries(self) -> tuple[tuple[DictionaryDeclaration, ...], ...]:
+        """The dictionaries of each field, in the order of a walk over its array."""
+        return tuple(declarations for _, declarations in self.fields.all_entries())
+
+    @cached_property
+    def dictionaries_by_id(self) -> dict[int, DictionaryDeclaration]:
+        """All dictionaries by id. Raises `InvalidDataError` if two of one id differ."""
         dictionaries_by_id: dict[int, DictionaryDeclaration] = {}
         for declaration in _walk_declarations(chain.from_iterable(self.dictionaries)):
             if dictionaries_by_id.setdefault(declaration.id, declaration) != declaration:
@@ -55,14 +185,17 @@ class IpcSchema:
                     f"schema: dictionary {declaration.id} is of type {dictionaries_by_id[declaration.id].value_type} "
                     f"and of type {declaration.value_type}"
                 )
-        object.__setattr__(self, "dictionaries_by_id", dictionaries_by_id)
+        return dictionaries_by_id
 
-    def __len__(self) -> int:
-        return len(self.dictionaries)
-
-    def get_field_and_dictionaries(self, index: int) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
-        """Return one field and its dictionaries, in the order of a walk over its array."""
-        return self.schema.fields[index], self.dictionaries[index]
+    def column_positions(self, version: int) -> BatchColumnPositions:
+        """The positions of columns in batches of this metadata version."""
+        is_version_4 = version == V4
+        positions = self._column_positions.get(is_version_4)
+        if positions is None:
+            positions = self._column_positions[is_version_4] = BatchColumnPositions(
+                self.fields, self.is_big_endian, self.limits, is_version_4
+            )
+        return positions
 
 
 def _walk_declarations(declarations: Iterable[DictionaryDeclaration]) -> Iterator[DictionaryDeclaration]:
@@ -71,10 +204,7 @@ def _walk_declarations(declarations: Iterable[DictionaryDeclaration]) -> Iterato
         yield from _walk_declarations(declaration.nested)
 
 
-# Reading
-
-
-def is_big_endian_schema(table: Table) -> bool:
+def _is_big_endian(table: Table) -> bool:
     """Whether the data of a `Schema` table is big-endian; raises `InvalidDataError` for an unknown order."""
     endianness: int = table["endianness"]
     if endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):
@@ -84,131 +214,130 @@ def is_big_endian_schema(table: Table) -> bool:
     return endianness == BIG_ENDIAN
 
 
-def read_ipc_schema(table: Table, limits: ReadLimits) -> IpcSchema:
-    """Read a `Schema` table, ignoring its endianness, which headers do not depend on.
-
-    Raises `InvalidDataError` with the field's name, `LimitError` for types nested too deep.
-    """
-    entries = [read_field(child, limits.max_nesting) for child in table["fields"]]
-    schema = Schema(tuple(f for f, _ in entries), read_custom_metadata(table))
-    return IpcSchema(schema, tuple(declarations for _, declarations in entries))
-
-
-def read_custom_metadata(table: Table) -> Metadata:
-    """Return the custom metadata of a table, in order («Custom Application Metadata»)."""
-    return tuple((pair["key"] or b"", pair["value"] or b"") for pair in table["custom_metadata"])
-
-
-def read_field(table: Table, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
-    """Return the field of a `Field` table and its dictionaries, in the order of a walk over its array; errors as
-    `read_ipc_schema`. `depth` is that of the field.
-    """
-    name = table["name"] or ""
-    try:
-        if depth > max_depth:
-            raise LimitError(f"types are nested deeper than {max_depth}, the limit (max_nesting)")
-        child_entries = [read_field(child, max_depth, depth + 1) for child in table["children"]]
-        declarations = tuple(declaration for _, inside in child_entries for declaration in inside)
-        data_type = read_type(table, [child for child, _ in child_entries])
-        encoding = table["dictionary"]
-        if encoding is not None:
-            declarations = (DictionaryDeclaration(encoding["id"], data_type, declarations),)
-            data_type = _read_dictionary_type(encoding, data_type)
-        field = Field(name, data_type, table["nullable"], read_custom_metadata(table))
-        return (_resolve_extension(field) if field.pairs else field), declarations
-    except InvalidArgumentError as error:  # from the types' own checks; here the data is malformed
-        raise InvalidDataError(f"field {name!r}: {error}") from None
-    except InvalidDataError as error:
-        raise type(error)(f"field {name!r}: {error}") from None
-
-
-def _resolve_extension(field: Field) -> Field:
-    """Return the field with its extension type, applied to its type, or, if that is a dictionary and the extension does
-    not apply to dictionaries, to the dictionary's values; if neither matches, the field is unchanged.
-    """
-    resolved = extension.resolve_extension_type(field)
-    dictionary_type = field.type
-    if resolved is not field or not isinstance(dictionary_type, Dictionary):
-        return resolved
-    try:
-        values = extension.resolve_extension_type(field.with_type(dictionary_type.value_type))
-    except InvalidDataError:
-        return field
-    return values.with_type(Dictionary(dictionary_type.index_type, values.type, dictionary_type.ordered))
-
-
-def _read_dictionary_type(encoding: Table, values: DataType) -> Dictionary:
-    if encoding["dictionaryKind"] != 0:
-        raise UnsupportedError(f"unknown dictionary kind {encoding['dictionaryKind']}")
-    index = encoding["indexType"]
-    index_type = types.Int(32) if index is None else read_int_type(index)
-    return Dictionary(index_type, values, encoding["isOrdered"])
-
-
-# Writing
-
-
 def create_schema_record(schema: Schema, ids: Iterable[int] | None = None) -> tuple[dict[str, Any], IpcSchema]:
     """Return the record of a `Schema` table, and the schema with the assigned dictionary ids.
 
     `ids` are assigned in the order of the fields, an outer dictionary before those inside it; by default they are
-    counted. Raises `UnsupportedTypeError` with the column path for a type that the format can't represent.
+    counted. Raises `UnsupportedTypeError` with the column path for a type that the format can't represent,
+    `InvalidDataError` if two dictionaries of one id differ.
     """
     next_ids = count() if ids is None else iter(ids)
-    written = [_create_field_record(field, next_ids, field.name) for field in schema.fields]
+    written = [create_field_record(field, next_ids, field.name) for field in schema.fields]
     record = {"fields": [r for r, _ in written], "custom_metadata": create_metadata_records(schema.pairs)}
-    return record, IpcSchema(schema, tuple(declarations for _, declarations in written))
+    fields = IpcFields(zip(schema.fields, [declarations for _, declarations in written], strict=True))
+    ipc_schema = IpcSchema(schema, fields)
+    _ = ipc_schema.dictionaries_by_id  # raises an error if ids are inconsistent
+    return record, ipc_schema
 
 
-def create_metadata_records(pairs: Metadata) -> list[dict[str, bytes]] | None:
-    """Return the records of custom metadata; None if empty."""
-    return [{"key": key, "value": value} for key, value in pairs] or None
+@dataclass(frozen=True, slots=True)
+class ColumnPositions:
+    """Positions of a column in a batch header: the first node, buffer and variadic count, and the number of each."""
+
+    name: str
+    layout: Layout
+    dictionaries: tuple[DictionaryDeclaration, ...]
+    first_node: int
+    node_count: int
+    first_buffer: int
+    buffer_count: int
+    first_variadic: int
+    variadic_count: int
+    is_flat: bool
+    nodes: struct.Struct
+    buffers: struct.Struct
 
 
-def _create_field_record(
-    field: Field, ids: Iterator[int], path: str
-) -> tuple[dict[str, Any], tuple[DictionaryDeclaration, ...]]:
-    field = extension.to_storage_field(field)
-    values = field.type
-    encoding: dict[str, Any] | None = None
-    if isinstance(values, Dictionary):
-        index, ordered = values.index_type, values.ordered
-        encoding = {"id": next(ids), "indexType": create_int_record(index), "isOrdered": ordered}
-        if isinstance(values.value_type, ExtensionType):
-            field = _add_extension_metadata(field, values, path)
-        values = extension.to_storage_field(Field("", values.value_type)).type
-    type_table = create_type_record(values)
-    if type_table is None:
-        inside = "a dictionary of " if encoding else ""
-        what = "an extension type" if isinstance(values, ExtensionType) else str(values)
-        raise UnsupportedTypeError(f"column {path}: the IPC format can't represent {inside}{what} ({values})")
-    children = [_create_field_record(child, ids, f"{path}.{child.name}") for child in values.fields]
-    declarations = tuple(declaration for _, inner_declarations in children for declaration in inner_declarations)
-    if encoding:
-        declarations = (DictionaryDeclaration(encoding["id"], values, declarations),)
-    record = {
-        "name": field.name,
-        "nullable": field.nullable,
-        "type_type": TYPES.index(type_table.spec),
-        "type": type_table,
-        "dictionary": encoding,
-        "children": [r for r, _ in children],
-        "custom_metadata": create_metadata_records(field.pairs),
-    }
-    return record, declarations
+class BatchColumnPositions(Sequence[ColumnPositions]):
+    """The positions of all columns of a schema in batch headers; each is computed on access.
 
+    `is_version_4`: for metadata version 4, in which unions had a validity buffer.
+    """
 
-def _add_extension_metadata(field: Field, dictionary_type: Dictionary, path: str) -> Field:
-    """Return the field of a dictionary of extension values, annotated with their extension."""
-    if extension.NAME_KEY in field.metadata:
-        raise UnsupportedTypeError(
-            f"column {path}: one field can't have two extensions, of {dictionary_type} and of its values"
+    __slots__ = (
+        "_columns",
+        "_fields",
+        "_starts",
+        "buffer_count",
+        "is_big_endian",
+        "is_version_4",
+        "limits",
+        "node_count",
+        "variadic_count",
+    )
+
+    def __init__(self, fields: IpcFields, is_big_endian: bool, limits: ReadLimits, is_version_4: bool) -> None:
+        self.is_big_endian = is_big_endian
+        self.limits = limits
+        self.is_version_4 = is_version_4
+        self._fields = fields
+        self._columns: list[ColumnPositions | None] = [None] * len(fields)
+        counts = fields.header_entry_counts()
+        unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
+        if unknown:
+            counts = counts.copy()
+        for index in unknown:
+            counts[index] = self._count_header_entries(layout_of(fields.field_at(index).type))
+        self._starts = np.zeros((len(fields) + 1, 3), np.int64)
+        np.cumsum(counts, axis=0, out=self._starts[1:])
+        self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, index: int) -> ColumnPositions: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ColumnPositions]: ...
+    def __getitem__(self, index: int | slice) -> ColumnPositions | list[ColumnPositions]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self._columns)))]
+        column = self._columns[index]
+        if column is None:
+            column = self._columns[index] = self._create_positions_of_column(index)
+        return column
+
+    def _create_positions_of_column(self, index: int) -> ColumnPositions:
+        field, dictionaries = self._fields.get_entry(index)
+        layout = layout_of(field.type)
+        start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
+        nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
+        if (nodes, buffers, variadic) != self._count_header_entries(layout):
+            raise InvalidDataError(
+                f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
+            )
+        return ColumnPositions(
+            field.name,
+            layout,
+            dictionaries,
+            start[0],
+            nodes,
+            start[1],
+            buffers,
+            start[2],
+            variadic,
+            nodes == 1 and buffers in (2, 3) and not variadic and not dictionaries and layout.has_validity,
+            struct.Struct(f"<{2 * nodes}q"),
+            struct.Struct(f"<{2 * buffers}q"),
         )
-    values = extension.to_storage_field(field.with_type(dictionary_type.value_type))
-    annotated = values.with_type(Dictionary(dictionary_type.index_type, values.type, dictionary_type.ordered))
-    if isinstance(_resolve_extension(annotated).type, ExtensionType):
-        raise UnsupportedTypeError(
-            f"column {path}: {dictionary_type} would be read as {_resolve_extension(annotated).type}: give the "
-            f"extension to the dictionary, or decode it"
+
+    def _count_header_entries(self, layout: Layout) -> tuple[int, int, int]:
+        child_counts = [self._count_header_entries(child) for child in layout.children]
+        return (
+            1 + sum(nodes for nodes, _, _ in child_counts),
+            self.count_buffers_without_children(layout) + sum(buffers for _, buffers, _ in child_counts),
+            int(layout.VARIADIC) + sum(variadic for _, _, variadic in child_counts),
         )
-    return annotated
+
+    def count_buffers_without_children(self, layout: Layout) -> int:
+        """Return the number of a layout's declared buffers in a body, without its children's."""
+        return len(layout.buffers) + self.has_extra_validity(layout)
+
+    def has_extra_validity(self, layout: Layout) -> bool:
+        """Whether the body has the validity buffer that metadata version 4 required for all layouts but null."""
+        return self.is_version_4 and has_legacy_validity(layout)
+
+
+def has_legacy_validity(layout: Layout) -> bool:
+    """Whether a layout without validity has a validity buffer in metadata version 4, as all layouts but null had."""
+    return not layout.has_validity and bool(layout.buffers or layout.children)

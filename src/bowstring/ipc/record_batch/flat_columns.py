@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 
 from bowstring.ipc.metadata.header import BatchHeaderValues
-from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
+from bowstring.ipc.metadata.schema import BatchColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans
 from bowstring.layouts.array_data import ArrayData
@@ -63,7 +63,7 @@ class FlatColumnsEncoder:
                 return None
             self._matching_layout = columns.positions
         header, length = columns.header, columns.header.length
-        if header.template.compression is not None or columns.positions.ipc_schema.is_big_endian:
+        if header.template.compression is not None or columns.positions.is_big_endian:
             return None
         nodes = header.nodes().view(np.int64).reshape(-1, 2)
         spans = header.buffers().view(np.int64).reshape(-1, 2)

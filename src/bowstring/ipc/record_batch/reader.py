@@ -15,10 +15,10 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.ipc.message import format_location
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.metadata.schema import DictionaryDeclaration
+from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
-from bowstring.ipc.record_batch.column_positions import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
 from bowstring.layouts.array_data import ArrayData
@@ -106,7 +106,7 @@ class BatchColumns(Sequence[Array]):
         self._decompressed: dict[int, list[Buffer]] = {}
         self._linked_batches: Sequence[ReferenceType[BatchColumns]] = ()
         if template.compression is not None:
-            self._decompressor = BodyDecompressor(template.compression, header.body_bytes, positions.ipc_schema.limits)
+            self._decompressor = BodyDecompressor(template.compression, header.body_bytes, positions.limits)
 
     def _set_location(self, body: BodyLocation) -> None:
         """Set the location of the body."""
@@ -167,11 +167,7 @@ class BatchColumns(Sequence[Array]):
                     with prefix_errors(self._describe_column(column)):
                         buffers = decompressor.decompress_column(buffers, column.first_node)
             array = _ArrayReader(self, column, nodes, buffers).read(column.layout)
-        return (
-            Array.from_array_data(swap_byte_order(array, is_native=False))
-            if self.positions.ipc_schema.is_big_endian
-            else array
-        )
+        return Array.from_array_data(swap_byte_order(array, is_native=False)) if self.positions.is_big_endian else array
 
     def _read_nodes_and_buffers(self, column: ColumnPositions) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return lengths and null counts alternating, and offsets and sizes alternating."""
@@ -340,7 +336,7 @@ class _ArrayReader:
         if not isinstance(array.layout.storage, UnionLayout):
             raise UnsupportedError(f"{location}: {array.type} of metadata version 4 with a validity bitmap")
         with prefix_errors(location):
-            if not self._columns.positions.ipc_schema.is_big_endian:
+            if not self._columns.positions.is_big_endian:
                 return move_nulls_to_children(array, validity)
             native = move_nulls_to_children(swap_byte_order(array, is_native=False), validity)
             return swap_byte_order(native, is_native=True)  # the caller swaps the whole column

@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
-from bowstring.ipc.record_batch.column_positions import BatchColumnPositions, ColumnPositions
+from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
 from bowstring.memory.buffer import EMPTY, Buffer
 

@@ -31,8 +31,9 @@ from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistic
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_prefix
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import HeaderReader, check_metadata_version
-from bowstring.ipc.metadata.schema import V4, read_custom_metadata
+from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
@@ -77,7 +78,7 @@ def append_to_file(
         encoded_schema = replace(
             encode_schema(existing.reader.schema, options),
             table=copy_schema_table(existing.reader.footer["schema"]),
-            ipc_schema=existing.reader.decoded_schema.ipc_schema.eager,
+            ipc_schema=existing.reader.ipc_schema,
         )
         encoder.resume(encoded_schema, existing.read_dictionaries())
         existing_pairs = replace_statistics(read_custom_metadata(existing.reader.footer), None, ())
@@ -137,7 +138,7 @@ class _ExistingFile:
     def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
         self.reader = reader = FileReader(source, None, limits)
         self._source = source
-        _ = reader.decoded_schema.ipc_schema.eager
+        _ = reader.ipc_schema.dictionaries_by_id
         check_metadata_version(reader.footer["version"], source.name)
         footer_offset = reader.footer_offset
         start = len(FILE_START)
@@ -164,7 +165,7 @@ class _ExistingFile:
             if reader.num_record_batches and reader.footer["version"] != V4:
                 compression = reader.read_batch_message(reader.num_record_batches - 1)[0].template.compression
         return IpcWriteOptions(
-            "big" if reader.decoded_schema.ipc_schema.is_big_endian else "little",
+            "big" if reader.ipc_schema.is_big_endian else "little",
             "V4" if reader.footer["version"] == V4 else "V5",
             self._is_legacy,
             compression,
@@ -212,7 +213,7 @@ class _ExistingFile:
 
     def read_dictionaries(self) -> dict[int, Array]:
         """Return the file's dictionaries by id, checked."""
-        ipc_schema = self.reader.decoded_schema.ipc_schema.eager
+        ipc_schema = self.reader.ipc_schema
         lookup = FileDictionaries(ipc_schema, self.reader.read_dictionary_messages)
         dictionaries = {}
         for id_, declaration in ipc_schema.dictionaries_by_id.items():

@@ -32,16 +32,17 @@ from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, rep
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import (
     BatchHeaderBuilder,
     DictionaryHeader,
     check_metadata_version,
     format_metadata_version,
 )
-from bowstring.ipc.metadata.schema import DictionaryDeclaration, IpcSchema
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
-from bowstring.ipc.schema_cache import DecodedSchema, get_decoded_schema
+from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_declarations
 from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter, get_preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
@@ -245,7 +246,7 @@ class _MessageCopier:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
-        self._positions = source.decoded_schema.get_batch_column_positions(source.scan.version)
+        self._positions = source.ipc_schema.column_positions(source.scan.version)
         self._pending: list[BatchMessage] = []
         self._messages_by_id: dict[int, list[BatchMessage]] = {}
         self._changed_ids: set[int] = set()
@@ -253,23 +254,19 @@ class _MessageCopier:
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
         if isinstance(source.scan, FileScan):
-            self._lookup = FileDictionaries(
-                source.decoded_schema.ipc_schema, source.scan.reader.read_dictionary_messages
-            )
+            self._lookup = FileDictionaries(source.ipc_schema, source.scan.reader.read_dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
         self._dictionaries = output.first.ipc_schema.dictionaries
         if output.merger is not None:
             output.merger.begin_source()
-            self._target_declarations = _map_dictionaries(
-                output.first.ipc_schema, source.decoded_schema.ipc_schema.eager
-            )
+            self._target_declarations = _map_dictionaries(output.first.ipc_schema, source.ipc_schema)
 
     def add_dictionary_batch(self, message: BatchMessage) -> None:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
         order.
         """
-        ipc_schema, header, location = self._source.decoded_schema.ipc_schema, message.header, (message.location,)
+        ipc_schema, header, location = self._source.ipc_schema, message.header, (message.location,)
         id_ = get_dictionary_declaration(ipc_schema, header, location).id
         messages = self._messages_by_id.get(id_)
         assert message.body is not None
@@ -291,7 +288,7 @@ class _MessageCopier:
             self._write_dictionaries()
         header, positions = message.header, self._positions
         if header.template.version != self._source.scan.version:
-            positions = self._source.decoded_schema.get_batch_column_positions(header.template.version)
+            positions = self._source.ipc_schema.column_positions(header.template.version)
         assert message.body is not None
         columns = create_columns(positions, header, message.body, self._lookup, (message.location,))
         if len(self._messages_by_id) < len(self._target_declarations):
@@ -329,7 +326,7 @@ class _MessageCopier:
 
         Otherwise the batch would use the dictionary of another source.
         """
-        for index, declarations in enumerate(self._source.decoded_schema.ipc_schema.eager.dictionaries):
+        for index, declarations in enumerate(self._source.ipc_schema.dictionaries):
             if any(declaration.id not in self._messages_by_id for declaration in flatten_declarations(declarations)):
                 _ = columns[index]
 
@@ -339,7 +336,7 @@ class _MessageCopier:
         for id_, declarations in self._target_declarations.items():
             if id_ in self._changed_ids:
                 lookup = self._lookup if self._in_stream is None else self._in_stream.freeze()
-                declaration_in_source = self._source.decoded_schema.ipc_schema.dictionaries_by_id[id_]
+                declaration_in_source = self._source.ipc_schema.dictionaries_by_id[id_]
                 values: Any = partial(lookup, declaration_in_source)  # not None, as messages define it
                 for declaration in declarations:
                     for batch in self._merger.merge(declaration, self._messages_by_id[id_], values):
@@ -393,7 +390,7 @@ class _OpenedSource:
 
     name: str
     scan: FileScan | StreamScan
-    decoded_schema: DecodedSchema
+    ipc_schema: IpcSchema
     memory: MemorySource | None
     is_pipe: bool
 
@@ -414,12 +411,12 @@ def _open_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Itera
             seekable = ensure_random_access(opened_source, max_piped_bytes)
             memory = seekable if isinstance(seekable, MemorySource) else None
             scan = FileScan(seekable, limits, keeps_bodies=True)
-            yield _OpenedSource(seekable.name, scan, scan.reader.decoded_schema, memory, is_pipe)
+            yield _OpenedSource(seekable.name, scan, scan.reader.ipc_schema, memory, is_pipe)
         else:
             memory = opened_source if isinstance(opened_source, MemorySource) else None
             stream = StreamScan(opened_source, limits, keeps_bodies=True)
-            decoded_schema = get_decoded_schema(stream.schema, limits)
-            yield _OpenedSource(opened_source.name, stream, decoded_schema, memory, is_pipe)
+            ipc_schema = get_ipc_schema(stream.schema, limits)
+            yield _OpenedSource(opened_source.name, stream, ipc_schema, memory, is_pipe)
     finally:
         opened_source.close()
 
@@ -434,14 +431,14 @@ class _FirstSource:
     name: str
     ipc_schema: IpcSchema
     version: int
-    equal_schemas: list[DecodedSchema]
+    equal_schemas: list[IpcSchema]
 
     @classmethod
     def from_source(cls, source: _OpenedSource) -> _FirstSource:
         """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
         version = source.scan.version
         check_metadata_version(version, source.name)
-        return cls(source.name, source.decoded_schema.ipc_schema.eager, version, [source.decoded_schema])
+        return cls(source.name, source.ipc_schema, version, [source.ipc_schema])
 
     def check_compatible(self, source: _OpenedSource) -> None:
         """Raise `InvalidArgumentError` with the first difference, if any."""
@@ -451,9 +448,9 @@ class _FirstSource:
                 f"metadata version {format_metadata_version(self.version)}",
                 format_metadata_version(source.scan.version),
             )
-        if any(source.decoded_schema is decoded_schema for decoded_schema in self.equal_schemas):
+        if any(source.ipc_schema is ipc_schema for ipc_schema in self.equal_schemas):
             return
-        ipc_schema, other = self.ipc_schema, source.decoded_schema.ipc_schema.eager
+        ipc_schema, other = self.ipc_schema, source.ipc_schema
         if ipc_schema.is_big_endian != other.is_big_endian:
             raise self._mismatch_error(
                 source,
@@ -463,7 +460,7 @@ class _FirstSource:
         if mismatch is not None:
             raise self._mismatch_error(source, *mismatch)
         if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:
-            self.equal_schemas.append(source.decoded_schema)
+            self.equal_schemas.append(source.ipc_schema)
 
     def _mismatch_error(self, source: _OpenedSource, expected: str, actual: str) -> InvalidArgumentError:
         return InvalidArgumentError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")

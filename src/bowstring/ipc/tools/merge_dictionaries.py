@@ -24,8 +24,9 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.codecs import create_compressor
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
-from bowstring.ipc.metadata.schema import V4, DictionaryDeclaration, IpcSchema
+from bowstring.ipc.metadata.schema import V4, IpcSchema
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.ipc.write_options import IpcWriteOptions, MetadataVersion

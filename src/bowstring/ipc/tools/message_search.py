@@ -39,10 +39,11 @@ from bowstring.ipc.message import (
     read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metadata_version
-from bowstring.ipc.metadata.schema import read_custom_metadata
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
-from bowstring.ipc.schema_cache import DecodedSchema, get_decoded_schema
+from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.memory.buffer import Buffer
 
@@ -73,7 +74,7 @@ class DecodedFooter:
     """
 
     offset: int
-    decoded_schema: DecodedSchema
+    ipc_schema: IpcSchema
     schema: Table
     version: int
     batches: list[int]
@@ -85,15 +86,15 @@ class DecodedFooter:
     def read(cls, source: RandomAccessSource, limits: ReadLimits) -> DecodedFooter:
         """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
         reader = create_file_reader(source, None, limits)
-        decoded_schema, table = reader.decoded_schema, reader.footer
-        _ = decoded_schema.ipc_schema.eager
+        ipc_schema, table = reader.ipc_schema, reader.footer
+        _ = ipc_schema.dictionaries_by_id
         check_metadata_version(table["version"], "footer")
         pairs = read_custom_metadata(table)
         batches, dictionaries = reader.blocks, reader.dictionary_blocks
         blocks = np.concatenate([batches, dictionaries])
         return cls(
             reader.footer_offset,
-            decoded_schema,
+            ipc_schema,
             table["schema"],
             table["version"],
             batches["offset"].tolist(),
@@ -113,7 +114,7 @@ class ExpectedSchema:
 
     table: Table
     version: int
-    decoded_schema: DecodedSchema
+    ipc_schema: IpcSchema
     stop: int
     dropped_range: DroppedRange | None
 
@@ -229,18 +230,18 @@ class MessageSearch:
             message = unprefixed  # Polars 2.1
         elif footer is not None:
             dropped_range = DroppedRange(0, offset, f"the schema message is damaged: {problem}")
-            return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, offset, dropped_range)
+            return ExpectedSchema(footer.schema, footer.version, footer.ipc_schema, offset, dropped_range)
         else:
             offset, message = self._find_schema(offset, problem)
             self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
             dropped_range = DroppedRange(0, offset, f"no schema message at the beginning: {problem}")
         if footer is not None:
-            return ExpectedSchema(footer.schema, footer.version, footer.decoded_schema, message.stop, dropped_range)
+            return ExpectedSchema(footer.schema, footer.version, footer.ipc_schema, message.stop, dropped_range)
         assert message.schema is not None
-        cached = get_decoded_schema(message.schema, self.limits)
-        _ = cached.ipc_schema.eager
+        ipc_schema = get_ipc_schema(message.schema, self.limits)
+        _ = ipc_schema.dictionaries_by_id
         version = message.schema.flatbuffer.get_root_table("Message")["version"]
-        return ExpectedSchema(message.schema, version, cached, message.stop, dropped_range)
+        return ExpectedSchema(message.schema, version, ipc_schema, message.stop, dropped_range)
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaOrEndMarker]:
         candidates = self._candidates
@@ -249,7 +250,7 @@ class MessageSearch:
             try:
                 candidate = candidates.read(offset)
                 if isinstance(candidate, SchemaOrEndMarker) and candidate.schema is not None:
-                    get_decoded_schema(candidate.schema, self.limits).ipc_schema.eager  # noqa: B018
+                    get_ipc_schema(candidate.schema, self.limits).dictionaries_by_id  # noqa: B018
                     return offset, candidate
             except InvalidDataError:
                 pass
@@ -429,11 +430,11 @@ class MessageSearch:
                 f"found {self.source.size - candidate.body_offset}"
             )
         if header.template.kind == headers.DICTIONARY_BATCH:
-            get_dictionary_declaration(self.schema.decoded_schema.ipc_schema, header, location)
-            read_dictionary_values(self.schema.decoded_schema.ipc_schema, header, body, lambda _: None, location)
+            get_dictionary_declaration(self.schema.ipc_schema, header, location)
+            read_dictionary_values(self.schema.ipc_schema, header, body, lambda _: None, location)
         else:
             create_columns(
-                self.schema.decoded_schema.get_batch_column_positions(header.template.version),
+                self.schema.ipc_schema.column_positions(header.template.version),
                 header,
                 body,
                 lambda _: None,

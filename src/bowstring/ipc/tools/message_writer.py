@@ -20,8 +20,8 @@ from bowstring.io.sinks import RewritableSink, Sink
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, Block, frame_message
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
-from bowstring.ipc.metadata.schema import DictionaryDeclaration
 from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.copy_byte_ranges import copy_memory, copy_remote_body

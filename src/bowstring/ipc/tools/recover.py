@@ -29,7 +29,7 @@ from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.schema import DictionaryDeclaration
+from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
@@ -96,7 +96,7 @@ def recover(
         target = open_sink(sink)
         with abandon_on_error(target):
             features = _collect_features(search, messages)
-            dictionaries = search.schema.decoded_schema.ipc_schema.dictionaries_by_id.values()
+            dictionaries = search.schema.ipc_schema.dictionaries_by_id.values()
             writer = MessageWriter(
                 target, search.schema.table, dictionaries, search.schema.version, not search.is_file, features
             )
@@ -116,9 +116,7 @@ def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | D
         if template.compression is not None:
             features.add(COMPRESSED_BODY)
         if template.kind == headers.RECORD_BATCH:
-            defined_ids.update(
-                search.schema.decoded_schema.ipc_schema.dictionaries_by_id
-            )  # the writer defines those that are missing
+            defined_ids.update(search.schema.ipc_schema.dictionaries_by_id)  # the writer defines those that are missing
         if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
             if template.dictionary_id in defined_ids and not search.is_file:
                 features.add(DICTIONARY_REPLACEMENT)
@@ -203,14 +201,14 @@ class _MessageSelector:
         """Return the values of a dictionary batch, checked as `Array.validate` does."""
         assert message.body is not None
         values = read_dictionary_values(
-            self.search.schema.decoded_schema.ipc_schema, message.header, message.body, lookup, (message.location,)
+            self.search.schema.ipc_schema, message.header, message.body, lookup, (message.location,)
         )[0]
         values.validate(full)
         return values
 
     def select_valid_batches(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
         """Yield the valid record batches and drop the others."""
-        names = self.search.schema.decoded_schema.ipc_schema.eager.schema.names
+        names = self.search.schema.ipc_schema.schema.names
         for message in batches:
             try:
                 for name, column in zip(names, self._create_columns(message, lookup), strict=True):
@@ -224,7 +222,7 @@ class _MessageSelector:
     def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
         header, body, location = message.header, message.body, (message.location,)
-        positions = self.search.schema.decoded_schema.get_batch_column_positions(header.template.version)
+        positions = self.search.schema.ipc_schema.column_positions(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
             return (RemoteColumns(positions, header, body, lookup, location, [column])[0] for column in positions)
@@ -266,7 +264,7 @@ class _StreamSelector(_MessageSelector):
         The dictionaries inside it may follow later or change. So the values of one that contains others are checked
         with each batch that uses it.
         """
-        ipc_schema = self.search.schema.decoded_schema.ipc_schema
+        ipc_schema = self.search.schema.ipc_schema
         declaration = get_dictionary_declaration(ipc_schema, message.header, (message.location,))
         return self.read_checked_dictionary(message, create_empty_dictionary, full=self.full and not declaration.nested)
 
@@ -307,7 +305,7 @@ class _FileSelector(_MessageSelector):
                     unavailable_ids.discard(declaration.id)
             return arrays.get(declaration.id)
 
-        for declaration in self.search.schema.decoded_schema.ipc_schema.eager.dictionaries_by_id.values():
+        for declaration in self.search.schema.ipc_schema.dictionaries_by_id.values():
             get_dictionary(declaration)
         readable_ids = {
             id(message) for id_, messages in messages_by_id.items() if id_ in arrays for message in messages

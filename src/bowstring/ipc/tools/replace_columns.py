@@ -30,9 +30,7 @@ def encode_with_replacements(
     """
     header, positions = columns.header, columns.positions
     template = header.template
-    options = IpcWriteOptions(
-        "big" if positions.ipc_schema.is_big_endian else "little", "V4" if template.version == V4 else "V5"
-    )
+    options = IpcWriteOptions("big" if positions.is_big_endian else "little", "V4" if template.version == V4 else "V5")
     compress = None if template.compression is None else create_compressor(template.compression)
     original = header.to_values()
     body = _BodyBuilder(columns, location)

@@ -27,8 +27,8 @@ from bowstring.ipc.message import (
     read_message,
 )
 from bowstring.ipc.metadata import header as headers
+from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import read_custom_metadata
 from bowstring.ipc.record_batch.remote import Body, RemoteBody
 from bowstring.memory.buffer import Buffer
 

@@ -21,8 +21,7 @@ from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.metadata.lazy_schema import LazyIpcSchema
-from bowstring.ipc.record_batch.column_positions import BatchColumnPositions
+from bowstring.ipc.metadata.schema import V5, IpcFields, IpcSchema
 from bowstring.testing import strategies
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
@@ -215,10 +214,10 @@ def test_a_name_that_is_not_utf8_raises_when_it_or_all_names_are_read() -> None:
                 use()
 
 
-def lazy_schema(assembly: FlatbufferAssembler) -> LazyIpcSchema:
+def lazy_schema(assembly: FlatbufferAssembler) -> IpcSchema:
     table = read_root("Message", assembly.to_bytes(), "message")["header"]
     assert isinstance(table, Table)
-    return LazyIpcSchema(table, DEFAULT_LIMITS)
+    return IpcSchema.from_table(table, DEFAULT_LIMITS)
 
 
 def test_fields_without_a_name_have_an_empty_name() -> None:
@@ -227,8 +226,8 @@ def test_fields_without_a_name_have_an_empty_name() -> None:
     assembly.repeated("fields", "field", 2)
     assembly.table("field", "Field", type_type=number("Null"), type="null")
     assembly.table("null", "Null")
-    assert lazy_schema(assembly).to_lazy_schema().names == ["", ""]
-    assert lazy_schema(assembly).to_lazy_schema().fields[1].name == ""
+    assert lazy_schema(assembly).schema.names == ["", ""]
+    assert lazy_schema(assembly).schema.fields[1].name == ""
 
 
 def test_a_long_name_that_many_fields_share_is_rejected_in_bounded_time() -> None:
@@ -238,7 +237,7 @@ def test_a_long_name_that_many_fields_share_is_rejected_in_bounded_time() -> Non
     assembly.table("field", "Field", type_type=number("Null"), type="null", name="name")
     assembly.table("null", "Null")
     assembly.text("name", b"x" * 1_000_000)
-    schema = lazy_schema(assembly).to_lazy_schema()
+    schema = lazy_schema(assembly).schema
     start = time.process_time()
     assert len(schema) == 100_000
     assert len(schema.field(0).name) == 1_000_000
@@ -272,11 +271,11 @@ def test_concurrent_threads_get_the_same_fields() -> None:
         assert wrong == []
 
 
-def lazy_schema_of_file(raw: bytes) -> LazyIpcSchema:
+def lazy_schema_of_file(raw: bytes) -> IpcSchema:
     table = read_root("Footer", raw[footer_offset(raw) : -10], "footer")["schema"]
     if table is None:
         raise InvalidDataError("the footer has no schema")
-    return LazyIpcSchema(table, DEFAULT_LIMITS)
+    return IpcSchema.from_table(table, DEFAULT_LIMITS)
 
 
 @settings(max_examples=60)
@@ -284,16 +283,16 @@ def lazy_schema_of_file(raw: bytes) -> LazyIpcSchema:
 def test_counts_names_and_fields_are_those_of_the_whole_schema(columns: list[tuple[str, bs.DataType]]) -> None:
     schema = bs.schema(columns)
     read = lazy_schema_of_file(to_bytes(schema))
-    positions = BatchColumnPositions(read)
-    eager = BatchColumnPositions(read.eager)
+    positions = read.column_positions(V5)
+    eager = IpcSchema(read.schema, IpcFields(read.fields.all_entries())).column_positions(V5)
     assert [(c.first_node, c.first_buffer, c.first_variadic) for c in positions] == [
         (c.first_node, c.first_buffer, c.first_variadic) for c in eager
     ]
     assert (positions.node_count, positions.buffer_count) == (eager.node_count, eager.buffer_count)
     assert read.schema == schema
-    late = read.to_lazy_schema()
+    late = read.schema
     for index, (name, _) in enumerate(columns):
-        assert read.get_field_and_dictionaries(index)[0] == schema.fields[index]
+        assert read.fields.get_entry(index)[0] == schema.fields[index]
         if schema.names.count(name) == 1:
             assert late.index(name) == index
         else:
@@ -314,7 +313,7 @@ def test_flat_fields_of_both_writers_need_no_separate_reading() -> None:
         bs.schema({f"c{i}": t for i, t in enumerate([bs.int8(), bs.string(), bs.string_view(), bs.null()] * 50)})
     )
     for raw in (sink.getvalue(), bowstring_schema):
-        counts = lazy_schema_of_file(raw).header_entry_counts()
+        counts = lazy_schema_of_file(raw).fields.header_entry_counts()
         assert counts.tolist() == [[1, 2, 0], [1, 3, 0], [1, 2, 1], [1, 0, 0]] * 50
 
 
@@ -354,11 +353,11 @@ def test_a_schema_with_flipped_bytes_has_the_same_counts_read_lazily_and_eagerly
             flipped[at] ^= 1 << int(random.integers(8))
         try:
             read = lazy_schema_of_file(bytes(flipped))
-            positions = BatchColumnPositions(read)
+            positions = read.column_positions(V5)
             for index in range(len(read)):
                 positions[index]
-            read.to_lazy_schema().index("bc")
-            eager = BatchColumnPositions(read.eager)
+            read.schema.index("bc")
+            eager = IpcSchema(read.schema, IpcFields(read.fields.all_entries())).column_positions(V5)
         except BowstringError:
             outcomes.add("error")
             continue
