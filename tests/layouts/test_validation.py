@@ -510,6 +510,7 @@ def test_batches_name_the_column_and_tables_the_batch() -> None:
 
 
 MAP_OF_INTS = bs.map_(bs.int8(), bs.int8())
+RUNS_OF_INTS = bs.run_end_encoded(bs.int32(), bs.int8())
 STRUCT_WITH_SHORT_FIELD = new_array(bs.struct({"a": bs.int8()}), 11, [None], [INT8S])
 
 
@@ -538,24 +539,47 @@ def test_reading_rows_of_a_batch_with_a_too_short_column_names_the_column() -> N
 
 
 @pytest.mark.parametrize(
-    "array",
+    ("array", "problem"),
     [
-        new_array(bs.string(), 0, [None, ints(-5), b""]),
-        new_array(bs.large_binary(), 0, [None, ints(1 << 60, dtype=I64), b"abc"]),
-        new_array(bs.list_(bs.int8()), 0, [None, ints(99)], [INT8S]),
-        new_array(MAP_OF_INTS, 0, [None, ints(-1)], bs.array([], MAP_OF_INTS).children),
-        new_array(bs.string(), 0, [None, b"", b""]),
+        (new_array(bs.string(), 0, [None, ints(-5), b""]), "offsets run from -5 to -5"),
+        (new_array(bs.large_binary(), 0, [None, ints(1 << 60, dtype=I64), b"abc"]), "offsets run from 1152921504606"),
+        (new_array(bs.list_(bs.int8()), 0, [None, ints(99)], [INT8S]), "offsets run from 99 to 99"),
+        (new_array(MAP_OF_INTS, 0, [None, ints(-1)], bs.array([], MAP_OF_INTS).children), "offsets run from -1 to -1"),
+        (new_array(RUNS_OF_INTS, 0, [], [bs.array([3, 2], bs.int32()), INT8S]), r"run_ends\[1\] = 2 is not greater"),
+        (new_array(RUNS_OF_INTS, 0, [], [bs.array([-1, 4], bs.int32()), INT8S]), r"run_ends\[0\] = -1"),
+        (new_array(RUNS_OF_INTS, 0, [], [bs.array([1, None], bs.int32()), INT8S]), "1 run ends are null"),
+        (new_array(RUNS_OF_INTS, 0, [], [bs.array([1, 2], bs.int32()), INT8S.slice(0, 1)]), "2 run ends have only 1"),
+        (new_array(bs.string(), 0, [None, b"", b""]), None),
     ],
-    ids=["negative", "far beyond", "of a list", "of a map", "absent"],
+    ids=[
+        "negative",
+        "far beyond",
+        "of a list",
+        "of a map",
+        "descending runs",
+        "negative runs",
+        "null runs",
+        "runs without values",
+        "absent",
+    ],
 )
-def test_offsets_of_an_empty_array_are_ignored(array: bs.Array) -> None:
-    array.validate(full=True)
+def test_reading_an_empty_array_ignores_its_offsets_and_runs_and_validation_checks_them(
+    array: bs.Array, problem: str | None
+) -> None:
+    array.validate()
+    for checked, location in ((array, ""), (new_array(bs.struct({"a": array.type}), 0, [None], [array]), "field 'a'")):
+        if problem is None:
+            checked.validate(full=True)
+        else:
+            with pytest.raises(bs.errors.InvalidDataError, match=f"{location}.*{problem}"):
+                checked.validate(full=True)
     assert array.to_pylist() == []
     assert array.equals(bs.array([], array.type))
     assert array.take([]).to_pylist() == []
     assert bs.concat_arrays([array, array]).to_pylist() == []
-    array.compact().validate(full=True)
-    outside = pa.array(array)
+    compact = array.compact()
+    compact.validate(full=True)
+    outside = pa.array(compact)
     outside.validate(full=True)
     assert bs.array(outside).to_pylist() == []
 

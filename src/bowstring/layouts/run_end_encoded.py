@@ -43,8 +43,22 @@ class RunEndEncodedLayout(Layout):
 
     def run_ends_and_bounds(self, array: ArrayData) -> tuple[Indices, int, int]:
         """Return the checked run ends as int64, the index of the slots' first run and that after their last run."""
-        if not (array.length or array.offset):  # the buffers of an empty array are ignored, as in validation
+        if not (array.length or array.offset):  # the runs of an empty array are ignored
             return np.empty(0, np.int64), 0, 0
+        ends = self._checked_run_ends(array)
+        end = array.offset + array.length
+        if array.length == 0:
+            return ends, 0, 0
+        if not ends.size or ends[-1] < end:
+            raise InvalidDataError(f"the last run ends at {ends[-1] if ends.size else 0}, before slot {end}")
+        first = int(np.searchsorted(ends, array.offset, "right"))
+        stop = int(np.searchsorted(ends, end - 1, "right")) + 1
+        if stop > array.children[1].length:
+            raise InvalidDataError(f"there are {array.children[1].length} values for at least {stop} runs")
+        return ends, first, stop
+
+    def _checked_run_ends(self, array: ArrayData) -> Indices:
+        """Return all run ends as int64, checked to be positive and strictly ascending."""
         ends_array = array.children[0]
         if ends_array.null_count:
             raise InvalidDataError(f"{ends_array.null_count} run ends are null")
@@ -57,16 +71,7 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(
                 f"run_ends[{index + 1}] = {ends[index + 1]} is not greater than run_ends[{index}] = {ends[index]}"
             )
-        end = array.offset + array.length
-        if array.length == 0:
-            return ends, 0, 0
-        if not ends.size or ends[-1] < end:
-            raise InvalidDataError(f"the last run ends at {ends[-1] if ends.size else 0}, before slot {end}")
-        first = int(np.searchsorted(ends, array.offset, "right"))
-        stop = int(np.searchsorted(ends, end - 1, "right")) + 1
-        if stop > array.children[1].length:
-            raise InvalidDataError(f"there are {array.children[1].length} values for at least {stop} runs")
-        return ends, first, stop
+        return ends
 
     def create_array(self, ends: Indices, values: ArrayData, length: int) -> ArrayData:
         """Create an array of runs, which end before the slots `ends`, with their values."""
@@ -125,7 +130,7 @@ class RunEndEncodedLayout(Layout):
 
     def compact(self, array: ArrayData) -> ArrayData:
         ends, first, stop = self.run_ends_and_bounds(array)
-        if array.offset == 0 and first == 0 and stop == len(ends) and (stop == 0 or ends[-1] == array.length):
+        if (array.offset, first, stop) == (0, 0, array.children[0].length) and (not stop or ends[-1] == array.length):
             return ArrayData(self, array.length, (), tuple(child.compact() for child in array.children))
         lengths, values = self.run_lengths_and_values(array)
         return self.create_array(np.cumsum(lengths), values.compact(), array.length)
@@ -166,4 +171,5 @@ class RunEndEncodedLayout(Layout):
             raise InvalidDataError(f"{ends.length} run ends have only {values.length} values")
 
     def check_full(self, array: ArrayData) -> None:
+        self._checked_run_ends(array)
         self.run_ends_and_bounds(array)
