@@ -120,7 +120,7 @@ def _compress_lz4_blocks(lz4: Any, context: Any, data: memoryview | bytes, optio
 
 
 def decompress_lz4_into(data: memoryview, out: memoryview) -> None:
-    """Decompress an LZ4 frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
+    """Decompress an LZ4 frame. Raises `InvalidDataError` unless it fills `data`, and its content fills `out`."""
     if not _try_decompress_lz4_blocks(data, out):
         _decompress_lz4_stream_into(data, out)
 
@@ -146,7 +146,7 @@ def _try_decompress_lz4_blocks(data: memoryview, out: memoryview) -> bool:
             return False
         (word,) = _BLOCK_HEADER.unpack_from(data, offset)
         if not word:
-            return filled == len(out)
+            return filled == len(out) and offset + _BLOCK_HEADER.size == len(data)
         offset += _BLOCK_HEADER.size
         block_bytes, capacity = word & ~_UNCOMPRESSED_FLAG, min(max_block_bytes, len(out) - filled)
         if offset + block_bytes > len(data) or not capacity:
@@ -206,6 +206,8 @@ def _decompress_lz4_stream_into(data: memoryview, out: memoryview) -> None:
         raise InvalidDataError(f"a buffer is not an LZ4 frame: {error}") from None
     if not is_at_end or filled != len(out):
         raise InvalidDataError(f"an LZ4 frame does not contain exactly the {len(out)} bytes that its buffer declares")
+    if len(data):
+        raise InvalidDataError(f"a buffer has {len(data)} bytes after its LZ4 frame")
 
 
 _thread_local = threading.local()
@@ -213,8 +215,21 @@ _CHECKSUM_FLAG = 4
 """The bit of a Zstandard frame's header for a checksum at its end."""
 
 
+def _compute_zstd_frame_size(module: Any, data: memoryview) -> int:
+    """Return the size in bytes of the frame at the beginning of `data`, from the headers of its blocks; more than
+    `data` has if it is truncated.
+    """
+    offset, is_last = module.frame_header_size(data), 0
+    while not is_last and offset + 3 <= len(data):
+        header = int.from_bytes(data[offset : offset + 3], "little")
+        is_last, is_repeated_byte = header & 1, header >> 1 & 3 == 1
+        offset += 3 + (1 if is_repeated_byte else header >> 3)
+    checksum_bytes = 4 if data[4] & _CHECKSUM_FLAG else 0
+    return int(offset + checksum_bytes if is_last else len(data) + 1)
+
+
 def decompress_zstd_into(data: memoryview, out: memoryview) -> None:
-    """Decompress a Zstandard frame. Raises `InvalidDataError` unless its content has exactly the size of `out`."""
+    """Decompress a Zstandard frame. Raises `InvalidDataError` unless it fills `data`, and its content fills `out`."""
     module = import_zstandard()
     if not hasattr(_thread_local, "zstd"):
         _thread_local.zstd = module.ZstdDecompressor()
@@ -222,6 +237,9 @@ def decompress_zstd_into(data: memoryview, out: memoryview) -> None:
         content_bytes = module.frame_content_size(data)
         if content_bytes not in (-1, len(out)):  # the package allocates this size in any case
             raise InvalidDataError(f"a buffer declares {len(out)} bytes, its Zstandard frame {content_bytes}")
+        frame_bytes = _compute_zstd_frame_size(module, data)
+        if frame_bytes < len(data):  # the package ignores them
+            raise InvalidDataError(f"a buffer has {len(data) - frame_bytes} bytes after its Zstandard frame")
         if (
             content_bytes < 0 or data[4] & _CHECKSUM_FLAG
         ):  # `stream_reader` would stop at the end of `out`, before a truncated checksum

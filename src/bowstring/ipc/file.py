@@ -189,10 +189,7 @@ class FileReader(Closable):
         selection = self._selection
         if selection is None:
             footer, limits = self.messages.footer, self.messages.limits
-            table = footer.table["schema"]
-            if table is None:
-                raise InvalidDataError(f"{self.name}: the footer has no schema")
-            ipc_schema = get_ipc_schema(table, limits, footer.get_slices_outside_block_lists())
+            ipc_schema = get_ipc_schema(footer.table["schema"], limits, footer.get_slices_outside_block_lists())
             selection = self._selection = ColumnSelection(ipc_schema, self._column_keys)
         return selection
 

@@ -78,10 +78,18 @@ def read_footer(source: RandomAccessSource, limits: ReadLimits) -> Footer:
     """Read the footer of a file, located from the end of the file.
 
     Raises `FormatMismatchError` for another format, `TruncatedError` for a file that is cut off, other
-    `InvalidDataError`s for a malformed footer and for blocks that overlap.
+    `InvalidDataError`s for a malformed footer, one without a schema, and for blocks that overlap.
     """
+    _check_start(source)
+    return read_footer_at_end(source, limits)
+
+
+def read_footer_at_end(source: RandomAccessSource, limits: ReadLimits) -> Footer:
+    """Read the footer as `read_footer` does, whatever the first bytes are."""
     raw, at = _read_footer_bytes(source, limits)
     table = read_root("Footer", raw, f"{source.name}: footer", limits.max_tables)
+    if not table.locate_slot("schema"):  # without blocks, too, the file would look empty
+        raise InvalidDataError(f"{source.name}: the footer has no schema")
     footer = Footer(
         at,
         raw,
@@ -110,8 +118,8 @@ def _check_block_overlap(footer: Footer, name: str) -> None:
         )
 
 
-def _read_footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[bytes, int]:
-    """Read the footer's flatbuffer; return it and its byte offset."""
+def _check_start(source: RandomAccessSource) -> None:
+    """Raise `FormatMismatchError` or `TruncatedError` unless the source begins with the magic."""
     name, size = source.name, source.size
     start = source.read_at(0, min(size, 16))
     if not is_file_start(start):
@@ -122,6 +130,11 @@ def _read_footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[
         raise create_format_mismatch_error(
             name, "an Arrow file", detect_foreign_format(start) or f"other bytes ({start[:8]!r})"
         )
+
+
+def _read_footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[bytes, int]:
+    """Read the footer's flatbuffer; return it and its byte offset."""
+    name, size = source.name, source.size
     min_bytes = len(FILE_START) + TRAILER.size
     if size < min_bytes:
         raise TruncatedError(f"{name}: expected at least {min_bytes} bytes of an Arrow file, found {size}")

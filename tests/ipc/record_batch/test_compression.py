@@ -308,9 +308,10 @@ with bs.new_file(sink, one.schema, compression="zstd") as writer:
     writer.write(one)
 header, body = bs.open_file(sink.getvalue()).read_batch_message(0)
 packed = body.slice(*header.buffers()[1].tolist()).to_bytes()
-packed += bytes(-len(packed) % 8)
+size = len(packed)
+packed += bytes(-size % 8)
 schema = bs.schema([bs.field(f"c{i}", bs.uint8()) for i in range(columns)])
-nodes, spans = np.array([[rows, 0]] * columns), np.array([[0, 0], [0, len(packed)]] * columns)
+nodes, spans = np.array([[rows, 0]] * columns), np.array([[0, 0], [0, size]] * columns)
 numbers = BatchHeaderValues(rows, nodes, spans, np.zeros(0, np.int64))
 parts = [
     frame_message(Encoder(schema, options=bs.ipc.IpcWriteOptions(compression="zstd")).encode_schema_message().metadata),

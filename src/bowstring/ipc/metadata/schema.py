@@ -152,8 +152,11 @@ class IpcSchema:
     def from_table(cls, table: Table, limits: ReadLimits) -> IpcSchema:
         """Return the schema of a `Schema` table.
 
-        Raises `InvalidDataError` for an unknown byte order, malformed custom metadata and fields that can't be located.
+        Raises `InvalidDataError` for an unknown byte order, malformed custom metadata and fields that are absent or
+        can't be located.
         """
+        if not table.locate_slot("fields"):  # else damaged data would look like data without columns
+            raise InvalidDataError(f"{table.flatbuffer.location}: the schema has no list of fields")
         is_big_endian, pairs = _is_big_endian(table), read_custom_metadata(table)
         _ = table["features"]  # not needed for reading, but copied with the schema
         fields = IpcFields.from_table(table, limits.max_nesting)

@@ -120,7 +120,7 @@ class BodyDecompressor:
         """
         if target is None:
             return buffer.slice(LENGTH_PREFIX.size)
-        if target.size:
+        if target.size or buffer.size > LENGTH_PREFIX.size:  # an empty frame, too, has to be valid
             writable = target.memory.owner[target.offset : target.offset + target.size]
             self._decompress(buffer.bytes[LENGTH_PREFIX.size :].data, writable.data)
         return target

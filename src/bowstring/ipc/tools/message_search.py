@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,8 +23,8 @@ from bowstring.flatbuf.reader import Table
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
-from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries.reader import get_dictionary_declaration, read_dictionary_values
+from bowstring.ipc.footer import read_footer_at_end
 from bowstring.ipc.format_detection import check_format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
@@ -45,6 +45,7 @@ from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.scan import BatchMessage
+from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.memory.buffer import Buffer
 
 _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
@@ -52,6 +53,8 @@ _MAX_PARSED_RATIO = 4
 _MAX_PREFETCHED_HEADERS = 10_000
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
 _MAX_PADDING_BYTES = 64
+_BUFFER_ALIGNMENT_BYTES = 8
+"""Of every buffer in a body («RecordBatch message»); other readers reject bodies that are not aligned."""
 
 MessageKind = Literal["record batch", "dictionary batch"]
 
@@ -84,16 +87,19 @@ class DecodedFooter:
 
     @classmethod
     def read(cls, source: RandomAccessSource, limits: ReadLimits) -> DecodedFooter:
-        """Read the footer of a file. Raises `InvalidDataError` if it or its schema is malformed."""
-        reader = create_file_reader(source, None, limits)
-        ipc_schema, table = reader.ipc_schema, reader.footer
-        _ = ipc_schema.dictionaries_by_id
+        """Read the footer at the end of a source, whatever its first bytes are. Raises `InvalidDataError` if it or its
+        schema is malformed.
+        """
+        footer = read_footer_at_end(source, limits)
+        table = footer.table
+        ipc_schema = get_ipc_schema(table["schema"], limits, footer.get_slices_outside_block_lists())
+        _check_all_fields(ipc_schema)
         check_metadata_version(table["version"], "footer")
         pairs = read_custom_metadata(table)
-        batches, dictionaries = reader.blocks, reader.dictionary_blocks
+        batches, dictionaries = footer.get_blocks(footer.batches), footer.get_blocks(footer.dictionaries)
         blocks = np.concatenate([batches, dictionaries])
         return cls(
-            reader.footer_offset,
+            footer.offset,
             ipc_schema,
             table["schema"],
             table["version"],
@@ -103,10 +109,19 @@ class DecodedFooter:
             pairs,
         )
 
+    @property
+    def sorted_offsets(self) -> list[int]:
+        """The offsets of all messages."""
+        return sorted((*self.batches, *self.dictionaries))
+
+    def to_expected_schema(self, stop: int, dropped_range: DroppedRange | None = None) -> ExpectedSchema:
+        """Return the footer's schema for messages from `stop` on."""
+        return ExpectedSchema(self.schema, self.version, self.ipc_schema, stop, dropped_range)
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSchema:
-    """The schema that messages are checked with, from the footer if any, else from the first schema message.
+    """The schema that messages are checked with, from the footer or the first schema message.
 
     `stop` is the byte after the schema message, or its offset if it is damaged; `dropped_range` is the range
     before it that was dropped, if any.
@@ -116,7 +131,7 @@ class ExpectedSchema:
     version: int
     ipc_schema: IpcSchema
     stop: int
-    dropped_range: DroppedRange | None
+    dropped_range: DroppedRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +219,22 @@ class MessageSearch:
             self.footer = DecodedFooter.read(source, limits)
         except InvalidDataError as error:
             self.footer_problem = str(error).removeprefix(f"{source.name}: ")
-        self.is_file = self.footer is not None or is_file_start(source.read_at(0, min(len(FILE_START), source.size)))
+        has_magic = is_file_start(source.read_at(0, min(len(FILE_START), source.size)))
+        self.is_file = has_magic or self.footer is not None
         first_offset = len(FILE_START) if self.is_file else 0
         self._candidates = CandidateReader(source, limits, first_offset)
         self.schema = self._read_schema(first_offset)
+        if self.is_file and not has_magic and self.schema.dropped_range is None:
+            damaged_magic = DroppedRange(0, first_offset, "the magic at the beginning is damaged")
+            self.schema = replace(self.schema, dropped_range=damaged_magic)
         self.single_batch_losses: set[int] = set()  # offsets at which exactly one record batch was lost
-        offsets = () if self.footer is None else (*self.footer.batches, *self.footer.dictionaries)
-        self._footer_offsets = sorted(offsets)
+        self._footer_offsets = [] if self.footer is None else self.footer.sorted_offsets
         self._prefetch_stop = 0 if isinstance(source, RangeSource) else source.size
 
     # Schema
 
     def _read_schema(self, first_offset: int) -> ExpectedSchema:
-        """Return the footer's schema if any, else that of the first schema message."""
+        """Return the schema of the footer or of the first schema message."""
         offset, problem, footer = first_offset, "found another message", self.footer
         message: BatchMessage | SchemaOrEndMarker | None = None
         try:
@@ -229,19 +247,55 @@ class MessageSearch:
         elif self.is_file and (unprefixed := self._candidates.read_schema_without_prefix(offset)) is not None:
             message = unprefixed  # Polars 2.1
         elif footer is not None:
-            dropped_range = DroppedRange(0, offset, f"the schema message is damaged: {problem}")
-            return ExpectedSchema(footer.schema, footer.version, footer.ipc_schema, offset, dropped_range)
+            stop = self._find_schema_end(footer, offset)
+            dropped_range = DroppedRange(0, stop, f"the schema message is damaged: {problem}")
+            return footer.to_expected_schema(stop, dropped_range)
         else:
             offset, message = self._find_schema(offset, problem)
             self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
             dropped_range = DroppedRange(0, offset, f"no schema message at the beginning: {problem}")
         if footer is not None:
-            return ExpectedSchema(footer.schema, footer.version, footer.ipc_schema, message.stop, dropped_range)
-        assert message.schema is not None
-        ipc_schema = get_ipc_schema(message.schema, self.limits)
-        _ = ipc_schema.dictionaries_by_id
-        version = message.schema.flatbuffer.get_root_table("Message")["version"]
-        return ExpectedSchema(message.schema, version, ipc_schema, message.stop, dropped_range)
+            return self._choose_schema(footer, offset, message)
+        return _decode_schema_message(message, self.limits, dropped_range)
+
+    def _find_schema_end(self, footer: DecodedFooter, start: int) -> int:
+        """Return the end of the first schema message if no batch precedes it: bytes before it were lost or added. Else
+        return `start`.
+        """
+        self.schema = footer.to_expected_schema(start)
+        offset = self._candidates.find_marker(start)
+        while offset < self.source.size:
+            try:
+                candidate = self._read_valid_message(offset)
+            except InvalidDataError:
+                offset = self._candidates.find_marker(offset + 1)
+                continue
+            is_schema = isinstance(candidate, SchemaOrEndMarker) and candidate.schema is not None
+            return candidate.stop if is_schema else start  # type: ignore[union-attr]
+        return start
+
+    def _choose_schema(self, footer: DecodedFooter, offset: int, message: SchemaOrEndMarker) -> ExpectedSchema:
+        """Return the footer's schema, or that of the schema message at `offset` if it fits more messages: then the
+        footer is damaged.
+        """
+        footer_schema = footer.to_expected_schema(message.stop)
+        try:
+            message_schema = _decode_schema_message(message, self.limits)
+        except InvalidDataError as error:
+            reason = f"the schema message is damaged: {error}"
+            return replace(footer_schema, dropped_range=DroppedRange(offset, message.stop, reason))
+        difference = _describe_difference(footer_schema.ipc_schema, message_schema.ipc_schema)
+        if difference is None:
+            return footer_schema
+        offsets = {message.stop, *footer.sorted_offsets}
+        if self._count_valid_messages(message_schema, offsets) > self._count_valid_messages(footer_schema, offsets):
+            self.footer, self.footer_problem = None, f"{difference}, and fewer messages match the footer"
+            return message_schema
+        return replace(footer_schema, dropped_range=DroppedRange(offset, message.stop, difference))
+
+    def _count_valid_messages(self, schema: ExpectedSchema, offsets: Iterable[int]) -> int:
+        self.schema = schema
+        return sum(map(self._is_valid_message, offsets))
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaOrEndMarker]:
         candidates = self._candidates
@@ -250,7 +304,7 @@ class MessageSearch:
             try:
                 candidate = candidates.read(offset)
                 if isinstance(candidate, SchemaOrEndMarker) and candidate.schema is not None:
-                    get_ipc_schema(candidate.schema, self.limits).dictionaries_by_id  # noqa: B018
+                    _decode_schema_message(candidate, self.limits)
                     return offset, candidate
             except InvalidDataError:
                 pass
@@ -445,7 +499,41 @@ class MessageSearch:
             raise InvalidDataError(f"{candidate.location}: a node has more nulls than slots")
         if not header.has_valid_buffers():
             raise InvalidDataError(f"{candidate.location}: a buffer is outside its body of {header.body_bytes} bytes")
+        buffers = header.buffers()
+        if (buffers["offset"][buffers["length"] > 0] % _BUFFER_ALIGNMENT_BYTES).any():
+            raise InvalidDataError(f"{candidate.location}: a buffer does not begin at a multiple of 8 bytes")
         return candidate
+
+
+def _decode_schema_message(
+    message: SchemaOrEndMarker, limits: ReadLimits, dropped_range: DroppedRange | None = None
+) -> ExpectedSchema:
+    """Decode all fields of a schema message. Raises `InvalidDataError` if one is malformed."""
+    table = message.schema
+    assert table is not None
+    ipc_schema = get_ipc_schema(table, limits)
+    _check_all_fields(ipc_schema)
+    version = table.flatbuffer.get_root_table("Message")["version"]
+    return ExpectedSchema(table, version, ipc_schema, message.stop, dropped_range)
+
+
+def _check_all_fields(ipc_schema: IpcSchema) -> None:
+    """Raise `InvalidDataError` if a field is malformed, or if other readers take its dictionary for absent."""
+    if -1 in ipc_schema.dictionaries_by_id:
+        raise InvalidDataError("schema: -1 is not the id of a dictionary")
+
+
+def _describe_difference(in_footer: IpcSchema, in_message: IpcSchema) -> str | None:
+    """Return the difference between the schemas of the footer and the schema message; None if there is none."""
+    texts = describe_schema_difference(in_footer.schema, in_message.schema, check_metadata=True)
+    if texts is None and in_footer.dictionaries != in_message.dictionaries:
+        texts = f"dictionaries {in_footer.dictionaries}", f"{in_message.dictionaries}"
+    if texts is None and in_footer.is_big_endian != in_message.is_big_endian:
+        orders = "little-endian data", "big-endian data"
+        texts = orders[in_footer.is_big_endian], orders[in_message.is_big_endian]
+    if texts is None and in_footer.schema.pairs != in_message.schema.pairs:
+        texts = f"metadata {in_footer.schema.pairs}", f"{in_message.schema.pairs}"
+    return texts and f"the footer's schema has {texts[0]:.200}, the schema message {texts[1]:.200}"
 
 
 def _get_kind_and_rows(message: BatchMessage) -> tuple[MessageKind, int | None]:

@@ -36,8 +36,9 @@ _FEATURES_OF_MESSAGES = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
 
 
 def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> SerializedSubTable:
-    """Serialize a `Schema` table for other flatbuffers, unchanged with its dictionary ids; with other `features` if
-    given.
+    """Serialize a `Schema` table for other flatbuffers, with its dictionary ids, and with other `features` if given.
+
+    Other readers reject nullable entries and keys of maps, and indices without a type, so these are written in full.
 
     The schema has been read before, so its depth is bounded. Raises `InvalidDataError` for malformed bytes.
     """
@@ -60,6 +61,11 @@ def _table_to_record(table: Table) -> dict[str, Any]:
             record[name] = [_table_to_record(child) for child in value]
         else:
             record[name] = value
+    if isinstance(type_ := record.get("type"), UnionValue) and type_.spec == "Map":
+        (entries,) = record["children"]
+        entries["nullable"] = entries["children"][0]["nullable"] = False
+    if table.spec.name == "DictionaryEncoding":
+        record.setdefault("indexType", {"bitWidth": 32, "is_signed": True})
     return record
 
 

@@ -30,11 +30,13 @@ from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
+from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
 from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
 from bowstring.ipc.tools.scan import BatchMessage
+from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
@@ -204,16 +206,19 @@ class _MessageSelector:
             self.search.schema.ipc_schema, message.header, message.body, lookup, (message.location,)
         )[0]
         values.validate(full)
+        _check_null_counts(values, message, iter(message.header.nodes()["null_count"].tolist()))
         return values
 
     def select_valid_batches(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
         """Yield the valid record batches and drop the others."""
         names = self.search.schema.ipc_schema.schema.names
         for message in batches:
+            null_counts = iter(message.header.nodes()["null_count"].tolist())
             try:
                 for name, column in zip(names, self._create_columns(message, lookup), strict=True):
                     with prefix_errors(f"column {name!r}"):
                         column.validate(self.full)
+                        _check_null_counts(column, message, null_counts)
             except InvalidDataError as error:
                 self.drop(message, str(error))
             else:
@@ -385,6 +390,20 @@ class _FileSelector(_MessageSelector):
                 del messages[number:]
                 break
         return DeltaDictionary([[values] for values in parts]).concat(len(parts)) if parts else None
+
+
+def _check_null_counts(array: ArrayData, message: BatchMessage, null_counts: Iterator[int]) -> None:
+    """Check that the nodes of arrays without a validity bitmap have no nulls: our readers ignore the count, others do
+    not. `null_counts` are those of the nodes from the array's on.
+
+    Unions of metadata version 4 have a validity bitmap, and all slots of the null type are null.
+    """
+    null_count = next(null_counts)
+    has_own_nulls = array.layout.has_validity or not array.layout.children
+    if null_count and not has_own_nulls and message.header.template.version != V4:
+        raise InvalidDataError(f"the null count is {null_count}, but there is no validity bitmap ({array.type})")
+    for child in array.children:
+        _check_null_counts(child, message, null_counts)
 
 
 def _is_any_offset_between(offsets: list[int], start: int, stop: int) -> bool:

@@ -127,10 +127,7 @@ class FileScan:
         self.reader = create_file_reader(source, None, limits)  # checks magic and the footer's offset
         footer = self.reader.footer
         self._footer_bytes = footer.flatbuffer.size
-        schema = footer["schema"]
-        if schema is None:
-            raise InvalidDataError(f"{source.name}: footer: there is no schema")
-        self.schema: Table = schema
+        self.schema: Table = footer["schema"]
         self.version: int = footer["version"]
         self.footer_metadata = read_custom_metadata(footer)
         self._end = len(FILE_START)
