@@ -49,7 +49,6 @@ LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and client
 LIMITS = ProtocolLimits(max_ticket_bytes=1 << 16)
 """The limits of a client's messages."""
 _REFUSAL_S = 2.0
-_STEPS_PER_TURN = 4
 _FILE_BYTES = 1 << 16
 
 
@@ -279,15 +278,11 @@ class ClientHandler:
         """As `EventHandler.handle_events`."""
         if self._refused_at is None and not self._step(RECEIVE):
             return
-        for _ in range(_STEPS_PER_TURN):
-            if not self._step(SEND):
-                return
-            if self._refused_at is not None and not self._session.is_sending:
-                self._clients.disconnect(self, "refused", level=logging.DEBUG)
-                return
-            if self.next_wait().timeout_s:
-                break
-        if self._clients.is_draining and self._is_finished:
+        if not self._step(SEND):
+            return
+        if self._refused_at is not None and not self._session.is_sending:
+            self._clients.disconnect(self, "refused", level=logging.DEBUG)
+        elif self._clients.is_draining and self._is_finished:
             self._clients.disconnect(self)
 
     def _step(self, directions: int) -> bool:

@@ -52,11 +52,12 @@ _ALIGNMENT_BYTES = 64
 _UNKNOWN_BYTES = 1 << 64
 _MAX_COPYING_BYTES = 1 << 26
 """Bodies of this size are copied at a time, because the caller may take one by one."""
-_ROUNDS_PER_STEP = 16
 _FIRST_ROUND_ELEMENTS = 1
 """The number of elements of a stream that are sent first, so that the peer reads them while the next are encoded: the
 schema and the memory of the first batches. Each round sends twice as many as the one before.
 """
+_ELEMENTS_PER_STEP, _BYTES_PER_STEP = 64, 1 << 22
+"""What a step sends of a stream, some milliseconds of work, so that the driver can serve other sessions in between."""
 _MAX_COALESCED_ADDRESSES = 1 << 12
 """The number of addresses from which on a message frees no further body."""
 
@@ -173,6 +174,7 @@ class Session(Closable):
         """The number of messages that were submitted, other than requests."""
         self._stream: Iterator[Sequence[Message] | None] | None = None
         self._is_draining = False
+        self._round_elements = 0
         self._released_leases: deque[Lease] = deque()
         self._retirements: deque[Any] = deque()
         self._undelivered: deque[SessionEvent | _PendingBodyCopy] = deque()
@@ -221,6 +223,7 @@ class Session(Closable):
         The messages of one element, such as the metadata and body of a batch, are never held apart by a limit.
         """
         self._stream = messages
+        self._round_elements = _FIRST_ROUND_ELEMENTS
         self._sent_at = now
 
     def send_refusal(self, message: Message) -> None:
@@ -494,20 +497,24 @@ class Session(Closable):
                 copy.num_fetches += 1
 
     def _submit_and_send(self) -> None:
-        """Submit released addresses and messages of the stream, and send as long as the transport accepts them."""
+        """Submit released addresses and a part of the stream, and send as long as the transport accepts them."""
         while self._released_leases:
             core, *bodies = self._pop_bodies_to_free()
             message = core.free(*bodies)
             if message is not None:
                 self.submit((message,))
-        for number in range(_ROUNDS_PER_STEP):
-            self._submit_stream(_FIRST_ROUND_ELEMENTS << number)
+        num_elements = sent_bytes = 0
+        while num_elements < _ELEMENTS_PER_STEP and sent_bytes < _BYTES_PER_STEP:
+            num_elements += self._submit_stream(self._round_elements)
+            self._round_elements = min(2 * self._round_elements, _ELEMENTS_PER_STEP)
             had_stream = self._stream is not None
             for role, channel in self.channels.items():
+                sent_bytes -= channel.bytes_sent
                 for event in channel.progress(SEND):
                     if isinstance(event, DirectionEnded):
                         self._record_ended_direction(role, event)
                         self._check_lost()
+                sent_bytes += channel.bytes_sent
             if not had_stream or not self._can_submit():
                 break
 
@@ -522,21 +529,22 @@ class Session(Closable):
             count += bodies[-1].addresses.size
         return lease.core, *bodies
 
-    def _submit_stream(self, max_elements: int) -> None:
-        """Submit elements of the stream until its limits are reached."""
-        for _ in range(max_elements):
+    def _submit_stream(self, max_elements: int) -> int:
+        """Submit elements of the stream until its limits are reached; return their number."""
+        for number in range(max_elements):
             if not self._can_submit():
-                return
+                return number
             assert self._stream is not None
             try:
                 messages = next(self._stream)
             except StopIteration:
                 self._stream = None
-                return
+                return number
             if messages is None:
                 self._is_draining = True
                 continue
             self.submit(messages)
+        return max_elements
 
     def _can_submit(self) -> bool:
         if self._stream is None or self._is_failed:

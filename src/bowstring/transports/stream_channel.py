@@ -46,7 +46,7 @@ from bowstring.transports.frames import (
 )
 
 MEMORY_KINDS = frozenset({"host", "file"})
-_CALLS_PER_PROGRESS = 16
+_CALLS_PER_PROGRESS, _SENT_BYTES_PER_PROGRESS = 16, 1 << 22
 _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 
 
@@ -222,8 +222,9 @@ class StreamChannel(Channel):
         self._queue.submit([(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))])
 
     def _send(self, events: list[Event]) -> None:
+        end_bytes = self.bytes_sent + _SENT_BYTES_PER_PROGRESS
         for _ in range(_CALLS_PER_PROGRESS):
-            if not self._queue.queued_bytes:
+            if not self._queue.queued_bytes or self.bytes_sent >= end_bytes:
                 break
             try:
                 file = self._queue.next_file()
