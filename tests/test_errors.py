@@ -38,6 +38,8 @@ _NUMBERS = [
     errno.EPIPE,
     errno.EAGAIN,
     errno.ETIMEDOUT,
+    errno.EADDRINUSE,
+    errno.EADDRNOTAVAIL,
     errno.ENOSPC,
     errno.EMFILE,
 ]

@@ -10,6 +10,7 @@ Invalid calls, missing packages, malformed data, lost connections and insufficie
     │   │   └── NotDirectoryError    a file where a directory is expected                  (also NotADirectoryError)
     │   ├── IsDirectoryError         a directory where a file is expected                  (also IsADirectoryError)
     │   ├── ExistingFileError        the file to create exists                             (also FileExistsError)
+    │   ├── UnavailableAddressError  an address that is in use, or not of this machine         (also OSError)
     │   ├── WouldCopyError           a copy is required, but was not allowed
     │   ├── BufferExchangeError      memory that DLPack or the buffer protocol does not support  (also BufferError)
     │   ├── ClosedError              a handle was used after it was closed
@@ -120,6 +121,12 @@ class ExistingFileError(_OSErrorFields, InvalidArgumentError, FileExistsError):
     """The file or directory to create exists."""
 
     _ERRNO = errno.EEXIST
+
+
+class UnavailableAddressError(_OSErrorFields, InvalidArgumentError, OSError):
+    """An address to listen at is in use, or not an address of this machine."""
+
+    _ERRNO = errno.EADDRINUSE
 
 
 class WouldCopyError(InvalidArgumentError):
@@ -244,6 +251,11 @@ _OS_ERRORS: tuple[tuple[type[OSError], type[BowstringError]], ...] = (
     (TimeoutError, DeadlineError),
     (OSError, ResourceError),
 )
+_ERRORS_BY_NUMBER: dict[int | None, type[BowstringError]] = {
+    errno.EADDRINUSE: UnavailableAddressError,
+    errno.EADDRNOTAVAIL: UnavailableAddressError,
+}
+"""Those without a built-in class."""
 
 
 def translate_os_error(error: OSError, message: str, filename: object = None) -> BowstringError:
@@ -255,6 +267,8 @@ def translate_os_error(error: OSError, message: str, filename: object = None) ->
     if isinstance(error, BowstringError):
         return error
     # Subclasses of other libraries, such as HTTP clients, have the number, but not always the built-in class.
+    if error.errno in _ERRORS_BY_NUMBER:
+        return _ERRORS_BY_NUMBER[error.errno](message, error, filename)
     by_number = error if error.errno is None else OSError(error.errno, error.strerror)
     for builtin, kind in _OS_ERRORS:
         if isinstance(error, builtin) or (isinstance(by_number, builtin) and builtin is not OSError):

@@ -94,7 +94,7 @@ def test_a_refusal_is_one_line_without_the_signature(tmp_path: Path, capsys: pyt
     [
         ("unix:@bowstring-nobody?want_data=1&ticket=t", "data set 't': "),
         ("unix:@bowstring-nobody?want_data=1", "expected a ticket"),
-        ("people.arrow", "expected a scheme"),
+        ("people.arrow", "expected the URI of a data set"),
         ("ftp:host?want_data=1&ticket=t", "expected the scheme"),
     ],
 )

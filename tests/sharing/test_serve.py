@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -28,9 +29,12 @@ from bowstring.errors import (
     FormatMismatchError,
     InvalidArgumentError,
     InvalidDataError,
+    MissingExtraError,
     NotFoundError,
     ProtocolError,
     TruncatedError,
+    UnavailableAddressError,
+    UnmetRequirementError,
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import stored_dataset
@@ -444,6 +448,53 @@ def test_a_wrong_ticket_is_named(server: bs.sharing.Server) -> None:
 def test_a_uri_without_a_server_is_an_error(uri: str) -> None:
     with pytest.raises((InvalidArgumentError, ConnectionLostError)):
         bs.connect(uri)
+
+
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+def test_the_address_of_a_server_is_not_a_uri_but_the_error_has_one(tmp_path: Path, scheme: str) -> None:
+    address = str(tmp_path / "x.sock") if scheme == "unix" else None
+    with bs.serve({"t": example_table()}, address, scheme=scheme) as server:
+        for text in {server.address, server.address.removeprefix("//")}:
+            with pytest.raises(InvalidArgumentError, match="expected the URI of a data set") as raised:
+                bs.connect(text)
+            (uri,) = re.findall(f"'({scheme}:[^']*)'", str(raised.value))
+            with bs.connect(uri.replace("NAME", "t")) as data:
+                assert data.read_all() == example_table()
+
+
+@pytest.mark.parametrize("text", ["nonsense", "not a URI", "people.arrow", "", "@nobody", "./people.arrow"])
+def test_text_without_a_scheme_is_an_error_that_shows_a_uri(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"server\.uri\(NAME\).*unix:.*open_file") as raised:
+        bs.connect(text)
+    assert "loopback" not in str(raised.value)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:5000", "localhost:0", "[::1]:5000", "//127.0.0.1:5000"])
+def test_a_host_and_port_without_a_scheme_are_refused(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="use the scheme tcp"):
+        bs.serve({}, address)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("scheme", ["unix", "tcp", "loopback", "ucx", "fabric"])
+def test_an_address_in_use_is_also_an_os_error(scheme: str) -> None:
+    try:
+        server = bs.serve({}, scheme=scheme)
+    except (MissingExtraError, UnmetRequirementError) as error:
+        pytest.skip(str(error))
+    with server, pytest.raises(UnavailableAddressError) as raised:
+        bs.serve({}, server.address, scheme=scheme)
+    assert isinstance(raised.value, OSError)
+    assert isinstance(raised.value, InvalidArgumentError)
+    assert raised.value.errno == errno.EADDRINUSE
+
+
+def test_a_path_at_which_no_socket_can_be_is_also_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="can't listen there"):
+        bs.serve({}, str(tmp_path / "missing" / "socket"))
 
 
 def test_text_that_is_not_a_uri_is_a_protocol_error() -> None:

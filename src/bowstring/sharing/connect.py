@@ -89,7 +89,7 @@ def connect(
     if not timeout_s > 0:
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     options = _ConnectOptions(ticket, copy, timeout_s, tls, open_recorder(record), tls is not None)
-    if isinstance(target, str) and len(target.split()) > 1:
+    if isinstance(target, str) and len(target.split()) > 1 and all(":" in text for text in target.split()):
         target = DatasetLocations.parse(target)
     if isinstance(target, DatasetLocations):
         uris = sort_by_distance(target.uris)

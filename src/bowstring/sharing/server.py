@@ -437,7 +437,7 @@ def serve(
     that get `Server.locations` of a data set use the nearest: shared memory on this machine, TCP elsewhere.
 
     Raises `NotFoundError` if a path does not exist, as `open_file` if it is not an Arrow file, `ResourceError` if
-    memory is short, `InvalidArgumentError` for other sources and addresses in use.
+    memory is short, `UnavailableAddressError` for an address in use, `InvalidArgumentError` for other sources.
     """
     if not isinstance(sources, Mapping):
         raise InvalidArgumentError(f"serve: expected {{name: source}}, not {type(sources).__name__}")

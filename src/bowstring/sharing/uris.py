@@ -18,6 +18,7 @@ tickets of servers whose URIs have no `max_tickets` are opaque bytes.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
@@ -37,6 +38,7 @@ from bowstring.errors import (
 )
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
+from bowstring.transports.tcp_address import is_host_and_port
 
 WANT_DATA = 1
 FREE_DATA = 2
@@ -59,6 +61,8 @@ _ERROR_TYPES: dict[str, type[BowstringError]] = {
 }
 _MAX_TEXT = 4000
 _MAX_ABBREVIATION = 8
+_MAX_ADDRESS = 200
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAG = re.compile(r"[0-9]{1,20}")
 
@@ -206,9 +210,10 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
     """
     if not isinstance(text, str):
         raise InvalidArgumentError(f"expected a URI, not {type(text).__name__}")
-    scheme = text.partition(":")[0]
-    if scheme.isalnum():
-        find_transport(scheme.lower(), hide_signatures(text))
+    scheme, colon, _ = text.partition(":")
+    if not colon or not _SCHEME.fullmatch(scheme) or is_host_and_port(text):
+        raise InvalidArgumentError(_describe_missing_scheme(text))
+    find_transport(scheme.lower(), hide_signatures(text))
     try:
         uri = parse_uri(text)
     except ProtocolError as error:
@@ -223,6 +228,18 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
             f"URI {hide_signatures(text)!r}: expected a ticket: add the parameter ticket, or pass it to connect"
         )
     return uri, ticket
+
+
+def _describe_missing_scheme(text: str) -> str:
+    """The message for text that is not a URI, such as the address of a server."""
+    address = hide_signatures(text.partition("?")[0])  # parameters may be secret
+    found = f"expected the URI of a data set, found {address[:_MAX_ADDRESS]!r}"
+    tags = f"want_data={WANT_DATA}&free_data={FREE_DATA}"
+    if is_host_and_port(address):
+        return f"{found}: use server.uri(NAME), or 'tcp://{address.removeprefix('//')}?{tags}&ticket=NAME'"
+    if address.startswith("@") or os.sep in address:
+        return f"{found}: use server.uri(NAME), or 'unix:{address}?{tags}&ticket=NAME'; for a file, bowstring.open_file"
+    return f"{found}: use server.uri(NAME), such as 'unix:@ADDRESS?{tags}&ticket=NAME'; for a file, bowstring.open_file"
 
 
 def _is_utf8_text(value: object) -> TypeGuard[str]:

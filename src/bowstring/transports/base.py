@@ -529,7 +529,7 @@ class Transport(ABC):
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:
         """Listen at an address, by default a new one.
 
-        Raises `InvalidArgumentError` if it is in use, `ResourceError`.
+        Raises `UnavailableAddressError`, `InvalidArgumentError` for an address that is not valid, `ResourceError`.
         """
 
     @abstractmethod

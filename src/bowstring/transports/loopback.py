@@ -17,6 +17,7 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     ProtocolError,
+    UnavailableAddressError,
     translate_os_error,
 )
 from bowstring.memory.closable import close_on_error
@@ -428,7 +429,7 @@ class LoopbackTransport(Transport):
         listener = LoopbackListener(address, options)
         if _LISTENERS.setdefault(address, listener) is not listener:
             listener.close()
-            raise InvalidArgumentError(f"loopback {address!r}: can't listen there: the name is in use")
+            raise UnavailableAddressError(f"loopback {address!r}: can't listen there: the name is in use")
         return listener
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:

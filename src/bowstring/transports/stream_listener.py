@@ -8,7 +8,7 @@ import socket
 from abc import abstractmethod
 from typing import Any
 
-from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, ResourceError, translate_os_error
+from bowstring.errors import ClosedError, ConnectionLostError, ResourceError, translate_os_error
 from bowstring.transports.base import RECEIVE, Channel, Interest, Listener, TransportOptions
 
 _LOG = logging.getLogger(__name__)
@@ -71,14 +71,17 @@ class StreamListener(Listener):
         """Return the channel of a new connection. Raises `ConnectionLostError` to refuse it."""
 
     def _listen(self, sockaddr: Any) -> None:
-        """Bind the socket and listen. Raises `InvalidArgumentError` if the address is in use."""
+        """Bind the socket and listen.
+
+        Raises `UnavailableAddressError`; for a path, also `MissingFileError` and `AccessDeniedError`.
+        """
         try:
             self._bind(sockaddr)
             self._socket.listen(_BACKLOG)
             self._socket.setblocking(False)
         except OSError as error:
             self.close()
-            raise InvalidArgumentError(f"{self._name}: can't listen there: {error.strerror}") from error
+            raise translate_os_error(error, f"{self._name}: can't listen there: {error.strerror}") from error
 
     def _bind(self, sockaddr: Any) -> None:
         self._socket.bind(sockaddr)

@@ -49,6 +49,11 @@ def is_loopback_host(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
+def is_host_and_port(address: object) -> bool:
+    """Whether text has the form of an address. Such a path of a file would be a mistake."""
+    return isinstance(address, str) and _ADDRESS.fullmatch(address) is not None
+
+
 def parse_address(address: object, scheme: str = "tcp") -> tuple[str, int]:
     """Return the host and port. Raises `InvalidArgumentError` for other text."""
     match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None

@@ -8,9 +8,10 @@ import socket
 import stat
 from pathlib import Path
 
-from bowstring.errors import translate_os_error
+from bowstring.errors import InvalidArgumentError, translate_os_error
 from bowstring.transports.base import DEFAULT_OPTIONS, Channel, TransportOptions
 from bowstring.transports.stream_listener import StreamListener
+from bowstring.transports.tcp_address import is_host_and_port
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address, unix_address_scope
 
@@ -21,9 +22,15 @@ class UnixListener(StreamListener):
     def __init__(self, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         """Listen.
 
-        Raises `InvalidArgumentError` if the address is in use, `ResourceError` if no descriptors are left.
+        Raises `UnavailableAddressError`, `InvalidArgumentError`, `MissingFileError` and `AccessDeniedError` as the
+        folder of a path, `ResourceError` if no descriptors are left.
         """
         address = random_abstract_address() if address is None else address
+        if is_host_and_port(address):
+            raise InvalidArgumentError(
+                f"unix socket address {address!r}: expected a path, or '@' and a name, found a host and a port: "
+                "use the scheme tcp or tcp+tls, or './' before a path"
+            )
         sockaddr = encode_unix_address(address)
         try:
             listening_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

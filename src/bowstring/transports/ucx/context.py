@@ -29,6 +29,7 @@ from bowstring.errors import (
     RefusedConnectionError,
     ResetConnectionError,
     ResourceError,
+    UnavailableAddressError,
     UnsupportedError,
 )
 from bowstring.memory.buffer import Memory
@@ -56,6 +57,7 @@ _ERRORS: dict[int, Callable[[str], BowstringError]] = {
     StatusCode.UNREACHABLE: RefusedConnectionError,
     StatusCode.REJECTED: RefusedConnectionError,
     StatusCode.TIMED_OUT: DeadlineError,
+    StatusCode.BUSY: UnavailableAddressError,
     StatusCode.CANCELED: AbortedConnectionError,
     StatusCode.NOT_CONNECTED: ResetConnectionError,
     StatusCode.CONNECTION_RESET: ResetConnectionError,
