@@ -28,11 +28,13 @@ def new_array(
     return bs.Array(layout_of(type_), length, buffers_, tuple(children), dictionary)
 
 
-def overlapping_views(text: bytes, type_: bs.DataType) -> bs.Array:
+def overlapping_views(character: bytes, type_: bs.DataType, size: int = MANY, step: int = 1) -> bs.Array:
+    """Return as many values of `size` bytes, each `step` characters further in one buffer than the one before."""
     views = np.zeros(MANY, VIEW)
-    views["length"] = len(text)
-    views["prefix"] = np.void(text[:4])
-    return new_array(type_, MANY, [None, views, text])
+    views["length"] = size
+    views["prefix"] = np.void((character * 4)[:4])
+    views["offset"] = np.arange(MANY) * (step * len(character))
+    return new_array(type_, MANY, [None, views, character * (size // len(character) + MANY * step)])
 
 
 NULLS = new_array(bs.null(), HUGE)
@@ -52,8 +54,8 @@ EXPANDING: dict[str, bs.Array] = {
     "lists that share a child": new_array(
         bs.list_view(bs.int8()), MANY, [None, np.zeros(MANY, np.int32), np.full(MANY, MANY, np.int32)], [BYTES]
     ),
-    "views that share a text": overlapping_views("é".encode() * (MANY // 2), bs.string_view()),
-    "views that share bytes": overlapping_views(bytes(MANY), bs.binary_view()),
+    "views that share a text": overlapping_views("é".encode(), bs.string_view()),
+    "views that share bytes": overlapping_views(bytes(1), bs.binary_view()),
 }
 SHARING_BYTES = {name: array for name, array in EXPANDING.items() if "share" in name}
 
@@ -188,11 +190,111 @@ def test_the_limit_can_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(bs.errors.LimitError, match="materializing 1000 values from 0 exceeds the limit of 999"):
         nulls.to_pylist()
     assert len(bs.array(range(1000)).to_pylist()) == 1000, "values in memory are never beyond the limit"
-    views = bs.concat_arrays([bs.array(["x" * 100], bs.string_view())]).take([0] * 100)
-    assert views.to_pylist() == ["x" * 100] * 100
-    monkeypatch.setattr(expansion_limits, "MAX_BYTES", 9999)
-    with pytest.raises(bs.errors.LimitError, match="10000 bytes"):
-        views.to_pylist()
+    views = overlapping_views(b"x", bs.string_view(), 20, 0).slice(0, 10).cast(bs.string()).cast(bs.string_view())
+    assert views.to_pylist() == ["x" * 20] * 10
+    shared = overlapping_views(b"x", bs.string_view(), 1000, 0)
+    with pytest.raises(bs.errors.LimitError, match=f"copying {1000 * MANY} bytes out of {16 * MANY + 1000} exceeds"):
+        shared.cast(bs.large_string())
+    monkeypatch.setattr(expansion_limits, "MAX_BYTES", 1000 * MANY - 1)
+    with pytest.raises(bs.errors.LimitError, match=f"the limit of {1000 * MANY - 1} "):
+        shared.cast(bs.large_string())
+    words = bs.array(["x" * 100] * 10, bs.string_view()).take([0] * 1000)
+    monkeypatch.setattr(expansion_limits, "MAX_BYTES", 0)
+    assert words.to_pylist() == ["x" * 100] * 1000
+    assert words.cast(bs.string()).to_pylist() == words.to_pylist(), "up to eight bytes per byte are within the limit"
+
+
+SHARED_VIEWS = {
+    "text": overlapping_views("é".encode(), bs.string_view(), step=0),
+    "bytes": overlapping_views(bytes(1), bs.binary_view(), step=0),
+}
+
+
+@pytest.mark.parametrize("name", SHARED_VIEWS)
+def test_values_of_equal_views_are_read_once(name: str) -> None:
+    views = SHARED_VIEWS[name]
+    value = views[0]
+    values = views.to_pylist()
+    assert values[0] == value
+    assert len(set(map(id, values))) == 1
+    assert len(set(map(id, views.to_numpy(zero_copy_only=False)))) == 1
+    assert views.equals(views.take(np.arange(MANY)[::-1]))
+    assert not views.equals(bs.concat_arrays([views.slice(1), bs.array([value[:-1]], views.type)]))
+    assert views.unique().to_pylist() == views.dictionary_encode().dictionary.to_pylist() == [value]  # type: ignore[union-attr]
+    assert views.sort_indices().to_numpy()[-1] == MANY - 1
+    assert bs.open_file(file_bytes(views, True)).statistics.columns[0].distinct_counts.tolist() == [1]  # type: ignore[union-attr]
+    other_type = bs.binary_view() if name == "text" else bs.string_view()
+    assert views.cast(other_type).nbytes == views.nbytes
+    for target in (bs.large_string(), bs.large_binary(), bs.binary(MANY)):
+        with pytest.raises(bs.errors.LimitError, match="exceeds the limit of"):
+            views.cast(target)
+
+
+def test_shared_views_with_nulls_and_empty_values_are_read() -> None:
+    text = "a text of more than twelve bytes, " * 10
+    words = bs.array([text, None, "", text + "b", "short"], bs.string_view())
+    views = words.take([0, 1, 2, 3, 4, 0, 2, 1, 3] * 100)
+    expected = [text, None, "", text + "b", "short", text, "", None, text + "b"] * 100
+    assert views.to_pylist() == expected
+    assert views.equals(bs.array(expected, bs.string_view()))
+    assert bs.array(expected, bs.string_view()).equals(views)
+    assert not views.equals(bs.array([*expected[:-1], text + "c"], bs.string_view()))
+    assert views.unique().to_pylist() == words.to_pylist()
+    assert views.sort().to_pylist() == bs.array(expected).sort().to_pylist()
+    assert views.sort("descending").to_pylist() == bs.array(expected).sort("descending").to_pylist()
+
+
+@pytest.mark.parametrize(("word_bytes", "is_allowed"), [(100, True), (200, False)])
+def test_many_rows_of_a_small_dictionary_are_decoded_if_their_words_are_short(
+    monkeypatch: pytest.MonkeyPatch, word_bytes: int, is_allowed: bool
+) -> None:
+    monkeypatch.setattr(expansion_limits, "MAX_BYTES", 100 * MANY // 8)
+    word = "x" * word_bytes
+    words = new_array(bs.dictionary(bs.int8(), bs.string()), MANY, [None, bytes(MANY)], dictionary=bs.array([word]))
+    if is_allowed:
+        assert words.dictionary_decode().slice(MANY - 1).to_pylist() == [word]
+        return
+    with pytest.raises(bs.errors.LimitError, match="exceeds the limit of"):
+        words.dictionary_decode()
+
+
+WIDE = bs.array([bytes(100_000)], bs.binary(100_000))
+
+
+@pytest.mark.parametrize(
+    "expand",
+    [
+        lambda: new_array(
+            bs.run_end_encoded(bs.int64(), WIDE.type), MANY, [], [bs.array([MANY]), WIDE]
+        ).run_end_decode(),
+        lambda: new_array(bs.run_end_encoded(bs.int64(), WIDE.type), MANY, [], [bs.array([MANY]), WIDE]).to_numpy(
+            zero_copy_only=False
+        ),
+        lambda: new_array(
+            bs.dictionary(bs.int8(), WIDE.type), MANY, [None, bytes(MANY)], dictionary=WIDE
+        ).dictionary_decode(),
+        lambda: new_array(bs.dictionary(bs.int8(), WIDE.type), MANY, [None, bytes(MANY)], dictionary=WIDE).to_numpy(
+            zero_copy_only=False
+        ),
+        lambda: new_array(
+            bs.list_view(WIDE.type), MANY, [None, np.zeros(MANY, np.int32), np.ones(MANY, np.int32)], [WIDE]
+        ).take(np.arange(MANY)),
+        lambda: WIDE.take(np.zeros(MANY, np.int64)),
+    ],
+    ids=["run-end decode", "runs to NumPy", "dictionary decode", "dictionary to NumPy", "list views", "take"],
+)
+def test_wide_values_are_limited_by_their_bytes(expand: Callable[[], object]) -> None:
+    with pytest.raises(bs.errors.LimitError, match="exceeds the limit of"):
+        expand()
+
+
+def test_wide_values_that_share_memory_stay_readable() -> None:
+    runs = new_array(bs.run_end_encoded(bs.int64(), WIDE.type), MANY, [], [bs.array([MANY]), WIDE])
+    words = new_array(bs.dictionary(bs.int8(), WIDE.type), MANY, [None, bytes(MANY)], dictionary=WIDE)
+    for array in (runs, words):
+        values = array.to_pylist()
+        assert values[0] is values[-1]
+        assert array.equals(array.slice(0))
 
 
 def test_dictionary_values_are_shared_not_copied() -> None:

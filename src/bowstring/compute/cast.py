@@ -19,7 +19,7 @@ from bowstring.compute.nulls import check_no_nulls, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.errors import InvalidDataError, TypeMismatchError
+from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import find_first_true, prefix_errors
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
@@ -79,6 +79,8 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
         if isinstance(source, _LISTS) and isinstance(target_type, _LISTS):
             return _cast_lists(array, target_type, safe)
         return _cast_children(array, target_type, safe)
+    except LimitError:
+        raise
     except InvalidDataError as error:
         raise TypeMismatchError(f"can't cast {source} to {target_type}: {error}") from None
 

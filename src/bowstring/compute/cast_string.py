@@ -15,8 +15,9 @@ from bowstring.compute.nulls import drop_null, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.byte_strings import ByteStringLayout
-from bowstring.layouts.gather import range_indices
+from bowstring.layouts.gather import gather_bytes
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.utf8_decoding import check_utf8
@@ -27,6 +28,10 @@ from bowstring.memory.buffer import UINT8
 def cast_strings_and_bytes(array: ArrayData, target: Any, safe: bool) -> ArrayData:  # noqa: ARG001 -- invalid UTF-8 is never accepted
     """Cast between strings and byte strings. Bytes become strings if they are valid UTF-8."""
     source, layout, mask = array.layout, layout_of(target), array.validity_mask()
+    if isinstance(source, BinaryViewLayout) and isinstance(layout, BinaryViewLayout):
+        array = array.with_layout(layout)
+        layout.check_full(array)
+        return array
     if isinstance(source, ByteStringLayout):
         data, offsets = source.bytes_and_offsets(array)
     else:
@@ -47,7 +52,7 @@ def cast_strings_and_bytes(array: ArrayData, target: Any, safe: bool) -> ArrayDa
         return layout.create_array(np.zeros(array.length, layout.dtype), mask)
     valid = np.arange(array.length) if mask is None else np.flatnonzero(mask)
     slots = np.zeros((array.length, width), UINT8)
-    slots[valid] = data[range_indices(offsets[valid], lengths[valid])].reshape(-1, width)
+    slots[valid] = gather_bytes(data, offsets[valid], lengths[valid]).reshape(-1, width)
     return layout.create_array(slots.reshape(-1).view(layout.dtype), mask)
 
 

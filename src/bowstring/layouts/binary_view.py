@@ -11,7 +11,7 @@ b'a string of more than twelve bytes'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -23,12 +23,14 @@ from bowstring.layouts.base import (
     BufferSpec,
     Indices,
     Values,
+    set_nulls_to_none,
     to_buffer,
 )
 from bowstring.layouts.binary_view_validation import INLINE_BYTES, check_views, read_checked_views
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.expansion_limits import check_expanded_bytes
+from bowstring.layouts.factorize import factorize_keys
 from bowstring.layouts.gather import copy_ranges, gather_bytes, gather_prefixes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
@@ -76,6 +78,11 @@ def _fill_views(views: Values, data: Bytes, lengths: Values, buffer_index: int) 
     return long_values
 
 
+def _get_source_bytes(array: ArrayData) -> int:
+    """Return the size in bytes of the views and the data buffers."""
+    return sum(buffer.size for buffer in array.buffers[1:] if buffer is not None)
+
+
 class BinaryViewLayout(ByteStringLayout):
     """Byte strings or UTF-8 strings: in the view up to 12 bytes, else in a data buffer."""
 
@@ -107,10 +114,42 @@ class BinaryViewLayout(ByteStringLayout):
             copy_ranges(data, offsets[slots], source, views["offset"][slots].astype(np.int64), lengths[slots])
         return data, offsets
 
+    def _has_shared_bytes(self, array: ArrayData) -> bool:
+        """Whether values share bytes: they have more bytes than the array. Nulls may count as values."""
+        return int(array.buffer_values(1)["length"].sum(dtype=np.int64)) > _get_source_bytes(array)
+
+    def _find_distinct_values(self, array: ArrayData) -> tuple[ArrayData, Indices]:
+        """Return an array of the distinct views, null slots being empty values, and the index of each slot in it."""
+        views = self.views(array)
+        codes, firsts = factorize_keys(list(views.view(_WORD).reshape(-1, 2).T), array.length)
+        return self._select_views(array, views, firsts), codes
+
+    def _select_views(self, array: ArrayData, views: Values, indices: Indices) -> ArrayData:
+        return ArrayData(self, len(indices), (None, to_buffer(views[indices]), *array.buffers[2:]))
+
+    def to_pylist(self, array: ArrayData) -> list[Any]:
+        if not self._has_shared_bytes(array):
+            return super().to_pylist(array)
+        distinct, codes = self._find_distinct_values(array)
+        values = super().to_pylist(distinct)
+        return set_nulls_to_none([values[code] for code in codes.tolist()], array.validity_mask())
+
+    def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        if not self._has_shared_bytes(array):
+            return super().sort_keys(array)
+        distinct, codes = self._find_distinct_values(array)
+        return tuple(key[codes] for key in super().sort_keys(distinct))
+
+    def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
+        if not self._has_shared_bytes(array):
+            return super().identity_keys(array)
+        distinct, codes = self._find_distinct_values(array)
+        return tuple(key[codes] for key in super().identity_keys(distinct))
+
     def checked_lengths(self, array: ArrayData, views: Values) -> Indices:
         """Return the lengths of all values; raises `LimitError` if they have many more bytes than the array."""
         lengths = views["length"].astype(np.int64)
-        check_expanded_bytes(int(lengths.sum()), sum(buffer.size for buffer in array.buffers[1:] if buffer is not None))
+        check_expanded_bytes(int(lengths.sum()), _get_source_bytes(array))
         return lengths
 
     def create_array(self, lengths: Indices, data: Bytes, validity: Buffer | None) -> ArrayData:
@@ -165,9 +204,14 @@ class BinaryViewLayout(ByteStringLayout):
         return ArrayData(self, len(all_views), (concat_validity(arrays), to_buffer(all_views), *buffers))
 
     def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_words, right_words = (self.views(array).view(_WORD) for array in (left, right))
+        left_views, right_views = self.views(left), self.views(right)
+        left_words, right_words = left_views.view(_WORD), right_views.view(_WORD)
         if not np.array_equal(left_words[::2], right_words[::2]):  # lengths and prefixes
             return False
+        if self._has_shared_bytes(left) or self._has_shared_bytes(right):  # compare each pair of views once
+            firsts = factorize_keys([left_words[::2], left_words[1::2], right_words[1::2]], left.length)[1]
+            left = self._select_views(left, left_views, firsts)
+            right = self._select_views(right, right_views, firsts)
         left_data, left_offsets = self.bytes_and_offsets(left)
         right_data, right_offsets = self.bytes_and_offsets(right)
         return np.array_equal(left_offsets, right_offsets) and np.array_equal(left_data, right_data)

@@ -31,6 +31,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values, concat_validity
 from bowstring.layouts.equality import arrays_equal, has_prefix
+from bowstring.layouts.expansion_limits import check_expanded_slots
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -186,9 +187,11 @@ class DictionaryLayout(Layout):
             raise self.would_copy_error()
         dictionary = array.dictionary
         if array.null_count == 0 and dictionary is not None and dictionary.null_count == 0:
-            return dictionary.to_numpy(zero_copy_only=False)[self.indices(array)]
-        values = decode_dictionary(array)
-        return values.layout.to_numpy(values, True)
+            values = dictionary.to_numpy(zero_copy_only=False)
+            check_expanded_slots(array.length, values[:1].nbytes, values.nbytes)
+            return values[self.indices(array)]
+        decoded = decode_dictionary(array)
+        return decoded.layout.to_numpy(decoded, True)
 
     def compact(self, array: ArrayData) -> ArrayData:
         indices = self.index_layout.compact(array.with_layout(self.index_layout))

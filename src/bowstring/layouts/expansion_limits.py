@@ -19,16 +19,31 @@ MAX_VALUES = 1 << 27
 
 Set this module attribute to change the limit.
 """
-MAX_BYTES = 1 << 31
-"""The maximum number of bytes to copy out of fewer bytes; can be set like `MAX_VALUES`."""
+MAX_BYTES = 1 << 28
+"""The maximum number of bytes to copy out of fewer bits; can be set like `MAX_VALUES`. Of many short values, eight
+times as many may be copied.
+"""
+_SHORT_VALUE_BYTES = 128
 
 
-def check_expanded_bytes(num_bytes: int, source_bytes: int) -> None:
-    """Raise `LimitError` if copying `num_bytes` bytes out of `source_bytes` bytes exceeds the limit."""
-    if num_bytes > max(MAX_BYTES, source_bytes):
+def check_expanded_bytes(num_bytes: int, source_bytes: int, num_values: int = 0) -> None:
+    """Raise `LimitError` if copying `num_bytes` bytes out of `source_bytes` bytes exceeds the limit.
+
+    `num_values` is the number of the copied values, if their indices need memory, too: words of a dictionary, for
+    example, have more bytes than it has bits in any column of many rows.
+    """
+    if num_bytes > max(MAX_BYTES, 8 * source_bytes, min(_SHORT_VALUE_BYTES * num_values, 8 * MAX_BYTES)):
         raise LimitError(
             f"copying {num_bytes} bytes out of {source_bytes} exceeds the limit of {MAX_BYTES} (MAX_BYTES)"
         )
+
+
+def check_expanded_slots(num_slots: int, slot_bytes: int, source_bytes: int) -> None:
+    """Raise `LimitError` if copying slots out of `source_bytes` bytes exceeds the limit on values; slots of more than 8
+    bytes count as several values.
+    """
+    if slot_bytes > 8 and num_slots * slot_bytes > source_bytes:
+        check_expanded_values(num_slots * -(-slot_bytes // 8), 8 * source_bytes)
 
 
 def check_expanded_values(num_values: int, source_values: int) -> None:

@@ -52,7 +52,7 @@ def gather_bytes(source: Bytes, starts: Indices, lengths: Indices) -> Bytes:
     `copy_ranges`. Raises `LimitError` if the output is much larger than `source`.
     """
     total = sum_lengths(lengths)
-    check_expanded_bytes(total, source.size)
+    check_expanded_bytes(total, source.size, len(lengths))
     if not total:
         return np.empty(0, UINT8)
     targets, longest = lengths.cumsum() - lengths, int(lengths.max())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_bytes
+from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_bytes, check_expanded_slots
 from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices, sum_lengths
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -76,7 +76,8 @@ class SlotSelection:
     def gather_buffer_values(self, buffer_index: int, count: int = 1) -> Values:
         """Return `count` elements of a buffer from each slot on, concatenated; copied.
 
-        Raises `InvalidDataError` if a buffer is shorter than its array requires.
+        Raises `InvalidDataError` if a buffer is shorter than its array requires, `LimitError` for many more bytes than
+        they have.
         """
         spec = self.arrays[0].layout.buffers[buffer_index]
         assert spec.dtype is not None
@@ -89,6 +90,7 @@ class SlotSelection:
             if source is None or start + size > source.size:
                 source, start = Buffer.of(np.ascontiguousarray(array.buffer_values(buffer_index))), 0
             buffers.append(Buffer(source.memory, source.offset + start, size))
+        check_expanded_slots(len(self) * count, width, sum(source.size for source in buffers))
         starts, memory = view_enclosing_range(buffers)
         slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.slot_indices, count)
         array_indices, indices, run_length = slots._runs
@@ -140,7 +142,7 @@ class SlotSelection:
         """
         buffers = [array.buffers[buffer_index] or EMPTY for array in self.arrays]
         total = sum_lengths(lengths)
-        check_expanded_bytes(total, sum(source.size for source in buffers))
+        check_expanded_bytes(total, sum(source.size for source in buffers), len(lengths))
         firsts, memory = view_enclosing_range(buffers)
         if memory is buffers[0].memory.bytes:
             return gather_bytes(memory, self.broadcast_to_slots(firsts) + starts, lengths)

@@ -34,6 +34,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_buffer_values, concat_validity
 from bowstring.layouts.equality import bytes_equal, is_true_for_all_blocks
+from bowstring.layouts.expansion_limits import check_expanded_slots
 from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
@@ -150,7 +151,9 @@ class PrimitiveLayout(Layout):
         return ArrayData(self, array.length, (array.compact_validity(), slots), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        return ArrayData(self, len(indices), (array.take_validity(indices), to_buffer(array.buffer_values(1)[indices])))
+        slots = array.buffer_values(1)
+        check_expanded_slots(len(indices), slots.itemsize, slots.nbytes)
+        return ArrayData(self, len(indices), (array.take_validity(indices), to_buffer(slots[indices])))
 
     def interleave(self, slots: SlotSelection) -> ArrayData:
         return ArrayData(self, len(slots), (slots.gather_validity(), to_buffer(slots.gather_buffer_values(1))))

@@ -20,7 +20,7 @@ from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Indices, Layout, Values, find_first_true, to_buffer
 from bowstring.layouts.dictionary import to_hashable_key
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.expansion_limits import check_expanded_array, check_expanded_slots
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ class RunEndEncodedLayout(Layout):
         if not allow_copy:
             raise self.would_copy_error()
         lengths, values = self.run_lengths_and_values(array)
-        return np.repeat(values.layout.to_numpy(values, True), lengths, axis=0)
+        array_values = values.layout.to_numpy(values, True)
+        check_expanded_slots(array.length, array_values[:1].nbytes, array_values.nbytes)
+        return np.repeat(array_values, lengths, axis=0)
 
     def compact(self, array: ArrayData) -> ArrayData:
         ends, first, stop = self.run_ends_and_bounds(array)
