@@ -52,10 +52,13 @@ def test_columns_are_iterated_and_selected_by_name() -> None:
     batch = table.to_batches()[0]
     assert [column.to_pylist() for column in table] == [[1, 2], ["x", None]]
     assert [column.to_pylist() for column in batch] == [[1, 2], ["x", None]]
-    for data in (table, batch, table.schema):
-        assert "b" in data
-        assert "c" not in data
-        assert 0 not in data
+    for data in (table, batch):
+        assert data.column("b") in data
+        assert bs.array([1]) not in data
+        with pytest.raises(InvalidArgumentError, match="the elements are columns, not names: use 'b' in column_names"):
+            _ = "b" in data
+    assert "b" in table.schema
+    assert "c" not in table.schema
     long = table.rename_columns(["ab", "b"])
     assert long.select("ab").column_names == ["ab"], "one name, not its letters"
     assert long.drop_columns("ab").column_names == ["b"]

@@ -18,7 +18,7 @@ from bowstring.compute.column_chunks import combine_with_wider_indices
 from bowstring.compute.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, check_field_name
-from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
@@ -44,6 +44,10 @@ class ColumnContainer(ABC):
     @abstractmethod
     def select(self, keys: str | int | Iterable[str | int]) -> Self:
         """Select columns by name or index, in this order; nothing is copied."""
+
+    @abstractmethod
+    def cast(self, target_schema: SchemaLike, safe: bool = True) -> Self:
+        """Cast the columns to the types of a schema with the same names. Errors name the column."""
 
     @property
     @abstractmethod
@@ -102,9 +106,11 @@ class ColumnContainer(ABC):
         """Iterate over the columns."""
         return iter(self.columns)
 
-    def __contains__(self, name: object) -> bool:
-        """Whether there is a column of this name."""
-        return isinstance(name, str) and name in self.schema
+    def __contains__(self, column: object) -> bool:
+        """Whether a column is equal to this one. Raises `InvalidArgumentError` for a name."""
+        if isinstance(column, str):
+            raise InvalidArgumentError(f"the elements are columns, not names: use {column!r} in column_names")
+        return column in self.columns
 
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
         """Return the columns as a pandas frame. `bowstring.interop.pandas.to_pandas` lists the options.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import ChunkedArray
+from bowstring.compute.nulls import set_nulls
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data, dlpack
@@ -24,9 +25,11 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     The type is one of Bowstring or of another library, or a name such as "int64".
 
     `values` is a sequence of Python objects (None for null), a NumPy array, or an object that exports the Arrow C data
-    interface, `__array__` or DLPack; memory is shared with all but the first if the type allows. `mask` is True for the
-    nulls of a NumPy array. Raises `TypeMismatchError` naming the first value that does not fit, and `LimitError` for
-    dictionaries with so few common keys that nearly all values would be null.
+    interface, `__array__` or DLPack; memory is shared with all but the first if the type allows. `mask` has one boolean
+    for each value, and True makes it null, in addition to nulls of the values; for a NumPy array of several
+    dimensions, one for each row. Raises `TypeMismatchError` naming the first value that does not fit,
+    `InvalidArgumentError` if the mask has another shape than the values, and `LimitError` for dictionaries with so few
+    common keys that nearly all values would be null.
     """
     data_type = None if type is None else as_type(type, "array")
     if mask is None and values.__class__ in (list, tuple):
@@ -42,27 +45,39 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if isinstance(values, ArrayData):
         if data_type is not None and values.type != data_type:
             raise TypeMismatchError(f"the array is {values.type}, not {data_type}")
-        return Array.from_array_data(values)
-    own_valid = None
+        return Array.from_array_data(values if mask is None else set_nulls(values, _as_mask(mask, (len(values),))))
+    valid = None
     if isinstance(values, np.ma.MaskedArray):
-        own_valid = invert_mask(np.ma.getmaskarray(values)) if mask is None else None
+        valid = invert_mask(np.ma.getmaskarray(values))
         values = values.data
     elif not isinstance(values, np.ndarray) and hasattr(values, "__array__") and not np.isscalar(values):
         values = np.asarray(values)
     elif not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
         values = dlpack.numpy_from_dlpack(values)
     if isinstance(values, np.ndarray):
-        valid = own_valid if mask is None else ~np.asarray(mask, np.bool_)
-        if mask is not None and valid is not None and valid.shape != values.shape[:1]:
-            raise InvalidArgumentError(f"a mask of shape {valid.shape} does not fit values of shape {values.shape}")
+        if mask is not None and valid is not None and valid.dtype.names is not None:
+            raise InvalidArgumentError("a masked structured array can't have another mask")
+        if mask is not None:
+            not_masked = ~_as_mask(mask, values.shape[:1] if valid is None else valid.shape)
+            valid = not_masked if valid is None else valid & not_masked
         return Array.from_array_data(array_from_numpy(values, data_type, valid))
-    if mask is not None:
-        raise InvalidArgumentError("a mask requires a NumPy array; in other sequences, use None for nulls")
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeMismatchError(f"expected a sequence of values, found {short_repr(values)}")
-    return Array.from_array_data(
-        array_from_python(values if isinstance(values, (list, tuple)) else list(values), data_type)
-    )
+    values = values if isinstance(values, (list, tuple)) else list(values)
+    if mask is not None:
+        is_null = _as_mask(mask, (len(values),)).tolist()
+        values = [None if null else value for value, null in zip(values, is_null, strict=True)]
+    return Array.from_array_data(array_from_python(values, data_type))
+
+
+def _as_mask(mask: Values | Sequence[bool], shape: tuple[int, ...]) -> Values:
+    """Return a mask as NumPy booleans. Raises `InvalidArgumentError` unless it has this shape."""
+    booleans = np.asarray(mask)
+    if booleans.shape != shape or (booleans.dtype.kind != "b" and booleans.size):
+        raise InvalidArgumentError(
+            f"expected a mask of booleans of shape {shape}, found {booleans.dtype} of shape {booleans.shape}"
+        )
+    return booleans.astype(np.bool_)
 
 
 def from_dlpack(source: Any, copy: bool | None = None) -> Array:

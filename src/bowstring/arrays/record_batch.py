@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
@@ -12,11 +12,13 @@ from bowstring.arrays.column_container import ColumnContainer, get_distinct_name
 from bowstring.arrays.construction import array
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.nulls import check_no_nulls
+from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
+from bowstring.interop.pandas.metadata import PANDAS_KEY
 from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.indexing import clip_slice
@@ -34,7 +36,10 @@ class RecordBatch(ColumnContainer):
 
     schema: Schema
 
-    def __init__(self, schema: Schema, num_rows: int, columns: Sequence[Array], pairs: Metadata = ()) -> None:
+    def __init__(self, schema: Schema, num_rows: int = 0, columns: Sequence[Array] = (), pairs: Metadata = ()) -> None:
+        check_is_schema(schema, "bowstring.record_batch")
+        if len(columns) != len(schema):
+            raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
         self.schema = schema
         self.num_rows = num_rows
         self.lazy_columns = columns
@@ -197,6 +202,14 @@ class RecordBatch(ColumnContainer):
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
 
 
+def check_is_schema(schema: object, function: str) -> None:
+    """Raise `InvalidArgumentError` for anything but a schema, naming the function that accepts columns."""
+    if schema.__class__ is not Schema:
+        raise InvalidArgumentError(
+            f"expected a Schema, found {type(schema).__name__}: {function} creates one of columns"
+        )
+
+
 def resolve_cast_schema(schema: Schema, target: SchemaLike) -> Schema:
     """Return the target schema of a cast. Raises `InvalidArgumentError` if its names differ or it is not a schema."""
     target = as_schema(target, "cast")
@@ -234,22 +247,89 @@ def schema_of_columns(
 def record_batch(
     data: Any, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
 ) -> RecordBatch:
-    """Create a record batch of columns by name, or of a sequence of columns with `names` or a `schema`; or import one.
+    """Create a record batch of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import
+    one.
 
-    A column is anything that `array` accepts. Raises `InvalidArgumentError` if lengths or types do not agree.
+    The arguments are those of `table`. Raises `InvalidArgumentError` if lengths, types or arguments do not agree.
     """
-    if isinstance(data, RecordBatch):
-        return data
     if data.__class__ not in (dict, list, tuple):
-        if is_pandas_object(data):
-            return RecordBatch.from_pandas(data, schema)
-        if c_data.has_c_array(data):
-            return import_batch(data)
+        batch = None
+        if isinstance(data, RecordBatch):
+            batch = data
+        elif is_pandas_object(data):
+            batch, schema = RecordBatch.from_pandas(data, schema), None
+        elif c_data.has_c_array(data):
+            batch = import_batch(data)
+        if batch is not None:
+            return adapt_columns(batch, schema, names, metadata)
+        if c_data.has_c_stream(data):
+            raise TypeMismatchError(
+                f"expected one record batch, found a {type(data).__name__} of any number: use bowstring.table"
+            )
+    if names is None and is_sequence_of_rows(data):
+        return rows_to_batch(data, schema, metadata)
     columns, batch_schema = build_columns_and_schema(data, schema, names)
     if metadata is not None:
         batch_schema = batch_schema.with_metadata(metadata)
     arrays = tuple([c.combine_chunks() if isinstance(c, ChunkedArray) else c for c in columns])
     return RecordBatch(batch_schema, arrays[0].length if arrays else 0, arrays)
+
+
+Columns = TypeVar("Columns", bound=ColumnContainer)
+
+
+def adapt_columns(
+    columns: Columns, schema: SchemaLike | None, names: Sequence[str] | None, metadata: MetadataLike
+) -> Columns:
+    """Return a batch or a table with the columns and types of a schema, and with other custom metadata.
+
+    The metadata of pandas is kept. Raises `InvalidArgumentError` for `names`, as the columns have names already, and
+    for columns of the schema that are missing.
+    """
+    if names is not None:
+        raise _named_columns_error()
+    if schema is not None:
+        schema = as_schema(schema)
+        if schema.names != columns.schema.names:
+            _check_no_column_is_missing(schema, columns.schema)
+            columns = columns.select(schema.names)
+        columns = columns._with_schema(schema) if columns.schema == schema else columns.cast(schema)
+    if metadata is not None:
+        pandas_pairs = tuple(pair for pair in columns.schema.pairs if pair[0] == PANDAS_KEY)
+        columns = columns._with_schema(columns.schema.with_metadata((*as_metadata(metadata), *pandas_pairs)))
+    return columns
+
+
+def _named_columns_error() -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "`names` are for a sequence of columns; these columns have names: rename them with rename_columns, or select "
+        "them by `schema`"
+    )
+
+
+def _check_no_column_is_missing(schema: Schema, names: Container[str]) -> None:
+    missing = [name for name in schema.names if name not in names]
+    if missing:
+        raise InvalidArgumentError(f"the schema has columns that the data lacks: {missing}")
+
+
+def is_sequence_of_rows(data: Any) -> bool:
+    """Whether data is a list or tuple of mappings, which are rows."""
+    return (
+        isinstance(data, (list, tuple))
+        and len(data) > 0
+        and ({dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data))
+    )
+
+
+def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
+    """Convert rows to a batch. Raises `TypeMismatchError` if a value does not fit its type."""
+    schema = None if schema is None else as_schema(schema)
+    structs = array(rows, None if schema is None else types.Struct(schema.fields))
+    row_schema = schema or Schema(tuple(Field(f.name, f.type) for f in structs.type.fields))
+    if metadata is not None:
+        row_schema = row_schema.with_metadata(metadata)
+    return RecordBatch(row_schema, len(rows), structs.children)
 
 
 def build_columns_and_schema(
@@ -260,13 +340,14 @@ def build_columns_and_schema(
         schema = as_schema(schema)
     if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
         raise TypeMismatchError(f"expected columns by name, or a sequence of columns, not {type(data).__name__}")
+    if names is not None and (isinstance(data, Mapping) or is_sequence_of_rows(data)):
+        raise _named_columns_error()
+    if names is not None and schema is not None:
+        raise InvalidArgumentError("expected `names` or a `schema`, found both")
     if isinstance(data, Mapping):
         if schema is not None:
-            fields = schema.fields
-            missing = [f.name for f in fields if f.name not in data]
-            if missing:
-                raise InvalidArgumentError(f"the schema has columns that the data lacks: {missing}")
-            data = [data[f.name] for f in fields]
+            _check_no_column_is_missing(schema, data)
+            data = [data[name] for name in schema.names]
         else:
             names, data = list(data), list(data.values())
     if schema is not None and len(schema) != len(data):

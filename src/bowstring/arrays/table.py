@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any, overload
 
@@ -12,20 +12,22 @@ import numpy as np
 from bowstring.arrays.array import Array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer
-from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import (
     RecordBatch,
+    adapt_columns,
     as_batch,
     build_columns_and_schema,
+    check_is_schema,
     import_batch,
     import_stream,
+    is_sequence_of_rows,
     resolve_cast_schema,
+    rows_to_batch,
     schema_of_columns,
 )
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
-from bowstring.datatypes import types
-from bowstring.datatypes.field import Field, MetadataLike
+from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.interop import c_data
@@ -43,9 +45,13 @@ class Table(ColumnContainer):
 
     schema: Schema
 
-    def __init__(self, schema: Schema, batches: Sequence[RecordBatch]) -> None:
+    def __init__(self, schema: Schema, batches: Iterable[RecordBatch] = ()) -> None:
+        check_is_schema(schema, "bowstring.table")
         self.schema = schema
-        self._batches = list(batches)
+        self._batches = batches = list(batches)
+        for batch_index, batch in enumerate(batches):
+            if batch.schema is not schema and batch.schema != schema:
+                raise InvalidArgumentError(f"batch {batch_index} has another schema: {batch.schema!r}, not {schema!r}")
         self._starts = chunk_starts([batch.num_rows for batch in batches])
         self.num_rows = self._starts[-1]
         self._columns: dict[int, ChunkedArray] = {}
@@ -62,9 +68,6 @@ class Table(ColumnContainer):
             if not batches:
                 raise InvalidArgumentError("a table of no batches needs a schema")
             schema = batches[0].schema
-        for batch_index, batch in enumerate(batches):
-            if batch.schema is not schema and batch.schema != schema:
-                raise InvalidArgumentError(f"batch {batch_index} has another schema: {batch.schema!r}, not {schema!r}")
         return cls(schema, batches)
 
     @classmethod
@@ -293,6 +296,8 @@ def concat_tables(tables: Iterable[Table]) -> Table:
 
     Raises `InvalidArgumentError`, naming the table, if a schema differs.
     """
+    if isinstance(tables, ColumnContainer):
+        raise InvalidArgumentError("expected a sequence of tables to concatenate, found one: write [table]")
     tables = [as_table(table) for table in tables]
     if not tables:
         raise InvalidArgumentError("there are no tables to concatenate")
@@ -309,33 +314,27 @@ def table(
 ) -> Table:
     """Create a table of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import one.
 
-    Rows are dictionaries. A column is a chunked array or anything that `array` accepts. Raises
-    `InvalidArgumentError` if lengths or types do not agree.
+    Rows are dictionaries; with a schema they have no other members. A column is a chunked array or anything that
+    `array` accepts. `names` are for a sequence of columns without names. A `schema` sets the names of a sequence of
+    columns; of any other data it selects columns by name, in its order. It also sets the types: Python values are
+    converted, and columns of a table, batch or frame are cast safely, as `Table.cast` does. `metadata` replaces the
+    custom metadata of the schema, except that of pandas. Raises `InvalidArgumentError` if lengths or arguments do not
+    agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit its type.
     """
-    if isinstance(data, Table):
-        return data
-    if isinstance(data, RecordBatch):
-        return Table(data.schema, [data])
-    if is_pandas_object(data):
-        return Table.from_pandas(data, schema)
-    if c_data.has_c_array(data) or c_data.has_c_stream(data):
-        return import_table(data)
-    if isinstance(data, (list, tuple)) and data and names is None and _are_mappings(data):
-        return _table_from_rows(data, None if schema is None else as_schema(schema), metadata)
+    table = None
+    if isinstance(data, Table | RecordBatch):
+        table = data if isinstance(data, Table) else Table(data.schema, [data])
+    elif is_pandas_object(data):
+        table, schema = Table.from_pandas(data, schema), None
+    elif c_data.has_c_array(data) or c_data.has_c_stream(data):
+        table = import_table(data)
+    if table is not None:
+        return adapt_columns(table, schema, names, metadata)
+    if names is None and is_sequence_of_rows(data):
+        batch = rows_to_batch(data, schema, metadata)
+        return Table(batch.schema, [batch])
     columns, table_schema = build_columns_and_schema(data, schema, names)
     return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
-
-
-def _are_mappings(data: Sequence[Any]) -> bool:
-    return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
-
-
-def _table_from_rows(rows: Sequence[Mapping[str, Any]], schema: Schema | None, metadata: MetadataLike) -> Table:
-    structs = array(rows, None if schema is None else types.Struct(schema.fields))
-    row_schema = schema or Schema(tuple(Field(f.name, f.type) for f in structs.type.fields))
-    if metadata is not None:
-        row_schema = row_schema.with_metadata(metadata)
-    return Table(row_schema, [RecordBatch(row_schema, len(rows), structs.children)])
 
 
 def as_table(source: object) -> Table:

@@ -15,7 +15,7 @@ from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionar
 from bowstring.datatypes.types import Bool
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, prefix_errors
+from bowstring.layouts.base import Values, pack_validity, prefix_errors
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
@@ -85,6 +85,21 @@ def insert_nulls(values: ArrayData, array: ArrayData) -> ArrayData:
     layout = values.layout
     values_and_null = layout.concat([values, layout.nulls(1)])
     return layout.take(values_and_null, np.where(mask, np.cumsum(mask) - 1, values.length))
+
+
+def set_nulls(array: ArrayData, mask: Values) -> ArrayData:
+    """Return the array with nulls where `mask`, booleans of shape (length,), is true.
+
+    Shares the memory, except for unions and run-end encoded arrays, which have no validity bitmap.
+    """
+    layout = array.layout
+    if not layout.has_validity:
+        values_and_null = layout.concat([array, layout.nulls(1)])
+        return layout.take(values_and_null, np.where(mask, array.length, np.arange(array.length)))
+    compact = layout.compact(array)
+    valid = compact.validity_mask()
+    validity = pack_validity(~mask if valid is None else valid & ~mask)
+    return ArrayData(layout, array.length, (validity, *compact.buffers[1:]), compact.children, compact.dictionary)
 
 
 def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:

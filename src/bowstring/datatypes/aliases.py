@@ -1,4 +1,4 @@
-"""Names of data types: pyarrow's aliases, and the `str` of types without children."""
+"""The data types of names, such as "int64" and pyarrow's aliases."""
 
 from __future__ import annotations
 
@@ -6,22 +6,11 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from bowstring.datatypes import non_nested
 from bowstring.datatypes.base import DataType
-from bowstring.datatypes.non_nested import SIMPLE_TYPES, Decimal, FixedSizeBinary, FloatingPoint, Int, Timestamp
+from bowstring.datatypes.non_nested import SIMPLE_TYPES, Decimal, FixedSizeBinary, Timestamp
 from bowstring.errors import InvalidArgumentError
 
-_ALIASES: dict[str, DataType] = {
-    **{str(t): t for t in SIMPLE_TYPES},
-    **{f"{'i' if t.is_signed else 'u'}{t.bit_width // 8}": t for t in SIMPLE_TYPES if isinstance(t, Int)},
-    **{f"f{t.bit_width // 8}": t for t in SIMPLE_TYPES if isinstance(t, FloatingPoint)},
-    **{f"float{t.bit_width}": t for t in SIMPLE_TYPES if isinstance(t, FloatingPoint)},
-    **{f"date{t.bit_width}": t for t in SIMPLE_TYPES if isinstance(t, non_nested.Date)},
-    **dict.fromkeys(("boolean", "bool_"), non_nested.Bool()),
-    **dict.fromkeys(("str", "utf8"), non_nested.Utf8()),
-    **dict.fromkeys(("large_str", "large_utf8"), non_nested.LargeUtf8()),
-    "utf8_view": non_nested.Utf8View(),
-}
+_ALIASES: dict[str, DataType] = {name: data_type for data_type in SIMPLE_TYPES for name in data_type.names()}
 _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
     (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", lambda match: Timestamp(match[1], match[2])),  # type: ignore[arg-type]
     (r"decimal(32|64|128|256)\((\d+), *(-?\d+)\)", lambda match: Decimal(int(match[2]), int(match[3]), int(match[1]))),

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from bowstring.datatypes.field import Field, Metadata
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class DataType:
-    """The base of all data types."""
+    """The base of all data types.
+
+    A type without children is equal to its names and has the hash of its `str`. So `table["a"].type == "int64"` is
+    true, and a dictionary of types finds "int64". Aliases, such as "i8", are equal, too, but have another hash.
+    """
 
     NAME: ClassVar[str] = ""
     C_FORMAT: ClassVar[bytes] = b""
@@ -30,6 +34,19 @@ class DataType:
     def num_fields(self) -> int:
         """The number of child fields."""
         return len(self.fields)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of a type without children, first its `str`."""
+        return () if self.fields else (str(self),)
+
+    def __eq__(self, other: object) -> bool:
+        # Types with children are dataclasses with an equality of their own.
+        if other.__class__ is self.__class__:
+            return self is other or str(self) == str(other)
+        return isinstance(other, str) and other in self.names()
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     def equals(self, other: object, check_metadata: bool = False) -> bool:
         """Return whether two types are equal, with `check_metadata` also in the custom metadata of all their fields.

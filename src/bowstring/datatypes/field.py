@@ -53,6 +53,15 @@ class Field:
     nullable: bool = True
     pairs: Metadata = _slot(default=(), compare=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, DataType):
+            raise InvalidArgumentError(
+                f"field {self.name!r}: expected a data type, found {self.type!r:.100}: bowstring.field takes names of "
+                "types and types of other libraries"
+            )
+        if not isinstance(self.name, str):
+            check_field_name(self.name)
+
     @property
     def metadata(self) -> dict[bytes, bytes]:
         """The custom metadata as a dictionary, with the last value of a repeated key; `pairs` has all."""

@@ -17,7 +17,7 @@ _INT_FORMATS = {8: b"c", 16: b"s", 32: b"i", 64: b"l"}
 _FLOAT_FORMATS = {16: b"e", 32: b"f", 64: b"g"}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Null(DataType):
     """Only nulls."""
 
@@ -25,15 +25,19 @@ class Null(DataType):
     C_FORMAT: ClassVar[bytes] = b"n"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Bool(DataType):
     """Booleans, one bit per value."""
 
     NAME: ClassVar[str] = "bool"
     C_FORMAT: ClassVar[bytes] = b"b"
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("bool", "boolean", "bool_")
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Int(DataType):
     """Signed or unsigned integers of 8, 16, 32 or 64 bits."""
 
@@ -50,8 +54,12 @@ class Int(DataType):
     def __str__(self) -> str:
         return f"{'' if self.is_signed else 'u'}int{self.bit_width}"
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), f"{'i' if self.is_signed else 'u'}{self.bit_width // 8}")
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class FloatingPoint(DataType):
     """IEEE 754 numbers of 16, 32 or 64 bits."""
 
@@ -67,8 +75,12 @@ class FloatingPoint(DataType):
     def __str__(self) -> str:
         return {16: "halffloat", 32: "float", 64: "double"}[self.bit_width]
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), f"float{self.bit_width}", f"f{self.bit_width // 8}")
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Decimal(DataType):
     """Exact decimals: integers of 32, 64, 128 or 256 bits, multiplied by 10**-scale."""
 
@@ -94,8 +106,12 @@ class Decimal(DataType):
     def __str__(self) -> str:
         return f"decimal{self.bit_width}({self.precision}, {self.scale})"
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), str(self).replace(" ", ""))
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Date(DataType):
     """Days (32 bits) or milliseconds (64 bits) since 1970-01-01."""
 
@@ -116,8 +132,12 @@ class Date(DataType):
     def __str__(self) -> str:
         return f"date{self.bit_width}[{self.unit}]"
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), f"date{self.bit_width}")
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Time(DataType):
     """Time since midnight: 32 bits for s and ms, 64 bits for us and ns."""
 
@@ -139,7 +159,7 @@ class Time(DataType):
         return f"time{self.bit_width}[{self.unit}]"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Timestamp(DataType):
     """Time since 1970-01-01 00:00, 64 bits: UTC displayed in a time zone, or wall-clock time without a time zone."""
 
@@ -159,7 +179,7 @@ class Timestamp(DataType):
         return f"timestamp[{self.unit}]" if self.timezone is None else f"timestamp[{self.unit}, tz={self.timezone}]"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Duration(DataType):
     """Elapsed time, 64 bits."""
 
@@ -176,7 +196,7 @@ class Duration(DataType):
         return f"duration[{self.unit}]"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Interval(DataType):
     """Calendar intervals: whole months (32 bits), days and milliseconds (64), or months, days and nanoseconds (128)."""
 
@@ -195,7 +215,7 @@ class Interval(DataType):
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class FixedSizeBinary(DataType):
     """Byte strings of exactly `byte_width` bytes."""
 
@@ -212,7 +232,7 @@ class FixedSizeBinary(DataType):
         return f"fixed_size_binary[{self.byte_width}]"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Binary(DataType):
     """Byte strings with 32-bit offsets."""
 
@@ -220,7 +240,7 @@ class Binary(DataType):
     C_FORMAT: ClassVar[bytes] = b"z"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LargeBinary(DataType):
     """Byte strings with 64-bit offsets."""
 
@@ -228,7 +248,7 @@ class LargeBinary(DataType):
     C_FORMAT: ClassVar[bytes] = b"Z"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BinaryView(DataType):
     """Byte strings with 16-byte views."""
 
@@ -236,28 +256,40 @@ class BinaryView(DataType):
     C_FORMAT: ClassVar[bytes] = b"vz"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Utf8(DataType):
     """Unicode strings with 32-bit offsets."""
 
     NAME: ClassVar[str] = "string"
     C_FORMAT: ClassVar[bytes] = b"u"
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("string", "str", "utf8")
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LargeUtf8(DataType):
     """Unicode strings with 64-bit offsets."""
 
     NAME: ClassVar[str] = "large_string"
     C_FORMAT: ClassVar[bytes] = b"U"
 
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("large_string", "large_str", "large_utf8")
 
-@dataclass(frozen=True, slots=True, repr=False)
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Utf8View(DataType):
     """Unicode strings with 16-byte views."""
 
     NAME: ClassVar[str] = "string_view"
     C_FORMAT: ClassVar[bytes] = b"vu"
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("string_view", "utf8_view")
 
 
 SIMPLE_TYPES: tuple[DataType, ...] = (

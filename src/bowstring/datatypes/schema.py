@@ -60,6 +60,14 @@ class Schema:
     _indices: dict[str, int] = _slot(default_factory=dict, init=False)
     """The index of each name that was looked up."""
 
+    def __post_init__(self) -> None:
+        fields = self.lazy_fields
+        has_fields = type(fields) is tuple and {Field}.issuperset(map(type, fields))
+        if not has_fields and not isinstance(fields, LazyFields):
+            raise InvalidArgumentError(
+                f"expected a tuple of fields, found {fields!r:.100}: bowstring.schema takes names and types"
+            )
+
     @property
     def fields(self) -> tuple[Field, ...]:
         """All fields, in order."""

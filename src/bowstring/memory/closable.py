@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 
 class SupportsClose(Protocol):
@@ -65,6 +65,12 @@ class Closable:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[object, ...]:
+        """Pickle the object if its class defines how; most hold files, memory or connections of this process."""
+        if type(self).__reduce__ is object.__reduce__ and type(self).__getstate__ is object.__getstate__:
+            raise TypeError(f"a {type(self).__name__} can't be pickled: open it in the other process")
+        return super().__reduce_ex__(protocol)  # type: ignore[return-value]
 
 
 class Transactional(Closable):

@@ -40,7 +40,10 @@ class IntegerCodec(ValueCodec):
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         _check_types(python_types)
-        return np.frombuffer(machine_array(self._code, values), self.dtype)
+        try:
+            return np.frombuffer(machine_array(self._code, values), self.dtype)
+        except OverflowError:  # its text names C types: "signed char is greater than maximum"
+            raise OverflowError("out of range") from None
 
     def copy_to_numpy(self, slots: Values, mask: Mask | None) -> Values:
         if mask is None:
