@@ -38,7 +38,7 @@ from bowstring.transports.observed_transport import ObservedEvent, ObservedTrans
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
-from bowstring.transports.ucx.transport import UCX
+from bowstring.transports.ucx.transport import UCX, UcxOptions
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_socket import encode_unix_address
 
@@ -50,6 +50,7 @@ PLAIN_SCHEMES = ("unix", "tcp")
 NUM_CHANGING = 4
 LONG_BATCHES, LONG_COLUMNS = 10_000, 20
 _PAUSE_S = 0.005
+_ARENA_BYTES = 1 << 22
 Step: TypeAlias = tuple[str, str]
 """The direction and kind of an entry."""
 
@@ -128,8 +129,14 @@ def observe(kill_at: int | None) -> KillingObserver:
     return observer
 
 
-def read(uri: str, copy: bool, kill_at: int | None = None, pause: bool = False) -> None:
+def configure_ucx(shares_memory: bool) -> None:
+    """Let UCX share memory, with an arena that has room for the data set."""
+    UCX.configure(UcxOptions(shares_memory=shares_memory, arena_bytes=_ARENA_BYTES))
+
+
+def read(uri: str, copy: bool, kill_at: int | None = None, pause: bool = False, shares_memory: bool = False) -> None:
     """Read a data set; with `pause`, stop this process after the first batch."""
+    configure_ucx(shares_memory)
     observer = observe(kill_at)
     with bs.connect(uri, copy=copy, timeout_s=CHILD_S) as dataset:
         batches = []
@@ -144,8 +151,11 @@ def read(uri: str, copy: bool, kill_at: int | None = None, pause: bool = False) 
     report(observer.steps)
 
 
-def serve(name: str, scheme: str, tls: TlsOptions | None = None, kill_at: int | None = None) -> None:
+def serve(
+    name: str, scheme: str, tls: TlsOptions | None = None, kill_at: int | None = None, shares_memory: bool = False
+) -> None:
     """Serve one client."""
+    configure_ucx(shares_memory)
     observer = observe(kill_at)
     with bs.serve({name: numbers()}, options=ServerOptions(tls=tls), scheme=scheme) as server:
         report(server.uri(name))
@@ -166,8 +176,9 @@ def serve_all(rows: int = ROWS, tls: TlsOptions | None = None, **options: Any) -
     signal.pause()
 
 
-def serve_ucx(changes: Sequence[MessageChange] = ()) -> None:
+def serve_ucx(changes: Sequence[MessageChange] = (), shares_memory: bool = False) -> None:
     """Serve any number of clients over UCX; each change is made for one of them, in order."""
+    configure_ucx(shares_memory)
     change_messages(changes)
     with bs.serve({"t": numbers()}, scheme=UCX.scheme) as server:
         report(server.uri("t"))
@@ -175,9 +186,14 @@ def serve_ucx(changes: Sequence[MessageChange] = ()) -> None:
 
 
 def try_to_read(
-    uri: str, copy: bool, changes: Sequence[MessageChange | None] = (None,), timeout_s: float = CHILD_S
+    uri: str,
+    copy: bool,
+    changes: Sequence[MessageChange | None] = (None,),
+    timeout_s: float = CHILD_S,
+    shares_memory: bool = False,
 ) -> None:
     """Read a data set once for each change of this process's messages; report the errors, if any."""
+    configure_ucx(shares_memory)
     change_messages([change for change in changes if change is not None])
     report([_error_of(lambda: _read(uri, copy, timeout_s)) for _ in changes])
 

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError
 from tests.polling import wait_until
 from tests.sharing.faults.children import BATCHES, MessageChange
@@ -38,38 +40,45 @@ def sample(faults: Sequence[Fault], count: int = NUM_SAMPLES) -> Sequence[Fault]
     return faults if IS_COMPLETE else random.Random(SEED).sample(faults, count)
 
 
-def read(children: Children, uri: str) -> list[type[BowstringError] | None]:
-    client = children.start("try_to_read", uri=uri, copy=False)
+MODES = pytest.mark.parametrize("shares_memory", [False, True], ids=["bytes", "addresses"])
+
+
+def read(children: Children, uri: str, shares_memory: bool) -> list[type[BowstringError] | None]:
+    client = children.start("try_to_read", uri=uri, copy=False, shares_memory=shares_memory)
     assert client.wait() == 0, client.receive()
     outcomes: list[type[BowstringError] | None] = client.receive()
     return outcomes
 
 
-def test_a_server_survives_clients_that_are_killed(children: Children, count_faults: FaultCounter) -> None:
-    server = children.start("serve_ucx")
+@MODES
+def test_a_server_survives_clients_that_are_killed(
+    children: Children, shares_memory: bool, count_faults: FaultCounter
+) -> None:
+    server = children.start("serve_ucx", shares_memory=shares_memory)
     uri = server.receive()
-    assert read(children, uri) == [None]
+    assert read(children, uri, shares_memory) == [None]
     before = Usage.of(server.pid)
     num_kills = 0
     for step in sample(range(NUM_STEPS)) if not IS_COMPLETE else itertools.count():
-        client = children.start("read", uri=uri, copy=False, kill_at=step)
+        client = children.start("read", uri=uri, copy=False, shares_memory=shares_memory, kill_at=step)
         if client.wait() == 0:
             assert IS_COMPLETE, "there are fewer steps"
             break
-        assert read(children, uri) == [None]
+        assert read(children, uri, shares_memory) == [None]
         num_kills += 1
     assert wait_until(lambda: Usage.of(server.pid).is_flat(before)), f"{before}, {Usage.of(server.pid)}"
     server.kill()
     count_faults(f"kills of a client over ucx (seed {SEED})", num_kills)
 
 
+@MODES
 def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
-    children: Children, count_faults: FaultCounter
+    children: Children, shares_memory: bool, count_faults: FaultCounter
 ) -> None:
     num_kills = 0
     for step in sample(range(NUM_STEPS)) if not IS_COMPLETE else itertools.count():
-        server = children.start("serve", name="t", scheme="ucx", kill_at=step)
-        (outcome,) = read(children, server.receive())
+        server = children.start("serve", name="t", scheme="ucx", kill_at=step, shares_memory=shares_memory)
+        (outcome,) = read(children, server.receive(), shares_memory)
         assert outcome is None or issubclass(outcome, ConnectionLostError), outcome
         if server.wait() == 0:
             assert IS_COMPLETE, "there are fewer steps"
@@ -78,16 +87,19 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
     count_faults(f"kills of a server over ucx (seed {SEED})", num_kills)
 
 
-def test_a_stopped_server_is_a_deadline_error(children: Children, count_faults: FaultCounter) -> None:
-    server = children.start("serve_ucx")
+@MODES
+def test_a_stopped_server_is_a_deadline_error(
+    children: Children, shares_memory: bool, count_faults: FaultCounter
+) -> None:
+    server = children.start("serve_ucx", shares_memory=shares_memory)
     uri = server.receive()
-    assert read(children, uri) == [None]
+    assert read(children, uri, shares_memory) == [None]
     server.stop()
-    client = children.start("try_to_read", uri=uri, copy=False, timeout_s=0.5)
+    client = children.start("try_to_read", uri=uri, copy=False, shares_memory=shares_memory, timeout_s=0.5)
     assert client.wait() == 0, client.receive()
     assert client.receive() == [DeadlineError]
     server.send_signal(signal.SIGCONT)
-    assert read(children, uri) == [None]
+    assert read(children, uri, shares_memory) == [None]
     server.kill()
     count_faults("stopped processes", 1)
 
@@ -105,11 +117,19 @@ def changes(num_messages: int) -> list[MessageChange]:
     ]
 
 
-def test_changed_messages_of_a_server_cause_an_error_or_no_harm(children: Children, count_faults: FaultCounter) -> None:
+@MODES
+def test_changed_messages_of_a_server_cause_an_error_or_no_harm(
+    children: Children, shares_memory: bool, count_faults: FaultCounter
+) -> None:
     faults = sample(changes(2 + 2 * BATCHES), 6)
-    server = children.start("serve_ucx", changes=faults)
+    server = children.start("serve_ucx", changes=faults, shares_memory=shares_memory)
     client = children.start(
-        "try_to_read", uri=server.receive(), copy=False, changes=[None] * (len(faults) + 1), timeout_s=TIMEOUT_S
+        "try_to_read",
+        uri=server.receive(),
+        copy=False,
+        shares_memory=shares_memory,
+        changes=[None] * (len(faults) + 1),
+        timeout_s=TIMEOUT_S,
     )
     assert client.wait() == 0, client.receive()
     outcomes = client.receive()
@@ -120,16 +140,21 @@ def test_changed_messages_of_a_server_cause_an_error_or_no_harm(children: Childr
     count_faults(f"changed messages over ucx (seed {SEED})", len(faults))
 
 
-def test_changed_requests_cause_an_error_or_no_harm(children: Children, count_faults: FaultCounter) -> None:
-    server = children.start("serve_ucx")
+@MODES
+def test_changed_requests_cause_an_error_or_no_harm(
+    children: Children, shares_memory: bool, count_faults: FaultCounter
+) -> None:
+    server = children.start("serve_ucx", shares_memory=shares_memory)
     uri = server.receive()
-    assert read(children, uri) == [None]
+    assert read(children, uri, shares_memory) == [None]
     before = Usage.of(server.pid)
     faults = sample(changes(1), 3)
-    client = children.start("try_to_read", uri=uri, copy=False, changes=faults, timeout_s=TIMEOUT_S)
+    client = children.start(
+        "try_to_read", uri=uri, copy=False, shares_memory=shares_memory, changes=faults, timeout_s=TIMEOUT_S
+    )
     assert client.wait() == 0, client.receive()
     client.receive()
-    assert read(children, uri) == [None]
+    assert read(children, uri, shares_memory) == [None]
     assert wait_until(lambda: Usage.of(server.pid).is_flat(before)), f"{before}, {Usage.of(server.pid)}"
     server.kill()
     count_faults(f"changed messages over ucx (seed {SEED})", len(faults))

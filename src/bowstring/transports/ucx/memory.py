@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import ClassVar
 
-from bowstring.errors import ProtocolError
+from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
 from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.transports.base import Extent
 from bowstring.transports.export_arena import CompletedFetch, Fetch, HostArena, RemoteArena
@@ -92,5 +92,9 @@ class RemoteUcxMemory(RemoteArena):
     def _unpack_key(self) -> RemoteKey:
         # Not in the constructor: libucp unpacks a key for the transports of a connection, which has to exist.
         if isinstance(self._key, bytes):
-            self._key = self._channel.endpoint.unpack_key(self._key)
+            try:
+                self._key = self._channel.endpoint.unpack_key(self._key)
+            except ResourceError as error:
+                # libucp attaches the segment, which may have ended with its process before libucp reports the loss.
+                raise ConnectionLostError(f"ucx: the server's memory can't be attached: {error}") from error
         return self._key
