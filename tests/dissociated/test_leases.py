@@ -87,7 +87,7 @@ def test_whole_bodies_freed_together_are_not_split() -> None:
         leases.lease_body(body(*addresses))
     leases.free(np.concatenate([bodies[2], bodies[1], bodies[0]]))
     assert (leases.outstanding, leases.outstanding_bytes) == (4, 4)
-    assert not leases._by_address
+    assert not leases._addresses
     with pytest.raises(ProtocolError, match="frees address 0 2 times, but has leased it 1 times"):
         leases.free(np.concatenate([bodies[0], bodies[0]]))
     leases.free(bodies[0])
@@ -159,14 +159,62 @@ def test_an_empty_buffer_at_the_address_of_another_does_not_lease_it() -> None:
         assert not leases
 
 
-def test_freeing_one_of_many_addresses_takes_little_memory() -> None:
-    leases = LeaseTable()
-    for start in range(0, 500_000, 500):
-        leases.lease_body(body(*range(start, start + 500)))
+def test_freeing_one_address_of_a_body_that_was_leased_often_takes_little_memory() -> None:
+    leases, repeated = LeaseTable(), body(*range(1000), lengths=[8] * 1000)
+    for _ in range(1_000):
+        leases.lease_body(repeated, "owner")
     tracemalloc.start()
     try:
-        leases.free(array(250_001))
+        leases.free(array(500))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        for _ in range(1_000):
+            leases.lease_body(body(*range(3)), "owner")
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert leases.outstanding == 499_999
+    assert leases.outstanding == 1_000_000 - 1 + 3_000
+    assert leases.outstanding_bytes == 8_000_000 - 8 + 3_000
+    for _ in range(999):
+        leases.free(repeated.addresses)
+    assert leases.outstanding == 999 + 3_000
+    with pytest.raises(ProtocolError, match="frees address 500 1 times, but has leased it 0 times"):
+        leases.free(repeated.addresses)
+    for _ in range(1_000):
+        leases.free(array(0, 1, 2))
+    leases.free(np.delete(repeated.addresses, 500))
+    assert (leases.outstanding, leases.outstanding_bytes) == (0, 0)
+
+
+def test_every_owner_of_an_address_lives_as_long_as_one_lease_of_it() -> None:
+    leases, owners = LeaseTable(), [Owner() for _ in range(3)]
+    references = [weakref.ref(owner) for owner in owners]
+    leases.lease_body(body(1, 2), owners[0])
+    leases.lease_body(body(1, 2), owners[1])
+    leases.free(array(1))
+    leases.lease_body(body(1), owners[2])
+    del owners
+    leases.free(array(1, 2))
+    gc.collect()
+    assert all(reference() is not None for reference in references)
+    leases.free(array(2, 1))
+    gc.collect()
+    assert all(reference() is None for reference in references)
+
+
+def test_a_body_of_empty_buffers_ends_no_lease_of_another_one() -> None:
+    leases = LeaseTable()
+    leases.lease_body(body(10, 20))
+    leases.lease_body(body(10, 10, lengths=[0, 0]))
+    for freed in ((10, 10), (10, 10, 10, 20), (10, 10)):
+        leases.free(array(*freed))
+    assert not leases
+
+
+def test_the_same_addresses_with_other_lengths_are_leased() -> None:
+    leases = LeaseTable()
+    leases.lease_body(body(1, 2, lengths=[5, 5]))
+    leases.lease_body(body(1, 2, lengths=[5, 0]))
+    assert (leases.outstanding, leases.outstanding_bytes) == (3, 15)
+    leases.free(array(1, 2))
+    leases.free(array(1, 2))
+    assert (leases.outstanding, leases.outstanding_bytes) == (0, 0)
