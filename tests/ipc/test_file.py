@@ -15,6 +15,8 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer, Memory
+from fuzz.editable_stream import parse_stream
+from fuzz.flatbuffers import TableNode
 from tests.ipc.samples import as_file, batch
 from tests.unfinished_files import find_unfinished
 
@@ -265,3 +267,18 @@ def test_more_rows_than_an_array_can_have_are_unsupported() -> None:
     for read in (reader.read_all, lambda: reader.column("n")):
         with pytest.raises(errors.UnsupportedError, match="fewer than 2"):
             read()
+
+
+def test_a_file_whose_footer_lost_its_schema_is_not_an_empty_file() -> None:
+    stream = parse_stream(as_file(batch("int")))
+    assert stream is not None
+    assert stream.footer is not None
+    del stream.footer.slots["schema"]
+    stream.block_edits = dict.fromkeys(("recordBatches", "dictionaries"), lambda blocks: blocks[:0])
+    with pytest.raises(bs.errors.InvalidDataError, match="the footer has no schema"):
+        bs.open_file(stream.encode())
+    stream.footer.slots["schema"] = TableNode("Schema")
+    with pytest.raises(bs.errors.InvalidDataError, match="the schema has no list of fields"):
+        list(bs.open_file(stream.encode()).schema)
+    with pytest.raises(bs.errors.InvalidDataError, match="the schema has no list of fields"):
+        bs.open_file(stream.encode()).read_all()

@@ -82,6 +82,7 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
     except LimitError:
         raise
     except InvalidDataError as error:
+        array.validate(full=True)  # raises if the array itself is invalid
         raise TypeMismatchError(f"can't cast {source} to {target_type}: {error}") from None
 
 

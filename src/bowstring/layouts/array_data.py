@@ -19,7 +19,7 @@ from bowstring.layouts.indexing import as_indices, clip_slice
 from bowstring.layouts.validation import validate
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
-from bowstring.memory.buffer import Buffer
+from bowstring.memory.buffer import EMPTY, Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
@@ -92,6 +92,19 @@ class ArrayData:
         if buffer is None or (buffer.size == 0 and self.offset + self.length == 0):
             return np.zeros(self.length + spec.num_extra, spec.dtype)
         return buffer.view(spec.dtype, self.offset, self.length + spec.num_extra)
+
+    def slice_buffer(self, index: int) -> Buffer:
+        """Return the bytes of buffer `index` for the slots of this array, without copying. Raises `InvalidDataError` if
+        it is too short.
+        """
+        spec, buffer, slots = self.layout.buffers[index], self.buffers[index] or EMPTY, self.offset + self.length
+        assert spec.dtype is not None
+        start, stop = self.offset * spec.dtype.itemsize, spec.size_bytes(slots)
+        if stop > buffer.size:
+            raise InvalidDataError(
+                f"the {spec.role.value} buffer has {buffer.size} bytes, {slots} slots need {stop} ({self.type})"
+            )
+        return buffer.slice(start, stop - start)
 
     @property
     def validity(self) -> Buffer | None:

@@ -146,6 +146,12 @@ class BinaryViewLayout(ByteStringLayout):
         distinct, codes = self._find_distinct_values(array)
         return tuple(key[codes] for key in super().identity_keys(distinct))
 
+    def with_empty_nulls(self, array: ArrayData) -> ArrayData:
+        """Return the array with empty views in null slots, for readers that add up all lengths."""
+        views = to_buffer(self.views(array))
+        buffers = (array.compact_validity(), views, *array.buffers[2:])
+        return ArrayData(self, array.length, buffers, null_count=array.null_count)
+
     def checked_lengths(self, array: ArrayData, views: Values) -> Indices:
         """Return the lengths of all values; raises `LimitError` if they have many more bytes than the array."""
         lengths = views["length"].astype(np.int64)
@@ -183,9 +189,7 @@ class BinaryViewLayout(ByteStringLayout):
         return data.view(UINT8, start, length).tobytes()
 
     def compact(self, array: ArrayData) -> ArrayData:
-        views = array.buffers[1] or EMPTY
-        own_views = views.slice(array.offset * VIEW.itemsize, array.length * VIEW.itemsize)
-        buffers = (array.compact_validity(), own_views, *array.buffers[2:])
+        buffers = (array.compact_validity(), array.slice_buffer(1), *array.buffers[2:])
         return ArrayData(self, array.length, buffers, null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:

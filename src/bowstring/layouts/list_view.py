@@ -115,12 +115,9 @@ class ListViewLayout(Layout):
         starts, sizes = self.offsets_and_sizes(array)
         child = array.children[0]
         first, last = (int(starts.min()), int((starts + sizes).max())) if sizes.size else (0, 0)
-        width = self.offset_type.itemsize
-        offsets, lengths = (b and b.slice(array.offset * width, array.length * width) for b in array.buffers[1:])
-        if first:
-            offsets = to_buffer((starts - first).astype(self.offset_type))
+        offsets = to_buffer((starts - first).astype(self.offset_type)) if first else array.slice_buffer(1)
         child = child.slice(first, last - first).compact()
-        buffers = (array.compact_validity(), offsets, lengths)
+        buffers = (array.compact_validity(), offsets, array.slice_buffer(2))
         return ArrayData(self, array.length, buffers, (child,), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:

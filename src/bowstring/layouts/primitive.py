@@ -147,7 +147,7 @@ class PrimitiveLayout(Layout):
         if data is None or (array.offset == 0 and data.size == array.length * width and array.null_count == 0):
             slots = data
         else:
-            slots = data.slice(array.offset * width, array.length * width)
+            slots = array.slice_buffer(1)
         return ArrayData(self, array.length, (array.compact_validity(), slots), null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:

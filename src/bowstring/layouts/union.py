@@ -60,8 +60,9 @@ class UnionLayout(Layout):
         return child_indices
 
     def value_offsets(self, array: ArrayData, child_indices: Indices) -> Indices:
-        """Return the index of each slot in its child. Raises `InvalidDataError` for an offset out of range."""
+        """Return the index of each slot in its child. Raises `InvalidDataError` if a child is too short."""
         if not self.is_dense:
+            self.check(array)
             return np.arange(array.offset, array.offset + array.length)
         offsets = array.buffer_values(1).astype(np.int64)
         lengths = np.array([child.length for child in array.children], np.int64)
@@ -157,9 +158,9 @@ class UnionLayout(Layout):
         return out
 
     def compact(self, array: ArrayData) -> ArrayData:
-        ids, offsets = array.buffers[0], None if not self.is_dense else array.buffers[1]
-        own_ids = ids and ids.slice(array.offset, array.length)
+        offsets, own_ids = None if not self.is_dense else array.buffers[1], array.slice_buffer(0)
         if not self.is_dense:  # the children are cut like the union
+            self.check(array)
             children = [child.slice(array.offset, array.length).compact() for child in array.children]
             return ArrayData(self, array.length, (own_ids,), tuple(children))
         if array.offset == 0 and offsets is not None and offsets.size == array.length * 4:

@@ -265,9 +265,12 @@ def _convert_strings(column: ColumnChunks, dtype: Any) -> Any:
     if len(column) and getattr(dtype, "storage", "python") == "pyarrow" and hasattr(pd.Series, "from_arrow"):
         non_empty = ColumnChunks([chunk for chunk in column.chunks if chunk.length], column.type)
         non_empty.validate(full=True)  # pandas does not check offsets
-        for chunk in non_empty.chunks:
-            if isinstance(chunk.layout, BinaryViewLayout):
-                chunk.layout.checked_lengths(chunk, chunk.layout.views(chunk))
+        layout = layout_of(column.type)
+        if isinstance(layout, BinaryViewLayout):  # pandas allocates the sum of all lengths
+            chunks = list(map(layout.with_empty_nulls, non_empty.chunks))
+            for chunk in chunks:
+                layout.checked_lengths(chunk, layout.views(chunk))
+            non_empty = ColumnChunks(chunks, column.type)
         strings = pd.Series.from_arrow(ColumnStreamExporter(non_empty)).array
         return strings if strings.dtype == dtype else strings.astype(dtype)
     return pd.array(to_object_array(column.to_pylist()), dtype=dtype)
