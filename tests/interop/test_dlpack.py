@@ -106,6 +106,29 @@ def test_fixed_size_lists_and_tensors_of_numbers_have_more_dimensions() -> None:
     assert np.from_dlpack(tensors).shape == (3, 2, 2)
 
 
+@pytest.mark.parametrize("shape", [(3, 0, 1), (0, 3), (2, 0), (3, 1, 0, 2), (1, 0, 0), (0, 0, 4), (2, 3, 1)])
+@pytest.mark.parametrize("dtype", ["f4", "?"])
+def test_every_shape_survives_import_and_export(shape: tuple[int, ...], dtype: str) -> None:
+    values = np.ones(shape, dtype)
+    for array in (bs.from_dlpack(values), bs.array(values)):
+        exported = np.from_dlpack(array)
+        assert exported.shape == array.to_numpy(zero_copy_only=False).shape == shape
+        assert exported.dtype == values.dtype
+        assert (exported == values).all()
+
+
+def test_booleans_of_two_dimensions_are_copied() -> None:
+    values = np.array([[True, False], [False, True], [True, True]])
+    lists = bs.array(values)
+    assert np.from_dlpack(lists).tolist() == values.tolist()
+    assert np.from_dlpack(lists[1:]).tolist() == values[1:].tolist()
+    with pytest.raises(BufferExchangeError, match="booleans can't be shared"):
+        np.from_dlpack(lists, copy=False)
+    for nulls in ([[True, None]], [[True, False], None]):
+        with pytest.raises(BufferExchangeError, match="nulls"):
+            np.from_dlpack(bs.array(nulls, bs.list_(bs.bool_(), 2)))
+
+
 def test_an_empty_array_is_exported() -> None:
     assert np.from_dlpack(bs.array([], bs.int16())).shape == (0,)
 
@@ -129,6 +152,7 @@ def test_types_that_dlpack_does_not_support_are_rejected(array: bs.Array, messag
     with pytest.raises(BufferError, match=message) as caught:
         np.from_dlpack(array)
     assert isinstance(caught.value, BufferExchangeError)
+    assert "zero_copy_only" not in str(caught.value), "no option of DLPack"
 
 
 def test_a_consumer_without_max_version_receives_a_copy() -> None:

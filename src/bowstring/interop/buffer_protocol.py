@@ -35,5 +35,5 @@ def to_numpy_without_copy(array: ArrayData, protocol: str) -> Values:
     check_no_nulls(array, protocol)
     try:
         return array.to_numpy()
-    except WouldCopyError as error:
-        raise BufferExchangeError(f"{protocol} does not support {array.type}: {error}") from None
+    except WouldCopyError:
+        raise BufferExchangeError(f"{protocol} does not support {array.type}, whose values NumPy can't share") from None

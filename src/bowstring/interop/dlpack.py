@@ -17,8 +17,9 @@ from bowstring.interop.buffer_protocol import check_no_nulls, to_numpy_without_c
 from bowstring.interop.c_device import CPU, check_cpu_readable_device
 from bowstring.interop.device_arrays import device_array_to_dlpack, device_of
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values
+from bowstring.layouts.base import Layout, Values
 from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 
 CPU_DEVICE = (CPU, 0)
 """The DLPack device of the CPU's memory."""
@@ -60,12 +61,24 @@ def array_to_dlpack(array: ArrayData, options: dict[str, Any]) -> Any:
     device = device_of([array])
     if device is not None:
         return device_array_to_dlpack(array, device, options)
-    if isinstance(array.layout, BooleanLayout):
-        check_no_nulls(array, "DLPack")
-        if options.get("copy") is False:
-            raise BufferExchangeError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, not bytes")
-        return numpy_to_dlpack(array.layout.unpack_values(array), options)
-    return numpy_to_dlpack(to_numpy_without_copy(array, "DLPack"), options)
+    if not _has_boolean_elements(array.layout):
+        return numpy_to_dlpack(to_numpy_without_copy(array, "DLPack"), options)
+    check_no_nulls(array, "DLPack")
+    if options.get("copy") is False:
+        raise BufferExchangeError("DLPack: booleans can't be shared with copy=False: Arrow stores bits, not bytes")
+    values = array.to_numpy(zero_copy_only=False)
+    if values.dtype != np.bool_:
+        raise BufferExchangeError(
+            f"DLPack does not support nulls within {array.type}: call fill_null or drop_null first"
+        )
+    return numpy_to_dlpack(values, options)
+
+
+def _has_boolean_elements(layout: Layout) -> bool:
+    """Whether the elements are booleans, in one dimension or in fixed-size lists."""
+    while isinstance(layout, FixedSizeListLayout):
+        (layout,) = layout.children
+    return isinstance(layout, BooleanLayout)
 
 
 def dlpack_device_of(array: ArrayData) -> tuple[int, int]:
