@@ -67,14 +67,58 @@ def test_types_that_pyarrow_rejects_become_python_objects() -> None:
 def test_canonical_extensions_become_their_values() -> None:
     assert bs.array([True, None], bs.datatypes.bool8()).to_pandas().tolist() == [True, None]
     assert bs.array([True, False], bs.datatypes.bool8()).to_pandas().dtype == bool
-    assert (
-        bs.array(['{"a": 1}', None], bs.datatypes.json_()).to_pandas().tolist()
-        == bs.array(['{"a": 1}', None], bs.datatypes.json_()).to_pylist()
-    )
     tensors = bs.array(
         np.arange(8.0).reshape(2, 2, 2), bs.datatypes.fixed_shape_tensor(bs.float64(), [2, 2])
     ).to_pandas()
     assert tensors[1].tolist() == [[4, 5], [6, 7]]
+
+
+def _list_of_dictionary_values() -> pa.Array:
+    return pa.ListArray.from_arrays([0, 3, 3, 4], pa.array(["a", None, "b", "a"]).dictionary_encode())
+
+
+NESTED: dict[str, Any] = {
+    "struct of list": pa.array([{"l": [1, None], "n": 5}, {"l": None, "n": 7}, None, {"l": [], "n": 1}]),
+    "struct of list of strings": pa.array([{"l": ["x", None]}, None]),
+    "struct of struct of list": pa.array([{"s": {"l": [1, 2]}}, {"s": None}, None]),
+    "struct of fixed-size list": pa.array([{"l": [1, 2]}], pa.struct({"l": pa.list_(pa.int8(), 2)})),
+    "list of struct of list": pa.array([[{"l": [1]}, None], None, []]),
+    "map of lists": pa.array([[("k", [1, 2]), ("l", None)], None, []], pa.map_(pa.string(), pa.list_(pa.int64()))),
+    "map of structs of lists": pa.array(
+        [[("k", {"l": [1]})]], pa.map_("string", pa.struct({"l": pa.list_(pa.int8())}))
+    ),
+    "list of maps of lists": pa.array([[[("k", [1.5])]]], pa.list_(pa.map_(pa.string(), pa.list_(pa.float64())))),
+    "list of dictionary values": _list_of_dictionary_values(),
+    "struct of list of dictionary values": pa.StructArray.from_arrays([_list_of_dictionary_values()], ["l"]),
+    "list of dictionary-encoded integers": pa.ListArray.from_arrays(
+        [0, 3, 4], pa.array([1, None, 2, 1]).dictionary_encode()
+    ),
+}
+
+
+def _describe(value: Any) -> Any:
+    """Return a value with its type, comparable: NaN, arrays and nested values included."""
+    if isinstance(value, np.ndarray):
+        return "ndarray", str(value.dtype), [_describe(element) for element in value]
+    if isinstance(value, dict):
+        return {key: _describe(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value), [_describe(element) for element in value]
+    return type(value), repr(value)
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_values_have_the_same_python_types_as_with_pyarrow(name: str) -> None:
+    array = NESTED[name]
+    for part in (array, array[1:], array[:1], array[:0]):
+        expected, series = part.to_pandas(), bs.array(part).to_pandas()
+        assert series.dtype == expected.dtype
+        assert _describe(series.tolist()) == _describe(expected.tolist())
+
+
+def test_json_becomes_text_as_with_pyarrow() -> None:
+    array = pa.array(['{"a":1}', None], pa.json_())
+    pd.testing.assert_series_equal(bs.array(array).to_pandas(), array.to_pandas())
 
 
 def test_dates_may_become_datetimes() -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, TypedDict
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias, TypedDict, TypeGuard
 
 import numpy as np
 
@@ -25,13 +26,14 @@ from bowstring.interop.c_data import ColumnStreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import get_default_string_dtype, import_pandas, to_arrow_extension_array
 from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, to_object_array
+from bowstring.layouts.base import Values, set_nulls_to_none, to_object_array
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.list_ import lists_to_numpy
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.struct_ import StructLayout, columns_to_rows
 from bowstring.layouts.value_codecs.intervals import MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
 
@@ -218,12 +220,15 @@ def _convert_column(column: ColumnChunks, options: ParsedOptions, stored_dtype: 
         dtype = stored_dtype
     if dtype is not None:
         return _convert_to_dtype(column, dtype, options)
-    if isinstance(type_, _STRING_TYPES) and get_default_string_dtype() is not None:
+    if _has_storage_values(type_):
+        column = ColumnChunks([chunk.storage for chunk in column.chunks], type_.storage_type)
+    if isinstance(column.type, _STRING_TYPES) and get_default_string_dtype() is not None:
         return _convert_strings(column, get_default_string_dtype())
     return _convert_to_default_dtype(combine_with_wider_indices(column), options)
 
 
 _STRING_TYPES = (t.Utf8, t.LargeUtf8, t.Utf8View)
+_LISTS = (t.List, t.LargeList, t.ListView, t.LargeListView, t.FixedSizeList)
 _NUMPY_TYPES = (t.Int, t.FloatingPoint, t.Timestamp, t.Duration)
 
 
@@ -375,16 +380,60 @@ def _to_categories(array: ArrayData) -> Any:
 
 def _convert_lists(array: ArrayData, options: ParsedOptions) -> Any:
     lists = array.compact()
-    values = _convert_to_default_dtype(lists.children[0], options)
+    elements = decode_dictionary(lists.children[0])  # not as categories, which represent null by NaN
+    values = _convert_to_default_dtype(elements, options)
     return lists_to_numpy(lists, values if isinstance(values, np.ndarray) else np.asarray(values))
+
+
+def _convert_structs(array: ArrayData, options: ParsedOptions) -> Any:
+    """Convert structs to dictionaries; lists in them, at any depth, become NumPy arrays."""
+    layout = array.layout
+    if not isinstance(layout, StructLayout) or not _has_list(array.type):
+        return to_object_array(array.to_pylist())
+    members = [_convert_members(child, options) for child in layout.columns(array)]
+    rows = columns_to_rows(layout.names, members, array.length)
+    return to_object_array(set_nulls_to_none(rows, array.validity_mask()))
+
+
+def _convert_maps(array: ArrayData, options: ParsedOptions) -> Any:
+    """Convert maps to lists of pairs; lists in them, at any depth, become NumPy arrays."""
+    if not _has_list(array.type.fields[0].type):
+        return to_object_array(array.to_pylist())
+    maps = array.compact()
+    keys, items = (_convert_members(child, options) for child in maps.children[0].layout.columns(maps.children[0]))  # type: ignore[attr-defined]
+    pairs = list(zip(keys, items, strict=True))
+    offsets = maps.layout.offsets(maps).tolist()  # type: ignore[attr-defined]
+    rows = [pairs[start:stop] for start, stop in pairwise(offsets)]
+    return to_object_array(set_nulls_to_none(rows, array.validity_mask()))
+
+
+def _convert_members(array: ArrayData, options: ParsedOptions) -> list[Any]:
+    """Convert the values of a struct's or map's child: those without lists to Python objects."""
+    return list(_convert_to_default_dtype(array, options)) if _has_list(array.type) else array.to_pylist()
+
+
+def _has_list(type_: t.DataType) -> bool:
+    """Whether a type is a list, or a struct or map of one at any depth."""
+    if isinstance(type_, t.Map):
+        type_ = type_.entries_field.type
+    return isinstance(type_, _LISTS) or (isinstance(type_, t.Struct) and any(_has_list(f.type) for f in type_.fields))
+
+
+def _has_storage_values(type_: t.DataType) -> TypeGuard[ExtensionType]:
+    """Whether a type is an extension that does not decode the values of its storage."""
+    type_class: Any = type(type_)
+    return (
+        isinstance(type_, ExtensionType)
+        and type_class.decode is ExtensionType.decode
+        and type_class.from_storage_numpy is ExtensionType.from_storage_numpy
+    )
 
 
 def _convert_extension(array: ArrayData, options: ParsedOptions) -> Any:
     """Convert extension values: the storage values if the type doesn't decode them, NumPy values if they are numeric,
     boolean or temporal, else Python objects.
     """
-    type_class: Any = type(array.type)
-    if type_class.decode is ExtensionType.decode and type_class.from_storage_numpy is ExtensionType.from_storage_numpy:
+    if _has_storage_values(array.type):
         return _convert_to_default_dtype(array.storage, options)
     values = to_object_array([]) if array.null_count else _to_numpy(array, options)
     if values.ndim == 1 and values.dtype.kind in "biufmM":
@@ -402,12 +451,9 @@ _CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, ParsedOptions], Any]] =
     t.Interval: _to_date_offsets,
     t.Dictionary: _convert_dictionary,
     t.RunEndEncoded: lambda array, options: _convert_column(_as_column_chunks(run_end_decode(array)), options),
-    t.Map: lambda array, _: to_object_array(array.to_pylist()),
-    t.List: _convert_lists,
-    t.LargeList: _convert_lists,
-    t.ListView: _convert_lists,
-    t.LargeListView: _convert_lists,
-    t.FixedSizeList: _convert_lists,
+    t.Struct: _convert_structs,
+    t.Map: _convert_maps,
+    **dict.fromkeys(_LISTS, _convert_lists),
     ExtensionType: _convert_extension,
 }
 """Converters by type. Other types become Python objects."""
