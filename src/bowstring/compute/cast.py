@@ -16,6 +16,7 @@ import numpy as np
 from bowstring.compute import cast_numeric, cast_string, cast_temporal
 from bowstring.compute.encode import dictionary_encode, run_end_decode, run_end_encode
 from bowstring.compute.nulls import check_no_nulls, insert_nulls
+from bowstring.compute.value_field import extract_value_field
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
@@ -184,6 +185,11 @@ def _cast_dictionary_values(array: ArrayData, target: t.DataType, safe: bool) ->
         return cast(array.require_dictionary(), target, safe)
 
 
+def _cast_from_extension(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
+    values = extract_value_field(array)
+    return cast(values if type(values.type) is type(target) else array.storage, target, safe)
+
+
 def _cast_to_extension(array: ArrayData, target: ExtensionType, safe: bool) -> ArrayData:
     array = cast(array, target.storage_type, safe).with_layout(layout_of(target))
     array.validate(full=True)
@@ -202,7 +208,7 @@ def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bo
 
 _CASTS_FROM: dict[type[t.DataType], Caster] = {
     t.Null: lambda array, target, _: layout_of(target).nulls(array.length),
-    ExtensionType: lambda array, target, safe: cast(array.storage, target, safe),
+    ExtensionType: _cast_from_extension,
     t.Dictionary: _cast_from_dictionary,
     t.RunEndEncoded: lambda array, target, safe: cast(run_end_decode(array), target, safe),
 }

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from bowstring.compute.value_field import extract_value_field
 from bowstring.datatypes.types import Int
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.layouts.array_data import ArrayData
@@ -51,6 +52,7 @@ def lexsort_to_indices(columns: Sequence[tuple[ArrayData, Order]], null_placemen
 
 def _sort_keys_with_nulls(array: ArrayData, is_descending: bool, nulls_first: bool) -> list[Values]:
     check_expanded_array(array)
+    array = extract_value_field(array)
     valid = array.layout.logical_validity_mask(array)
     valid_values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     value_keys = valid_values.layout.sort_keys(valid_values)

@@ -27,6 +27,8 @@ class ExtensionType(DataType):
     """
 
     EXTENSION_NAME: ClassVar[str] = ""
+    VALUE_FIELD: ClassVar[int | None] = None
+    """The index of the struct's field that orders the values, and that casts to the field's type return, if any."""
 
     storage_type: DataType
 

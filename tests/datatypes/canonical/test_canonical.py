@@ -429,3 +429,48 @@ def test_canonical_types_are_imported_on_first_use() -> None:
         "extension<arrow.uuid[fixed_size_binary[16]]>",
         "['parameters', 'uuid']",
     ]
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_timestamps_with_offset_sort_by_their_instants(unit: Any) -> None:
+    # An hour apart each, in another order than the times of day.
+    moments = [NOON.astimezone(WEST), None, (NOON - timedelta(hours=1)).astimezone(EAST), NOON + timedelta(hours=1)]
+    array = bs.array(moments, bs.datatypes.timestamp_with_offset(unit))
+    assert array.sort_indices().to_pylist() == [2, 0, 3, 1]
+    assert array.sort_indices("descending", "at_start").to_pylist() == [1, 3, 0, 2]
+    assert array[1:].sort_indices().to_pylist() == [1, 2, 0]
+    assert array.sort().to_pylist() == [moments[2], moments[0], moments[3], None]
+    table = bs.table({"at": array, "row": range(4)}).sort_by([("at", "descending")])
+    assert table["row"].to_pylist() == [3, 0, 2, 1]
+
+
+def test_timestamps_with_offset_are_cast_to_their_instants() -> None:
+    moments = [NOON.astimezone(WEST), None, NOON.astimezone(EAST)]
+    array = bs.array(moments, bs.datatypes.timestamp_with_offset("s"))
+    for part, values in ((array, moments), (array[1:], moments[1:])):
+        for type_ in ("timestamp[s, tz=UTC]", "timestamp[ns, tz=Europe/Paris]"):
+            cast = part.cast(type_)
+            cast.validate(full=True)
+            assert cast.type == type_
+            assert cast.to_pylist() == values
+        assert part.cast("timestamp[us]").to_pylist() == [v and NOON.replace(tzinfo=None) for v in values]
+    with pytest.raises(TypeMismatchError, match=r"can't cast .* to string"):
+        array.cast("string")
+
+
+def test_a_timestamp_that_is_null_within_its_struct_is_null_when_sorted_and_cast() -> None:
+    storage = bs.struct({"timestamp": bs.timestamp("s", "UTC"), "offset_minutes": bs.int16()})
+    field = resolve_extension_type(bs.field("x", storage, metadata={NAME_KEY: b"arrow.timestamp_with_offset"}))
+    rows = [{"timestamp": None, "offset_minutes": 3}, {"timestamp": NOON, "offset_minutes": None}, None]
+    array = bs.array(rows, storage).cast(field.type)
+    assert array.cast(bs.timestamp("s", "UTC")).to_pylist() == [None, NOON, None]
+    assert array.sort_indices().to_pylist() == [1, 0, 2]
+
+
+def test_bytes_of_bool8_other_than_0_and_1_are_true() -> None:
+    array = bs.Array.from_buffers(bs.datatypes.bool8(), 4, [None, np.array([0, 1, 2, -1], np.int8)])
+    array.validate(full=True)
+    truth = [False, True, True, True]
+    assert array.to_pylist() == array.cast("bool").to_pylist() == truth
+    assert array.to_numpy(zero_copy_only=False).tolist() == truth
+    assert not array.equals(bs.array(truth, bs.datatypes.bool8())), "compared by bytes"

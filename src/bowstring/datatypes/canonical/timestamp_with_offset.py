@@ -39,10 +39,11 @@ class TimestampWithOffsetType(ExtensionType):
     """Timestamps, each with its own offset from UTC, as a struct of `timestamp` and `offset_minutes`.
 
     Values are datetimes at that offset, or `TimestampWithOffset` if a datetime can't represent it. A null timestamp is
-    a null value, a null offset is 0.
+    a null value, a null offset is 0. Values sort by their instants, and can be cast to timestamps.
     """
 
     EXTENSION_NAME: ClassVar[str] = "arrow.timestamp_with_offset"
+    VALUE_FIELD: ClassVar[int | None] = 0
 
     def __post_init__(self) -> None:
         storage = self.storage_type

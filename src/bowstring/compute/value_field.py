@@ -1,0 +1,24 @@
+"""The field of an extension's struct that has its value: it determines the order and casts to the field's type."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bowstring.compute.nulls import set_nulls
+from bowstring.datatypes.extension import ExtensionType
+from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.struct_ import StructLayout
+
+
+def extract_value_field(array: ArrayData) -> ArrayData:
+    """Return the value field of an extension array, such as the timestamps of `timestamp_with_offset`, null where the
+    extension is null; any other array as it is.
+    """
+    type_ = array.type
+    if not isinstance(type_, ExtensionType) or type_.VALUE_FIELD is None:
+        return array
+    storage = array.storage
+    assert isinstance(storage.layout, StructLayout)
+    values = storage.layout.columns(storage)[type_.VALUE_FIELD]
+    valid = storage.validity_mask()
+    return values if valid is None else set_nulls(values, np.logical_not(valid))
