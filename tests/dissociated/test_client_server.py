@@ -460,6 +460,12 @@ def test_a_protocol_violation_of_the_server_ends_the_stream(
         client.receive(None, prefix(1, 0) + b"S")
 
 
+@pytest.mark.parametrize("tag", [3, 1 << 56 | 3, 1 << 40 | 3, 2**64])
+def test_a_client_rejects_a_tag_of_errors_that_is_reserved_or_that_of_a_body(tag: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="error_data: expected zeros in bits 32 to 55"):
+        ClientStream(WANT, error_data=tag, has_body=lambda _: False)
+
+
 def test_addresses_need_a_uri_with_free_data_on_both_sides() -> None:
     with pytest.raises(ProtocolError, match="the URI has no free_data"):
         requesting_client(free_data=None).receive(1 << 56 | 1, encode_uint64s(1, 1, 0, 1))

@@ -41,7 +41,7 @@ from bowstring.sharing import stored_dataset
 from bowstring.sharing.connection import Connection
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, parse_error_tag
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports import regions
 from bowstring.transports.blocking import BlockingChannel
@@ -512,10 +512,12 @@ def test_text_that_is_not_a_uri_is_a_protocol_error() -> None:
             bs.connect("unix:@x?want_data=1", ticket=ticket)
 
 
-def test_an_error_tag_with_too_many_digits_is_ignored(server: bs.sharing.Server) -> None:
-    uri = server.uri("t").replace(f"error_data={ERROR_DATA}", "error_data=" + "9" * 5000)
+@pytest.mark.parametrize("tag", ["9" * 5000, 1 << 40 | 3, 1 << 56 | 3])
+def test_an_invalid_error_tag_is_ignored(server: bs.sharing.Server, tag: object) -> None:
+    uri = server.uri("t").replace(f"error_data={ERROR_DATA}", f"error_data={tag}")
     with bs.connect(uri) as data:
         assert data.read_all() == example_table()
+    assert parse_error_tag(parse_uri(uri)) is None
 
 
 def test_a_connection_is_reused_only_for_the_same_tags(server: bs.sharing.Server) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -62,7 +63,8 @@ def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(trans
         driver.close()
 
 
-def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Transport) -> None:
+@pytest.mark.parametrize("total", [10, 2**64 - 1])
+def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Transport, total: int) -> None:
     with served(transport) as server, Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
         core = client_core()
@@ -70,10 +72,8 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
         assert server.exporter is not None
         server.step_until(lambda: bool(server.events))
         server.exporter.export(first)
-        server.stream(
-            second,
-            [AddressBody.from_arrays([0, encode_region_address(1, 1), 9], [5, 5, 0]), PackedBody.from_parts(b"after")],
-        )
+        body = AddressBody.from_arrays([0, encode_region_address(1, 1), 9], [5, 5, 0])
+        server.stream(second, [replace(body, total_bytes=total), PackedBody.from_parts(b"after")])
         _, located, after = receive_all(driver)
         assert located.lease is None
         assert [bytes(located.memory[o : o + 5]) for o in located.offsets.tolist()[:2]] == [b"first", b"econd"]

@@ -41,6 +41,7 @@ from bowstring.dissociated.messages import (
     decode_body_tag,
     decode_prefix,
     encode_free_data,
+    is_error_tag,
 )
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.states import (
@@ -68,7 +69,8 @@ class ClientStream:
     `want_data` is the tag of the request, or the tags of the requests for `ConnectionRole.METADATA` and
     `ConnectionRole.BODIES`. With `in_order`, a gap in the sequence numbers of the metadata messages is an error;
     otherwise messages may arrive in any order. A message with the tag `error_data`, which no body may
-    have, is an error of the server. `first_sequence` is for tests of the roll-over.
+    have, is an error of the server. `first_sequence` is for tests of the roll-over. Raises `InvalidArgumentError` if a
+    body may have the tag `error_data` or it has reserved bits.
     """
 
     __slots__ = (
@@ -98,6 +100,10 @@ class ClientStream:
         in_order: bool = True,
         first_sequence: int = 0,
     ) -> None:
+        if error_data is not None and not is_error_tag(error_data):
+            raise InvalidArgumentError(
+                f"error_data: expected zeros in bits 32 to 55 and more than 1 in bits 56 to 63, found {error_data:#x}"
+            )
         self._want_data = {ConnectionRole.BOTH: want_data} if isinstance(want_data, int) else dict(want_data)
         self._free_data = free_data
         self._has_body = has_body

@@ -34,7 +34,6 @@ RESERVED_MASK = 0x00FF_FFFF_0000_0000
 _PREFIX = struct.Struct("<BI")
 _BODY_HEADER = struct.Struct("<QQ")
 _UINT64 = np.dtype("<u8")
-_PADDING_BYTES = 63
 
 
 class MessageType(IntEnum):
@@ -106,7 +105,7 @@ class AddressBody:
     addresses: Addresses
     lengths: Addresses
     total_bytes: int
-    """The announced total, which may include padding."""
+    """The announced total, which may include any padding: nothing is allocated or read by it."""
     exact_bytes: int
     """The sum of the lengths."""
     num_leased: int
@@ -131,10 +130,10 @@ class AddressBody:
     @property
     def length_bytes(self) -> int:
         """The total length of the buffers."""
-        return self.total_bytes
+        return self.exact_bytes
 
     def __repr__(self) -> str:
-        return f"<AddressBody {self.addresses.size} buffers, {self.total_bytes} bytes>"
+        return f"<AddressBody {self.addresses.size} buffers, {self.exact_bytes} bytes>"
 
 
 Body: TypeAlias = PackedBody | AddressBody
@@ -179,6 +178,11 @@ def decode_body_tag(tag: int) -> BodyTag:
     return BodyTag(tag & SEQUENCE_MASK, _BODY_TYPES[body_type])
 
 
+def is_error_tag(tag: int) -> bool:
+    """Whether a server may tag an error like this: with an unknown body type, and zeros in the reserved bits."""
+    return 0 <= tag < UINT64_MODULUS and not tag & RESERVED_MASK and tag >> BODY_TYPE_SHIFT >= len(_BODY_TYPES)
+
+
 def encode_addresses(body: AddressBody) -> bytes:
     """The total, the number of buffers, then an address and a length for each."""
     words = np.empty(2 + 2 * body.addresses.size, _UINT64)
@@ -192,8 +196,8 @@ def encode_addresses(body: AddressBody) -> bytes:
 def decode_addresses(data: BytesLike, limits: ProtocolLimits = DEFAULT_LIMITS) -> AddressBody:
     """Decode a body of type 1; its arrays are views of a copy of `data`.
 
-    The total is the sum of the lengths, each padded by at most 63 bytes. Raises `ProtocolError` if the counts and
-    lengths contradict each other or a buffer ends after 2**64, `LimitError` beyond `limits`.
+    The total is at least the sum of the lengths. Raises `ProtocolError` if the counts and lengths contradict each other
+    or a buffer ends after 2**64, `LimitError` beyond `limits`.
     """
     length_bytes = len(data)
     if length_bytes < _BODY_HEADER.size:
@@ -205,20 +209,20 @@ def decode_addresses(data: BytesLike, limits: ProtocolLimits = DEFAULT_LIMITS) -
         )
     if count > limits.max_buffers:
         raise LimitError(f"body of addresses: {count} buffers, more than max_buffers = {limits.max_buffers}")
-    if total_bytes > limits.max_address_body_bytes:
-        raise LimitError(
-            f"body of addresses: {total_bytes} bytes, max_address_body_bytes = {limits.max_address_body_bytes}"
-        )
     columns = np.frombuffer(data, _UINT64, offset=_BODY_HEADER.size).reshape(count, 2).T.copy()
     addresses, lengths = columns
     highest, longest = np.maximum.reduce(columns, axis=1, initial=0).tolist()
     exact_bytes = _sum_exactly(lengths, longest)
-    if not exact_bytes <= total_bytes <= exact_bytes + count * _PADDING_BYTES:
+    if total_bytes < exact_bytes:
         raise ProtocolError(
             f"body of addresses: the {count} buffers have {exact_bytes} bytes, but the total is {total_bytes}"
         )
-    # No length exceeds the total, so that most bodies need no sum for each buffer.
-    if highest + total_bytes >= UINT64_MODULUS and bool((addresses + lengths < addresses).any()):
+    if exact_bytes > limits.max_address_body_bytes:
+        raise LimitError(
+            f"body of addresses: {exact_bytes} bytes, max_address_body_bytes = {limits.max_address_body_bytes}"
+        )
+    # So that most bodies need no sum for each buffer.
+    if highest + longest >= UINT64_MODULUS and bool((addresses + lengths < addresses).any()):
         index = int((addresses + lengths < addresses).argmax())
         raise ProtocolError(
             f"body of addresses, buffer {index}: address {addresses[index]} and length {lengths[index]} exceed 2**64"

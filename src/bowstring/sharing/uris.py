@@ -1,6 +1,6 @@
 """URIs and tickets of `bowstring.serve` («URI Specification»), and its error messages.
 
-A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data=2&error_data=1099511627779&ticket=NAME`:
+A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data=2&error_data=…&ticket=NAME`:
 
 * `ticket`: the bytes of the <want_data> message, percent-encoded.
 * `error_data`: a tag with a body type that does not exist, and the highest sequence number. A server that can't serve a
@@ -23,7 +23,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from bowstring.dissociated.messages import BODY_TYPE_SHIFT, SEQUENCE_MASK, UINT64_MODULUS, decode_body_tag
+from bowstring.dissociated.messages import BODY_TYPE_SHIFT, SEQUENCE_MASK, is_error_tag
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.errors import (
@@ -140,15 +140,9 @@ def create_server_uri(
 
 
 def parse_error_tag(uri: StreamURI) -> int | None:
-    """Return the tag of error messages; None if the URI has none, or one that a body may have."""
+    """Return the tag of error messages; None if the URI has none, or an invalid one."""
     value = uri.get_parameter("error_data")
-    if value is None or not _TAG.fullmatch(value) or int(value) >= UINT64_MODULUS:
-        return None
-    try:
-        decode_body_tag(int(value))
-    except ProtocolError:
-        return int(value)
-    return None
+    return int(value) if value is not None and _TAG.fullmatch(value) and is_error_tag(int(value)) else None
 
 
 def parse_max_tickets(uri: StreamURI) -> int:

@@ -443,7 +443,7 @@ class Session(Closable):
         assert self.memory is not None
         while self._can_start_copy and not events:  # the caller may not need the bodies after an event, as the schema
             copy = self._waiting_copies.popleft()
-            self._copying_bytes += copy.lease.body.total_bytes
+            self._copying_bytes += copy.lease.body.exact_bytes
             self._start_copy(copy, self.memory)
         for fetch in self.memory.poll_fetches():
             if fetch.error is not None:
@@ -454,7 +454,7 @@ class Session(Closable):
             if isinstance(delivery, _PendingBodyCopy):
                 if delivery.located is None or delivery.num_fetches:
                     break
-                self._copying_bytes -= delivery.lease.body.total_bytes
+                self._copying_bytes -= delivery.lease.body.exact_bytes
                 self._released_leases.append(delivery.lease)
                 delivery = delivery.located
             events.append(delivery)
@@ -481,8 +481,8 @@ class Session(Closable):
     def _start_copy_of_buffers(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
         """Start to copy the buffers of a body one by one, each aligned to 64 bytes."""
         body = copy.lease.body
-        if body.total_bytes > memory.size_bytes:
-            raise LimitError(f"{body.total_bytes} bytes at addresses, more than all regions have")
+        if body.exact_bytes > memory.size_bytes:
+            raise LimitError(f"{body.exact_bytes} bytes at addresses, more than all regions have")
         ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
         destination = _allocate_copy(int(ends[-1]), copy.message)
         starts = np.concatenate(([0], ends[:-1]))
