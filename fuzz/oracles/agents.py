@@ -42,9 +42,9 @@ def check_agent_requests(data: bytes) -> bool:
     descriptors_before = count_open_descriptors()
     with listen("unix") as (listening_socket, address), HostAgent() as agent:
         listener = UnixListener.from_socket(listening_socket.dup(), TRANSPORT_OPTIONS)
-        with listener:
-            replies = _exchange(agent, listener, address, split_segments(options, sent))
-            status = _exchange(agent, listener, address, iter([(encode_frames([_HELLO, _message(_STATUS)]), [])]))
+        agent.listen(listener)
+        replies = _exchange(agent, address, split_segments(options, sent))
+        status = _exchange(agent, address, iter([(encode_frames([_HELLO, _message(_STATUS)]), [])]))
         _check_status(json.loads(bytes(status[-1].payload)))
         for reply in replies:
             _check_reply(reply)
@@ -107,9 +107,7 @@ def _message(value: object) -> EditableFrame:
     return build_frame(FrameKind.PLAIN, 0, json.dumps(value).encode())
 
 
-def _exchange(
-    agent: HostAgent, listener: UnixListener, address: str, pieces: Iterator[tuple[bytes, list[int]]]
-) -> list[EditableFrame]:
+def _exchange(agent: HostAgent, address: str, pieces: Iterator[tuple[bytes, list[int]]]) -> list[EditableFrame]:
     """Send bytes to the agent, and return its answers, after which it must close the connection."""
     received = b""
     with UNIX.dial(address) as channel, channel._socket.dup() as task:
@@ -118,20 +116,20 @@ def _exchange(
                 send_segment(task, segment, descriptors)
             except ConnectionError:  # the agent has closed the connection
                 break
-            received += _step(agent, listener, task)
+            received += _step(agent, task)
         try:
             task.shutdown(socket.SHUT_WR)
         except OSError:
             pass
-        received += _step(agent, listener, task)
+        received += _step(agent, task)
         expect(_is_at_end(task), "the agent keeps a connection that has ended")
     return parse_frames(received)
 
 
-def _step(agent: HostAgent, listener: UnixListener, task: socket.socket) -> bytes:
+def _step(agent: HostAgent, task: socket.socket) -> bytes:
     """Let the agent do all that it can; return what it sends."""
     received = b""
-    while agent.step(listener, 0):
+    while agent.step(0):
         received += _receive(task)
     return received + _receive(task)
 

@@ -14,14 +14,13 @@ connection without a request is closed after a few seconds.
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
-import selectors
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 from bowstring.errors import BowstringError, InvalidArgumentError, NotFoundError, ProtocolError, ResourceError
@@ -33,9 +32,11 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 from bowstring.sharing.uris import ERROR_DATA, encode_error_message
 from bowstring.transports.base import (
+    RECEIVE,
     SEND,
     Channel,
     DirectionEnded,
+    Interest,
     Listener,
     MessageOffered,
     MessageReceived,
@@ -43,6 +44,7 @@ from bowstring.transports.base import (
     TransportOptions,
     Wait,
 )
+from bowstring.transports.event_loop import EventLoop, ListenerHandler
 from bowstring.transports.regions import RemoteRegionTable
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_listener import UnixListener
@@ -52,7 +54,7 @@ _IDLE_S = 120.0
 _TICK_S = 1.0
 _FIRST_REQUEST_S = 10.0
 _NEXT_REQUEST_S = 120.0
-_PAUSE_S = 0.1
+_REQUESTS_PER_TURN = 4
 _MAX_DATASETS = 100_000
 _MAX_CLIENTS = 4096
 _MAX_CONNECTIONS = 1024
@@ -62,7 +64,12 @@ _MERGE_BYTES = 256 << 20
 """The most that is packed at once: it takes that much memory twice while it is copied."""
 
 TRANSPORT_OPTIONS = TransportOptions(
-    max_plain_bytes=1 << 26, max_tagged_bytes=0, max_regions=1, accept_files=False, keep_descriptors=True
+    max_plain_bytes=1 << 26,
+    max_tagged_bytes=0,
+    credit_messages=_REQUESTS_PER_TURN,
+    max_regions=1,
+    accept_files=False,
+    keep_descriptors=True,
 )
 """One region at a time, whose descriptor is passed on to readers."""
 
@@ -94,68 +101,54 @@ class _PublishedDataset:
         return {region for region, remaining in self.regions.items() if len(remaining) < len(before[region])}
 
 
-@dataclass(slots=True)
-class _AgentConnection:
-    """The connection of a task or the driver."""
-
-    channel: Channel
-    regions: RemoteRegionTable
-    descriptor: int
-    closes_at: float
-    has_sent_request: bool = False
-
-
 class HostAgent(Closable):
-    """The data sets of the agent, and the loop that answers requests. The readers' server runs in its own thread."""
+    """The data sets of the agent, and the loop that answers requests.
+
+    The readers' server has a loop and thread of its own, so that readers do not wait while partitions are packed.
+    """
 
     def __init__(self) -> None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
         self._server = Server(options=options)
+        self._loop = EventLoop("bowstring-agent")
         self._max_regions = limit // 4
         self._max_connections = min(limit // 8, _MAX_CONNECTIONS)
         self._datasets: dict[str, _PublishedDataset] = {}
         self._dropped: dict[str, None] = {}
-        self._owners: dict[ProcessIdentity, int] = {}
+        self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
         self._has_had_owner = False
-        self._connections: dict[int, _AgentConnection] = {}
-        self._selector = selectors.DefaultSelector()
-        self._is_listening = False
+        self._acceptor: _TaskAcceptor | None = None
+        self._connections: dict[_TaskHandler, None] = {}
         self._started_at = self._used_at = time.monotonic()
 
-    def run(self, listening_socket: socket.socket) -> None:
+    def listen(self, listener: Listener) -> None:
+        """Accept tasks from now on. The agent owns the listener."""
+        self._acceptor = _TaskAcceptor(self, listener)
+        self._loop.add(self._acceptor)
+
+    def run(self) -> None:
         """Answer requests until the agent is no longer needed."""
-        listener = UnixListener.from_socket(listening_socket, TRANSPORT_OPTIONS)
         while not self._is_finished:
-            self.step(listener, _TICK_S)
+            self.step(_TICK_S)
             self._drop_expired()
 
-    def step(self, listener: Listener, timeout_s: float) -> int:
-        """Wait for connections and requests, and answer them. Return the number of descriptors that were ready."""
-        self._pause_or_resume_listening(listener)
-        ready = self._selector.select(timeout_s)
-        for key, _ in ready:
-            key.data()
-        return len(ready)
+    def step(self, timeout_s: float) -> int:
+        """Wait for connections and requests, and answer some. Return the number of connections that had any."""
+        return self._loop.run_turn(timeout_s)
 
     def close(self) -> None:
         """Drop all data sets, and close all connections. Idempotent."""
         for name in list(self._datasets):
             self._drop_dataset(name)
-        for connection in list(self._connections.values()):
-            self._close_connection(connection)
-        for owner in list(self._owners):
-            self._remove_owner(owner)
-        self._selector.close()
+        self._loop.close()
         self._server.close()
 
     def _drop_expired(self) -> None:
-        """Drop expired data sets, and close expired connections."""
+        """Drop expired data sets."""
         now = time.monotonic()
         for name in [name for name, dataset in self._datasets.items() if dataset.expires_at < now]:
             self._drop_dataset(name)
-        for connection in [each for each in self._connections.values() if each.closes_at < now]:
-            self._close_connection(connection)
 
     @property
     def _is_finished(self) -> bool:
@@ -167,74 +160,44 @@ class HostAgent(Closable):
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
-    def _pause_or_resume_listening(self, listener: Listener) -> None:
-        """Accept connections only below the limit; others wait in the socket's queue."""
-        has_room = self._can_accept()
-        if has_room != self._is_listening:
-            for descriptor, events in listener.interests():
-                if has_room:
-                    self._selector.register(descriptor, events, partial(self._accept, listener))
-                else:
-                    self._selector.unregister(descriptor)
-        self._is_listening = has_room
-
-    def _can_accept(self) -> bool:
+    @property
+    def can_accept(self) -> bool:
         """Whether one more connection can be accepted, if necessary in place of one without a request."""
-        is_full = len(self._connections) >= self._max_connections
-        return not is_full or any(not connection.has_sent_request for connection in self._connections.values())
+        return len(self._connections) < self._max_connections or self._find_silent_connection() is not None
 
-    def _accept(self, listener: Listener) -> None:
+    def add_connection(self, channel: Channel) -> None:
+        """Answer the requests of a task; at the limit, in place of a connection without a request."""
         if len(self._connections) >= self._max_connections:
-            self._close_connection(next(each for each in self._connections.values() if not each.has_sent_request))
-        try:
-            channels = listener.accept(limit=1)
-        except (OSError, BowstringError):
-            time.sleep(_PAUSE_S)  # no descriptors left
-            return
-        for channel in channels:
-            ((descriptor, events),) = channel.next_wait().interests
-            regions = UNIX.open_remote_memory(channel, None)
-            connection = _AgentConnection(channel, regions, descriptor, time.monotonic() + _FIRST_REQUEST_S)
-            self._connections[descriptor] = connection
-            self._selector.register(descriptor, events, partial(self._handle_requests, connection))
+            self.close_silent_connection()
+        connection = _TaskHandler(self, channel)
+        self._connections[connection] = None
+        self._loop.add(connection)
 
-    def _close_connection(self, connection: _AgentConnection) -> None:
-        if self._connections.pop(connection.descriptor, None) is not None:
-            self._selector.unregister(connection.descriptor)
-            connection.channel.close()
+    def close_silent_connection(self) -> bool:
+        """Close the oldest connection without a request; return False if there is none."""
+        connection = self._find_silent_connection()
+        if connection is not None:
+            self.close_connection(connection)
+        return connection is not None
 
-    def _handle_requests(self, connection: _AgentConnection) -> None:
-        """Receive the available bytes of requests, and answer those that are complete."""
-        channel = connection.channel
-        try:
-            wait = Wait([], 0.0)
-            while not wait.timeout_s:
-                for event in channel.progress():
-                    if isinstance(event, MessageReceived):
-                        channel.grant_credit(1, len(event.data))
-                        self._send_reply(connection, event)
-                    elif isinstance(event, MessageOffered):
-                        channel.accept_offered_message(event.token)
-                    elif isinstance(event, RemoteMemoryUpdated):
-                        connection.regions.apply_update(event.update)
-                    elif isinstance(event, DirectionEnded):
-                        raise event.error
-                channel.progress(SEND)
-                wait = channel.next_wait()
-            ((_, events),) = wait.interests
-            self._selector.modify(connection.descriptor, events, partial(self._handle_requests, connection))
-        except (BowstringError, OSError):
-            self._close_connection(connection)
+    def close_connection(self, connection: _TaskHandler) -> None:
+        """Close a connection, after which another one may be accepted."""
+        self._connections.pop(connection, None)
+        self._loop.remove(connection)
+        connection.close()
+        if self._acceptor is not None:
+            self._loop.notify_handler(self._acceptor, 0)
 
-    def _send_reply(self, connection: _AgentConnection, request: MessageReceived) -> None:
+    def _find_silent_connection(self) -> _TaskHandler | None:
+        return next((each for each in self._connections if not each.has_sent_request), None)
+
+    def answer(self, request: memoryview, regions: RemoteRegionTable) -> tuple[bytes, int | None]:
+        """Return the reply to a request and its tag; `put` takes its region from `regions`."""
         self._used_at = time.monotonic()
         try:
-            reply, tag = json.dumps(self._execute_request(request.data, connection.regions)).encode(), None
+            return json.dumps(self._execute_request(request, regions)).encode(), None
         except BowstringError as error:
-            reply, tag = encode_error_message(error), ERROR_DATA
-        connection.channel.submit((reply,), tag)
-        # A client that does not receive the answer is closed then, too.
-        connection.has_sent_request, connection.closes_at = True, time.monotonic() + _NEXT_REQUEST_S
+            return encode_error_message(error), ERROR_DATA
 
     def _execute_request(self, data: memoryview, regions: RemoteRegionTable) -> dict[str, Any]:
         try:
@@ -259,15 +222,16 @@ class HostAgent(Closable):
             descriptor = owner.open_pidfd()
             if descriptor is None:
                 raise InvalidArgumentError(f"process {pid} does not run on this host: it can't own the host agent")
-            self._owners[owner] = descriptor
-            self._selector.register(descriptor, selectors.EVENT_READ, partial(self._remove_owner, owner))
+            self._owners[owner] = handler = _OwnerHandler(self, owner, descriptor)
+            self._loop.add(handler)
             self._has_had_owner = True
         return {"pid": os.getpid()}
 
-    def _remove_owner(self, owner: ProcessIdentity) -> None:
-        descriptor = self._owners.pop(owner)
-        self._selector.unregister(descriptor)
-        os.close(descriptor)
+    def remove_owner(self, owner: ProcessIdentity) -> None:
+        """Remove an owner that has ended."""
+        handler = self._owners.pop(owner)
+        self._loop.remove(handler)
+        handler.close()
 
     def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Take the memory of one attempt. It can be read after `commit`."""
@@ -386,6 +350,100 @@ class HostAgent(Closable):
             self._server.remove(ticket)
 
 
+class _TaskAcceptor(ListenerHandler):
+    """Accepts tasks and the driver as long as the agent has room; others wait in the socket's queue."""
+
+    connections_per_turn = 1
+
+    def __init__(self, agent: HostAgent, listener: Listener) -> None:
+        super().__init__(listener)
+        self._agent = agent
+
+    def next_wait(self) -> Wait:
+        return super().next_wait() if self._agent.can_accept else Wait([])
+
+    def handle_events(self, events: int) -> None:
+        # Without events, a connection was closed: only what to wait for has changed. Accepting here could replace
+        # another connection, whose end would lead here again.
+        if events and self._agent.can_accept:
+            super().handle_events(events)
+
+    def add_channel(self, channel: Channel) -> None:
+        self._agent.add_connection(channel)
+
+    def close_unused_connection(self, error: Exception) -> bool:  # noqa: ARG002 - nobody reads a log of the agent
+        return self._agent.close_silent_connection()
+
+
+class _TaskHandler(Closable):
+    """The handler of a connection of a task or the driver: answers its requests in order."""
+
+    def __init__(self, agent: HostAgent, channel: Channel) -> None:
+        self._agent = agent
+        self._channel = channel
+        self._regions = UNIX.open_remote_memory(channel, None)
+        self.has_sent_request = False
+        self.deadline = time.monotonic() + _FIRST_REQUEST_S
+
+    def next_wait(self) -> Wait:
+        return self._channel.next_wait()
+
+    def descriptors(self) -> list[int]:
+        return self._channel.descriptors()
+
+    def handle_events(self, _events: int) -> None:
+        channel = self._channel
+        try:
+            for event in channel.progress():
+                if isinstance(event, MessageReceived):
+                    channel.grant_credit(1, len(event.data))
+                    reply, tag = self._agent.answer(event.data, self._regions)
+                    channel.submit((reply,), tag)
+                    # A client that does not receive the answer is closed then, too.
+                    self.has_sent_request, self.deadline = True, time.monotonic() + _NEXT_REQUEST_S
+                elif isinstance(event, MessageOffered):
+                    channel.accept_offered_message(event.token)
+                elif isinstance(event, RemoteMemoryUpdated):
+                    self._regions.apply_update(event.update)
+                elif isinstance(event, DirectionEnded):
+                    raise event.error
+            channel.progress(SEND)
+        except (BowstringError, OSError):
+            self._agent.close_connection(self)
+
+    def handle_deadline(self) -> None:
+        self._agent.close_connection(self)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+class _OwnerHandler(Closable):
+    """The handler of an owner's process, whose descriptor becomes readable when it ends."""
+
+    deadline = math.inf
+
+    def __init__(self, agent: HostAgent, owner: ProcessIdentity, descriptor: int) -> None:
+        self._agent = agent
+        self._owner = owner
+        self._descriptor = descriptor
+
+    def next_wait(self) -> Wait:
+        return Wait([Interest(self._descriptor, RECEIVE)])
+
+    def descriptors(self) -> list[int]:
+        return [self._descriptor]
+
+    def handle_events(self, _events: int) -> None:
+        self._agent.remove_owner(self._owner)
+
+    def handle_deadline(self) -> None:
+        pass
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
 _OPERATIONS: dict[str, Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]] = {
     "hello": HostAgent.add_owner,
     "put": HostAgent.put,
@@ -405,5 +463,7 @@ def main(descriptor: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     with socket.socket(fileno=descriptor) as listening_socket:
         os.set_inheritable(descriptor, False)
-        HostAgent().run(listening_socket)
+        agent = HostAgent()
+        agent.listen(UnixListener.from_socket(listening_socket, TRANSPORT_OPTIONS))
+        agent.run()
     os._exit(0)  # the server's thread has nothing to clean up

@@ -18,7 +18,6 @@ from typing import NoReturn
 
 from bowstring.dissociated.server import ConnectionRole, EncodedStream
 from bowstring.errors import (
-    BowstringError,
     ClosedError,
     InvalidArgumentError,
     InvalidDataError,
@@ -39,20 +38,18 @@ from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
 from bowstring.sharing.uris import format_dataset_uri
 from bowstring.transports.base import (
+    Channel,
     Listener,
     Transport,
     TransportOptions,
-    Wait,
 )
-from bowstring.transports.event_loop import EventLoop
+from bowstring.transports.event_loop import EventLoop, ListenerHandler
 from bowstring.transports.registry import find_transport
 
-_CONNECTIONS_PER_TURN = 16
 _MESSAGES_PER_TURN = 64
 """The messages of a client that are received before others have their turn: each takes some 10 µs."""
 _MAX_INLINE_MESSAGES = 64
 _MAX_ENCODED_BYTES = 1 << 16
-_PAUSE_S = 0.2
 _NAMES_SHOWN = 5
 _MAX_OPEN_FILES = 256
 """The number of data sets above which files are opened for each client, and not kept open."""
@@ -372,14 +369,13 @@ def _select_transports(
         yield transport if recorder is None else recorder.wrap_transport(transport), addresses[scheme], limits
 
 
-class _Acceptor(Closable):
+class _Acceptor(ListenerHandler):
     """The handler of a listener."""
 
     def __init__(self, server: Server, transport: Transport, listener: Listener) -> None:
-        self.listener = listener
+        super().__init__(listener)
         self._server = server
         self._transport = transport
-        self.deadline = math.inf
 
     def uri_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
         listener = self.listener
@@ -387,31 +383,14 @@ class _Acceptor(Closable):
             listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.address_scope, role
         )
 
-    def next_wait(self) -> Wait:
-        return Wait(self.listener.interests() if self.deadline == math.inf else [])
+    def add_channel(self, channel: Channel) -> None:
+        self._server._clients.add_connection(self._transport, channel)
 
-    def descriptors(self) -> list[int]:
-        return self.listener.descriptors()
-
-    def handle_events(self, _events: int) -> None:
-        server, clients = self._server, self._server._clients
-        try:
-            channels = self.listener.accept(_CONNECTIONS_PER_TURN)
-        except ClosedError:
-            return
-        except (BowstringError, OSError) as error:
-            if not clients.evict_silent_client():  # no descriptors left: retry after clients have ended
-                LOG.warning("%s: can't accept connections for %g s: %s", server._description, _PAUSE_S, error)
-                self.deadline = time.monotonic() + _PAUSE_S
-            return
-        for channel in channels:
-            clients.add_connection(self._transport, channel)
-
-    def handle_deadline(self) -> None:
-        self.deadline = math.inf
-
-    def close(self) -> None:
-        self.listener.close()
+    def close_unused_connection(self, error: Exception) -> bool:
+        is_closed = self._server._clients.evict_silent_client()
+        if not is_closed:
+            LOG.warning("%s: can't accept connections for a while: %s", self._server._description, error)
+        return is_closed
 
 
 def serve(

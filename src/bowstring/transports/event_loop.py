@@ -1,4 +1,4 @@
-"""An event loop: one thread that waits for the descriptors and deadlines of many sessions."""
+"""An event loop: one thread that waits for the descriptors and deadlines of many sessions and of their listeners."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import socket
 import sys
 import threading
 import time
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from bowstring.errors import ResourceError, translate_os_error
+from bowstring.errors import BowstringError, ClosedError, ResourceError, translate_os_error
 from bowstring.memory.closable import Closable
-from bowstring.transports.base import Interest, Wait
+from bowstring.transports.base import Channel, Interest, Listener, Wait
 
 _JOIN_TIMEOUT_S = 5.0
 _RESOLUTION_S = 0.05
+_PAUSE_S = 0.2
 
 
 class EventHandler(Protocol):
@@ -77,6 +79,18 @@ class EventLoop(Closable):
             own.append(self._selector.fileno())
         return own + [descriptor for handler in list(self._handlers) for descriptor in handler.descriptors()]
 
+    def run_turn(self, max_wait_s: float = math.inf) -> int:
+        """Wait, and call each handler that can continue once. Return their number. Not while a thread does the same."""
+        turn = self._wait(max_wait_s)
+        for handler, events in turn.items():
+            if handler in self._handlers:  # not removed by one that was called before
+                self.notify_handler(handler, events)
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+        if time.monotonic() >= self._next_expiry:
+            self._handle_deadlines()
+        return len(turn)
+
     def start(self) -> None:
         """Start the thread. Raises `ResourceError`."""
         try:
@@ -123,18 +137,12 @@ class EventLoop(Closable):
 
     def _run(self) -> None:
         while not self._is_closed:
-            for handler, events in self._wait().items():
-                if handler in self._handlers:  # not removed by one that was called before
-                    self.notify_handler(handler, events)
-            for _ in range(len(self._calls)):
-                self._calls.popleft()()
-            if time.monotonic() >= self._next_expiry:
-                self._handle_deadlines()
+            self.run_turn()
 
-    def _wait(self) -> dict[EventHandler, int]:
+    def _wait(self, max_wait_s: float) -> dict[EventHandler, int]:
         """Wait for the next turn; return its handlers, each once, so that none waits for several calls of another."""
         turn: dict[EventHandler, int] = {}
-        for key, events in self._selector.select(self._timeout_s()):
+        for key, events in self._selector.select(self._timeout_s(max_wait_s)):
             if key.data is None:
                 self._reader.recv(1 << 12)
             else:
@@ -183,14 +191,62 @@ class EventLoop(Closable):
             self._timeouts[handler] = time.monotonic() + timeout_s
         self._next_expiry = min(self._next_expiry, handler.deadline)
 
-    def _timeout_s(self) -> float | None:
+    def _timeout_s(self, max_wait_s: float) -> float | None:
         if self._calls:
             return 0.0
         end = min(self._next_expiry, *self._timeouts.values()) if self._timeouts else self._next_expiry
-        return None if end == math.inf else max(end - time.monotonic(), 0.0)
+        timeout_s = min(max(end - time.monotonic(), 0.0), max_wait_s)
+        return None if timeout_s == math.inf else timeout_s
 
     def _wake(self) -> None:
         try:
             self._writer.send(b"\0")
         except OSError:  # the buffer is full: the loop wakes up in any case
             pass
+
+
+class ListenerHandler(Closable):
+    """The handler of a listener: accepts connections, some in each turn; pauses while no descriptors are left."""
+
+    connections_per_turn = 16
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.deadline = math.inf
+
+    def next_wait(self) -> Wait:
+        """As `EventHandler.next_wait`."""
+        return Wait(self.listener.interests() if self.deadline == math.inf else [])
+
+    def descriptors(self) -> list[int]:
+        """As `EventHandler.descriptors`."""
+        return self.listener.descriptors()
+
+    def handle_events(self, _events: int) -> None:
+        """As `EventHandler.handle_events`."""
+        try:
+            channels = self.listener.accept(self.connections_per_turn)
+        except ClosedError:
+            return
+        except (BowstringError, OSError) as error:
+            if not self.close_unused_connection(error):
+                self.deadline = time.monotonic() + _PAUSE_S
+            return
+        for channel in channels:
+            self.add_channel(channel)
+
+    def handle_deadline(self) -> None:
+        """As `EventHandler.handle_deadline`."""
+        self.deadline = math.inf
+
+    def close(self) -> None:
+        """As `EventHandler.close`."""
+        self.listener.close()
+
+    @abstractmethod
+    def add_channel(self, channel: Channel) -> None:
+        """Use an accepted connection."""
+
+    @abstractmethod
+    def close_unused_connection(self, error: Exception) -> bool:
+        """Close a connection because of `error`, a shortage; return False if all are in use."""

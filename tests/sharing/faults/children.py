@@ -31,7 +31,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError
 from bowstring.sharing import agent_client
 from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.host_agent import HostAgent
+from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.observed_transport import ObservedEvent, ObservedTransport
@@ -40,6 +40,7 @@ from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 from bowstring.transports.unix import UNIX
+from bowstring.transports.unix_listener import UnixListener
 from bowstring.transports.unix_socket import encode_unix_address
 
 CHILD_S = 60.0
@@ -331,7 +332,9 @@ def run_agent(address: str) -> None:
         listener.bind(encode_unix_address(address))
         listener.listen()
         report(None)
-        HostAgent().run(listener)
+        agent = HostAgent()
+        agent.listen(UnixListener.from_socket(listener, TRANSPORT_OPTIONS))
+        agent.run()
 
 
 def publish(key: AgentKey, name: str, kill_at: int | None = None, victim: int | None = None) -> None:
