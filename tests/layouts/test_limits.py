@@ -364,17 +364,3 @@ def test_an_empty_array_of_enormous_byte_strings_takes_no_memory() -> None:
     assert bs.array([[], None], bs.list_(enormous)).to_pylist() == [[], None]
     with pytest.raises(TypeMismatchError, match=r"value 0: b'x' .* not a byte string of 134217728 bytes"):
         bs.array([b"x"] * 1000, bs.binary(1 << 27))
-
-
-def test_lengths_of_null_views_take_no_memory_in_pandas() -> None:
-    pd = pytest.importorskip("pandas")
-    count = 10_000
-    views, valid = np.zeros((count, 4), np.int32), np.zeros(count, bool)
-    views[1:-1] = (1 << 31) - 1  # under nulls: lengths of 2 GiB, in data buffers that do not exist
-    valid[[0, -1]] = True
-    array = new_array(bs.string_view(), count, [np.packbits(valid, bitorder="little"), views.tobytes()])
-    array.validate(full=True)
-    assert array.to_pylist() == ["", *[None] * (count - 2), ""]
-    series = array.to_pandas()
-    assert series.iloc[[0, -1]].tolist() == ["", ""]
-    assert pd.isna(series).sum() == count - 2

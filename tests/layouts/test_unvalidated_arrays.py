@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import bowstring as bs
@@ -180,3 +181,18 @@ def test_casting_malformed_data_is_not_an_error_of_the_cast() -> None:
             words.cast(type_)
     with pytest.raises(TypeMismatchError, match="can't cast"):
         bs.array([b"\xff"], bs.binary()).cast(bs.string())
+
+
+def test_lengths_of_null_views_take_no_memory_in_pandas() -> None:
+    pd = pytest.importorskip("pandas")
+    count = 10_000
+    views, valid = np.zeros((count, 4), np.int32), np.zeros(count, bool)
+    views[1:-1] = (1 << 31) - 1  # under nulls: lengths of 2 GiB, in data buffers that do not exist
+    valid[[0, -1]] = True
+    array = new_array(bs.string_view(), count, [np.packbits(valid, bitorder="little"), views.tobytes()])
+    array.validate(full=True)
+    assert array.to_pylist() == ["", *[None] * (count - 2), ""]
+    series = array.to_pandas()
+    assert series.iloc[[0, -1]].tolist() == ["", ""]
+    assert pd.isna(series).sum() == count - 2
+    assert pa.default_memory_pool().max_memory() < 1 << 40  # pandas uses pyarrow's, which allocates without touching
