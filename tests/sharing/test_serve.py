@@ -411,6 +411,31 @@ def test_batches_are_leased_until_their_last_array_is_dropped(server: bs.sharing
         assert count_leases(data) == 0
 
 
+def test_dictionaries_are_leased_while_the_stream_or_a_batch_may_refer_to_them() -> None:
+    kind = bs.dictionary(bs.int8(), bs.string())
+    columns = [bs.array(values, kind) for values in (["a"], ["a", "b"], ["c"], ["c"])]
+    table = bs.Table.from_batches([bs.RecordBatch.from_arrays([column], ["d"]) for column in columns])
+    with bs.serve({"t": table}, options=NEVER_INLINE) as server, bs.connect(server.uri("t")) as data:
+        stream = iter(data)
+        for num_leased in (2, 3, 2, 2):  # the last batch, and the dictionary with its delta or the one that replaced it
+            next(stream)
+            gc.collect()
+            assert count_leases(data) == num_leased
+        assert list(stream) == []
+        gc.collect()
+        assert count_leases(data) == 0
+        table = data.read_all()
+        batch = table.to_batches()[0]
+        del table, stream
+        gc.collect()
+        assert count_leases(data) == 3  # a batch, and its dictionary with the delta
+        assert batch.column("d").to_pylist() == ["a"]
+        del batch
+        gc.collect()
+        assert count_leases(data) == 0
+        assert wait_until(lambda: not server.stats().leased_addresses)
+
+
 def test_the_memory_of_a_removed_data_set_is_freed_after_its_clients() -> None:
     def mappings() -> list[str]:
         return [line for line in Path("/proc/self/maps").read_text().splitlines() if "bowstring:leased" in line]

@@ -227,14 +227,10 @@ class Stream:
         """Return the request for the channel of each role."""
         return {role: self.protocol.request(ticket.encode(), role) for role, ticket in self._tickets.items()}
 
-    @property
-    def schema(self) -> Schema:
-        """The schema."""
-        return self._decoder.schema
-
     def read_schema(self) -> None:
-        """Receive the first message."""
+        """Receive the first message, and set `schema`."""
         self._receive_message()
+        self.schema: Schema = self._decoder.schema
 
     def __iter__(self) -> Iterator[RecordBatch]:
         try:
@@ -242,6 +238,8 @@ class Stream:
                 batch = self._decode_batch(message)
                 if batch is not None:
                     yield batch
+            # From now on only batches use the dictionaries, whose addresses are freed with the last of them.
+            self._decoder.reset()
             self._connection.finish_stream()
         except BowstringError:
             self._connection.close()
