@@ -38,7 +38,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing import stored_dataset
-from bowstring.sharing.connection import Connection
+from bowstring.sharing.connection import Connection, ConnectionOptions
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, parse_error_tag
@@ -222,7 +222,7 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(
 
 
 def test_a_request_for_more_than_max_tickets_is_an_error(server: bs.sharing.Server) -> None:
-    connection = Connection(parse_uri(server.uri("t")), 10)
+    connection = Connection(parse_uri(server.uri("t")), ConnectionOptions(timeout_s=10))
     with pytest.raises(InvalidArgumentError, match="maximum is 256"):
         connection.request_stream(Ticket(("t",) * 257))
 

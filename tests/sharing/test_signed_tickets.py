@@ -21,8 +21,11 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
 from bowstring.sharing.uris import Ticket, format_dataset_uri
+from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
+from tests.transports.certificates import Authority
+from tests.transports.ucx.ucp_processes import require_libucp
 
 KEY = bytes(range(32))
 OPTIONS = ServerOptions(ticket_key=KEY)
@@ -184,12 +187,27 @@ def test_a_lifetime_needs_a_key() -> None:
 def test_plain_tcp_at_all_addresses_needs_a_key() -> None:
     with pytest.raises(InvalidArgumentError, match="or signed tickets"):
         Server("0.0.0.0:0", scheme="tcp")
-    with Server("0.0.0.0:0", OPTIONS, scheme="tcp") as server:
+    options = ServerOptions(ticket_key=KEY, ticket_lifetime_s=1000)
+    with Server("0.0.0.0:0", options, scheme="tcp") as server:
         uri = re.sub("//[^:]+:", "//127.0.0.1:", server.add("t", TABLE))
         with bs.connect(uri) as data:
             assert data.read_all() == TABLE
         with pytest.raises(AccessDeniedError):
             bs.connect(uri, "t")
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tcp+tls", "ucx"])
+def test_tickets_need_a_lifetime_where_other_hosts_can_connect(scheme: str, authority: Authority) -> None:
+    if scheme == "ucx":
+        require_libucp()
+    tls = authority.server() if scheme == "tcp+tls" else None
+    problem = rf"^{re.escape(scheme)}://.*: other hosts can connect there: ticket_key requires ticket_lifetime_s"
+    for addresses in ({scheme: "0.0.0.0:0"}, {"unix": None, scheme: "0.0.0.0:0"}):
+        with assert_descriptors_closed(), pytest.raises(InvalidArgumentError, match=problem):
+            Server(options=ServerOptions(ticket_key=KEY, tls=tls), addresses=addresses)
+    for lifetime_s in (1000, math.inf):
+        Server("0.0.0.0:0", ServerOptions(ticket_key=KEY, ticket_lifetime_s=lifetime_s, tls=tls), scheme=scheme).close()
+    Server("127.0.0.1:0", ServerOptions(ticket_key=KEY, tls=tls), scheme=scheme).close()
 
 
 def messages(uri: str) -> Iterator[str]:

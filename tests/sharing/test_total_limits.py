@@ -11,6 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
+from bowstring.memory.available_memory import available_memory_bytes
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
@@ -62,6 +63,21 @@ def test_a_client_that_frees_nothing_pauses_and_others_receive_everything(server
             assert read_and_free(server) == EXPECTED
         assert hoarding.process.poll() is None
         assert wait_until(lambda: server.stats().leased_bytes == TOTAL_BYTES // 2), "it got more than its part"
+
+
+def test_total_limits_have_defaults_that_depend_on_the_available_memory() -> None:
+    for options in (ServerOptions(), ServerOptions(max_clients=3)):
+        before, limits, after = available_memory_bytes(), options.derive_total_limits(), available_memory_bytes()
+        assert before is not None
+        assert after is not None
+        margin = 1 << 30  # other processes use memory, too
+        low, high = min(before, after) - margin, max(before, after) + margin
+        assert low <= limits.leased_bytes // (2 * options.max_clients) <= high
+        assert low // 4 <= limits.queued_bytes <= high // 4
+    options = ServerOptions(max_total_leased_bytes=1000, max_total_queued_bytes=2000)
+    assert options.derive_total_limits() == (options.max_total_leases, 1000, 2000)
+    with Server(options=options) as server:
+        assert server._clients.total_limits._limits[1].common == 500
 
 
 def test_a_client_that_waits_for_others_continues_when_they_are_killed(server: Server) -> None:

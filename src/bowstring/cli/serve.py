@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +43,7 @@ _LOG_LEVELS = ("debug", "info", "warning")
     "ticket_lifetime_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="How long the URIs are valid.  [default: until the key changes]",
+    help="How long the URIs are valid; required where other hosts can connect.  [default: until the key changes]",
 )
 @click.option(
     "--drain",
@@ -80,7 +79,7 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
     options = ServerOptions(
         tls=tls,
         ticket_key=None if ticket_key_file is None else _read_ticket_key(ticket_key_file),
-        ticket_lifetime_s=math.inf if ticket_lifetime_s is None else ticket_lifetime_s,
+        ticket_lifetime_s=ticket_lifetime_s,
         record=record,
     )
     names = _resolve_dataset_names(paths, names)

@@ -22,10 +22,9 @@ from bowstring.errors import (
     ProtocolError,
 )
 from bowstring.memory.closable import Closable
-from bowstring.sharing.connection import Connection, Stream
+from bowstring.sharing.connection import Connection, ConnectionOptions, Stream
 from bowstring.sharing.recording import Recorder
 from bowstring.sharing.uris import Ticket, display_uri, parse_max_tickets, requests_packed_bodies, without_ticket
-from bowstring.transports.tls import TlsOptions
 
 _REQUEST_BYTES = 1 << 15
 """The maximum size of the names in a request for several data sets."""
@@ -100,17 +99,12 @@ class Dataset(Closable):
         self,
         requests: Iterable[DatasetRequest],
         schema: Schema | None,
-        timeout_s: float,
-        tls: TlsOptions | None = None,
-        *,
-        copy: bool = False,
+        options: ConnectionOptions,
         recorder: Recorder | None = None,
     ) -> None:
         self._requests = list(requests)
         self._recorder = recorder
-        self._timeout_s = timeout_s
-        self._tls = tls
-        self._copy = copy
+        self._options = options
         self._lock = threading.Lock()
         self._idle: dict[StreamURI, list[Connection]] = {}
         self._connections: set[Connection] = set()
@@ -225,9 +219,7 @@ class Dataset(Closable):
                 # The server may have ended meanwhile, or sent a message without a request: try a new connection.
                 self._close_connection(connection)
         try:
-            connection = Connection(
-                request.uris[0], self._timeout_s, self._tls, copy=self._copy, recorder=self._recorder
-            )
+            connection = Connection(request.uris[0], self._options, self._recorder)
         except ConnectionLostError as error:
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:
@@ -265,7 +257,7 @@ class Dataset(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return _unpickle_dataset, (self._requests, self.schema, self._timeout_s, self._tls, self._copy)
+        return _unpickle_dataset, (self._requests, self.schema, self._options)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
@@ -285,11 +277,9 @@ class Dataset(Closable):
         return text
 
 
-def _unpickle_dataset(
-    requests: list[DatasetRequest], schema: Schema, timeout_s: float, tls: TlsOptions | None, copy: bool
-) -> Dataset:
+def _unpickle_dataset(requests: list[DatasetRequest], schema: Schema, options: ConnectionOptions) -> Dataset:
     """Return the data set that was pickled. Raises as `connect`."""
-    return Dataset(requests, schema, timeout_s, tls, copy=copy)
+    return Dataset(requests, schema, options)
 
 
 def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:

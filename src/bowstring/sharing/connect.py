@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, InvalidArgumentError
 from bowstring.sharing.client import Dataset, DatasetRequest, join_adjacent_requests
+from bowstring.sharing.connection import ConnectionOptions
 from bowstring.sharing.dataset_locations import (
     DatasetLocations,
     check_same_address_scope,
@@ -51,15 +52,13 @@ class _ConnectOptions:
     """The arguments of `connect`."""
 
     ticket: str | bytes | None
-    copy: bool
-    timeout_s: float
-    tls: TlsOptions | None
+    connection: ConnectionOptions
     recorder: Recorder | None
     requires_encryption: bool
     """Whether connections to other hosts have to be encrypted."""
 
 
-def connect(
+def connect(  # noqa: PLR0913 -- all but two are options
     target: Target,
     ticket: str | bytes | None = None,
     *,
@@ -67,6 +66,7 @@ def connect(
     timeout_s: float = 30.0,
     tls: TlsOptions | None = None,
     record: RecorderOrPath | None = None,
+    allow_other_users: bool = False,
 ) -> Dataset:
     """Connect to a data set of another process, and read its schema.
 
@@ -80,6 +80,7 @@ def connect(
     copied, if the transport can do that. `timeout_s` is how long the server may be silent; it applies to each location.
     `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
     `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
+    `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
     `ConnectionLostError` if the server does not run, disconnects or has too many clients, `DeadlineError` if it is
@@ -88,7 +89,8 @@ def connect(
     """
     if not timeout_s > 0:
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    options = _ConnectOptions(ticket, copy, timeout_s, tls, open_recorder(record), tls is not None)
+    connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users)
+    options = _ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None)
     if isinstance(target, str) and len(target.split()) > 1 and all(":" in text for text in target.split()):
         target = DatasetLocations.parse(target)
     if isinstance(target, DatasetLocations):
@@ -108,20 +110,13 @@ def connect(
 
 def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _ConnectOptions) -> Dataset:
     pairs = (parse_dataset_uri(text, options.ticket) for text in uris)
-    requests = [DatasetRequest.for_dataset(uri, name, copy=options.copy) for uri, name in pairs]
-    return Dataset(
-        join_adjacent_requests(requests),
-        schema,
-        options.timeout_s,
-        options.tls,
-        copy=options.copy,
-        recorder=options.recorder,
-    )
+    requests = [DatasetRequest.for_dataset(uri, name, copy=options.connection.copy) for uri, name in pairs]
+    return Dataset(join_adjacent_requests(requests), schema, options.connection, options.recorder)
 
 
 def _connect_through_flight(text: str, options: _ConnectOptions) -> Dataset:
     """Ask a Flight server for a data set, and read it from the nearest location, or else by DoGet."""
-    connector = FlightConnector(options.timeout_s, options.tls)
+    connector = FlightConnector(options.connection.timeout_s, options.connection.tls)
     location, endpoints, schema = fetch_endpoints(text, options.ticket, connector)
     is_encrypted = options.requires_encryption or parse_scheme(location) == TLS_SCHEME
     candidates: dict[str, Callable[[], Dataset]] = {}
@@ -162,6 +157,8 @@ def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
         check_same_address_scope(server)
         if options.requires_encryption and not is_local_or_encrypted(server):
             raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
-    tls = options.tls if any(find_transport(server.scheme, server).supports_tls for server in servers) else None
-    request = DatasetRequest.for_dataset(uri, name, copy=options.copy)
-    return Dataset([request], None, options.timeout_s, tls, copy=options.copy, recorder=options.recorder)
+    connection = options.connection
+    if not any(find_transport(server.scheme, server).supports_tls for server in servers):
+        connection = replace(connection, tls=None)
+    request = DatasetRequest.for_dataset(uri, name, copy=connection.copy)
+    return Dataset([request], None, connection, options.recorder)

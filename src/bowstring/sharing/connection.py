@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,16 @@ _UINT8 = np.dtype(np.uint8)
 _MESSAGES = (StreamMessage, MessageLocated)
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How a client connects and reads; see `bowstring.connect`."""
+
+    timeout_s: float = 30.0
+    tls: TlsOptions | None = None
+    copy: bool = False
+    allow_other_users: bool = False
+
+
 class Connection:
     """A connection to one server, or two connections to those of the metadata and of the bodies.
 
@@ -63,10 +73,7 @@ class Connection:
     def __init__(
         self,
         uri: StreamURI,
-        timeout_s: float,
-        tls: TlsOptions | None = None,
-        *,
-        copy: bool = False,
+        options: ConnectionOptions,
         recorder: Recorder | None = None,
     ) -> None:
         """Connect.
@@ -74,7 +81,7 @@ class Connection:
         Raises `ConnectionLostError`, `DeadlineError`, and `InvalidArgumentError` for a scheme without a transport, or
         if only one of two servers has TLS.
         """
-        servers = servers_by_role(uri)
+        servers, tls, timeout_s = servers_by_role(uri), options.tls, options.timeout_s
         transports = {role: find_transport(server.scheme, server) for role, server in servers.items()}
         if tls is not None and not any(transport.supports_tls for transport in transports.values()):
             find_transport(uri.scheme, uri, tls)
@@ -82,15 +89,19 @@ class Connection:
             _check_uniform_encryption(servers)
         if recorder is not None:
             transports = {role: recorder.wrap_transport(each, servers[role]) for role, each in transports.items()}
-        options = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
+        limits = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
         channels: dict[ConnectionRole, Channel] = {}
         with ExitStack() as on_error:
             for role, transport in transports.items():
-                channel_options = replace(options, tls=tls if transport.supports_tls else None)
+                channel_options = replace(
+                    limits,
+                    tls=tls if transport.supports_tls else None,
+                    allow_other_users=options.allow_other_users and transport.identifies_users,
+                )
                 channels[role] = on_error.enter_context(dial(transport, servers[role].address, channel_options))
             memory = transport.open_remote_memory(channels[role], servers[role].remote_handle)
             on_error.pop_all()
-        session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=copy)
+        session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=options.copy)
         self._initialize(uri, Session(channels, memory, now=time.monotonic(), options=session_options))
 
     @classmethod

@@ -24,6 +24,7 @@ from bowstring.errors import (
     LimitError,
 )
 from bowstring.sharing.client import Dataset, with_shared_schema
+from bowstring.sharing.connection import ConnectionOptions
 from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors
 from bowstring.sharing.flight import (
     FLIGHT_SCHEMES,
@@ -150,7 +151,7 @@ class FlightDataset(Dataset):
         if schema is None:
             self._first_call = self._do_get(endpoints[0])
             schema = self._first_call.schema
-        super().__init__([], schema, connector.timeout_s)
+        super().__init__([], schema, ConnectionOptions(connector.timeout_s))
 
     @property
     def uris(self) -> tuple[str, ...]:

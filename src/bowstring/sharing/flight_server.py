@@ -71,6 +71,10 @@ class FlightServer(Closable):
             raise InvalidArgumentError(
                 f"flight {address!r}: {socket_address.name[0]} is not a loopback address: use tls there"
             )
+        if not socket_address.is_loopback:
+            server.options.check_ticket_lifetime(f"flight {address!r}")
+        if server.options.names_by_certificate is not None:
+            raise InvalidArgumentError("flight: names_by_certificate can't be used: pyarrow does not pass certificates")
         scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))
         try:
             self._flight = _create_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)

@@ -37,12 +37,13 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ExportedRegion,
+    PeerIdentity,
     Transport,
     Wait,
 )
 from bowstring.transports.event_loop import EventLoop
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
-from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
+from bowstring.transports.total_limits import TotalLimits
 
 LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
@@ -55,7 +56,7 @@ _FILE_BYTES = 1 << 16
 class DatasetRegistry(Protocol):
     """The data sets of a server, as far as its clients need them."""
 
-    def find_parts(self, ticket: str) -> tuple[StoredDataset, ...]:
+    def find_parts(self, ticket: str, peer: PeerIdentity | None) -> tuple[StoredDataset, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
 
     def is_served(self, region: Region) -> bool:
@@ -74,8 +75,7 @@ class ServedClients:
     def __init__(self, options: ServerOptions, datasets: DatasetRegistry, loop: EventLoop, server_name: str) -> None:
         self.options = options
         self.server_name = server_name
-        limits = options.max_total_leases, options.max_total_leased_bytes, options.max_total_queued_bytes
-        self.total_limits = TotalLimits(OutstandingAmounts(*limits), options.max_clients)
+        self.total_limits = TotalLimits(options.derive_total_limits(), options.max_clients)
         self.counters = ServerCounters()
         self.is_draining = False
         self.is_drained = threading.Event()
@@ -372,7 +372,8 @@ class ClientHandler:
         try:
             if len(ticket.names) > MAX_TICKETS:
                 raise InvalidArgumentError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
-            parts = [part for name in ticket.names for part in self._datasets.find_parts(name)]
+            peer = self.channel.traits.peer
+            parts = [part for name in ticket.names for part in self._datasets.find_parts(name, peer)]
             role = self._connection.role
             encoded = self._datasets.find_encoded_stream(parts) if role is ConnectionRole.BOTH else None
             if encoded is not None:

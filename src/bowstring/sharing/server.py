@@ -40,6 +40,7 @@ from bowstring.sharing.uris import format_dataset_uri
 from bowstring.transports.base import (
     Channel,
     Listener,
+    PeerIdentity,
     Transport,
     TransportOptions,
 )
@@ -90,6 +91,9 @@ class Server(Closable):
                 on_error.enter_context(_Acceptor(self, transport, transport.listen(address, limits)))
                 for transport, address, limits in _select_transports(addresses, self.options, self._recorder)
             ]
+            for acceptor in self._acceptors:
+                if not acceptor.listener.is_local:
+                    self.options.check_ticket_lifetime(f"{acceptor.scheme}:{acceptor.listener.address}")
             key, address = self.options.ticket_key, f"{next(iter(addresses))}:{self.address}"
             self._signer = None if key is None else TicketSigner(key, address)
             self._loop = on_error.enter_context(EventLoop("bowstring-serve"))
@@ -210,7 +214,8 @@ class Server(Closable):
             if lifetime_s is not None:
                 raise InvalidArgumentError("lifetime_s: tickets expire only with ServerOptions.ticket_key")
             return name
-        lifetime_s = self.options.ticket_lifetime_s if lifetime_s is None else lifetime_s
+        if lifetime_s is None:
+            lifetime_s = math.inf if self.options.ticket_lifetime_s is None else self.options.ticket_lifetime_s
         if not lifetime_s > 0:
             raise InvalidArgumentError(
                 f"lifetime of a ticket: expected a positive number of seconds, found {lifetime_s!r}"
@@ -326,9 +331,10 @@ class Server(Closable):
             acceptor.close()
         self._clients.start_draining()
 
-    def find_parts(self, ticket: str) -> tuple[StoredDataset, ...]:
+    def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[StoredDataset, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
         name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
+        self.options.check_access(name, peer)
         with self._lock:
             datasets = self._datasets.get(name)
             if datasets is None:
@@ -357,12 +363,16 @@ def _select_transports(
     tls = options.tls
     if tls is not None and not any(transport.supports_tls for transport in transports.values()):
         raise InvalidArgumentError(f"{', '.join(addresses)}: the option tls is not supported: use tcp+tls")
+    if options.allow_other_users and not any(transport.identifies_users for transport in transports.values()):
+        raise InvalidArgumentError(f"{', '.join(addresses)}: the option allow_other_users is not supported: use unix")
     for scheme, transport in transports.items():
+        options.check_certificate_names(transport)
         limits = TransportOptions(
             max_plain_bytes=1 << 16,
             max_tagged_bytes=LIMITS.max_free_bytes,
             credit_messages=_MESSAGES_PER_TURN,
             max_regions=0,
+            allow_other_users=options.allow_other_users and transport.identifies_users,
             allow_other_hosts=options.ticket_key is not None,
             tls=tls if transport.supports_tls else None,
         )
@@ -376,6 +386,10 @@ class _Acceptor(ListenerHandler):
         super().__init__(listener)
         self._server = server
         self._transport = transport
+
+    @property
+    def scheme(self) -> str:
+        return self._transport.scheme
 
     def uri_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
         listener = self.listener

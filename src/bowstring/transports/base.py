@@ -328,6 +328,8 @@ class Listener(Closable, ABC):
     """The parameter `remote_handle` of URIs, if clients need it for access to exported memory."""
     address_scope: str | None = None
     """The `Transport.address_scope` of an address that may be another listener's elsewhere; None for others."""
+    is_local: bool = True
+    """Whether only processes of this host can connect."""
 
     @abstractmethod
     def accept(self, limit: int = 16) -> list[Channel]:
@@ -522,6 +524,8 @@ class Transport(ABC):
     scheme: ClassVar[str]
     supports_tls: ClassVar[bool] = False
     """Whether it takes `TransportOptions.tls`."""
+    identifies_users: ClassVar[bool] = False
+    """Whether channels know the user of their peer, and refuse others unless `TransportOptions.allow_other_users`."""
     unsupported_options: ClassVar[tuple[str, ...]] = ()
     """The `TransportOptions` that have to be false."""
 

@@ -157,6 +157,11 @@ class ObservedTransport(Transport):
         return self._transport.supports_tls
 
     @property
+    def identifies_users(self) -> bool:  # type: ignore[override]
+        """As `Transport.identifies_users`."""
+        return self._transport.identifies_users
+
+    @property
     def unsupported_options(self) -> tuple[str, ...]:  # type: ignore[override]
         """As `Transport.unsupported_options`."""
         return self._transport.unsupported_options
@@ -206,6 +211,7 @@ class _ObservedListener(Listener):
         self.address = listener.address
         self.remote_handle = listener.remote_handle
         self.address_scope = listener.address_scope
+        self.is_local = listener.is_local
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._listener, name)

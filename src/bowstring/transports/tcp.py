@@ -51,7 +51,8 @@ class TcpListener(StreamListener):
         self._listen(socket_address.name)
         host = socket.gethostname() if socket_address.is_unspecified else host
         self.address = format_address(host, self._socket.getsockname()[1])
-        self.address_scope = network_scope() if socket_address.is_loopback else None
+        self.is_local = socket_address.is_loopback
+        self.address_scope = network_scope() if self.is_local else None
 
     def _create_channel(self, connection: socket.socket) -> Channel:
         return create_accepted_channel(connection, self.options, self._scheme, self._context)

@@ -27,6 +27,7 @@ class UnixTransport(Transport):
     """Connections between processes of this machine and user."""
 
     scheme: ClassVar[str] = "unix"
+    identifies_users: ClassVar[bool] = True
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UnixListener:
         """As `Transport.listen`; the default is a new abstract address."""

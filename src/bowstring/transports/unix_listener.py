@@ -79,7 +79,7 @@ class UnixListener(StreamListener):
             self._socket.bind(sockaddr)
         status = os.lstat(self.address)
         self._inode = (status.st_dev, status.st_ino)
-        Path(self.address).chmod(0o600)
+        Path(self.address).chmod(0o666 if self.options.allow_other_users else 0o600)
 
 
 def _is_stale_socket(path: str) -> bool:

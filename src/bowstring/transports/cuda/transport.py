@@ -131,6 +131,7 @@ class CudaTransport(Transport):
     """Connections between processes of this machine and user that share memory of a GPU."""
 
     scheme: ClassVar[str] = "cuda+unix"
+    identifies_users: ClassVar[bool] = True
 
     def __init__(self, settings: CudaOptions | None = None) -> None:
         self.settings = settings or CudaOptions()

@@ -76,7 +76,8 @@ class FabricListener(StreamListener):
             on_error.pop_all()
         host = socket.gethostname() if socket_address.is_unspecified else host
         self.address = f"{format_address(host, self._socket.getsockname()[1])}/{self._provider}"
-        self.address_scope = network_scope() if socket_address.is_loopback else None
+        self.is_local = socket_address.is_loopback
+        self.address_scope = network_scope() if self.is_local else None
 
     def close(self) -> None:
         """As `Listener.close`."""

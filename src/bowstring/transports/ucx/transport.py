@@ -78,7 +78,8 @@ class UcxListener(Listener):
                 self.remote_handle = self.arena.handle
             on_error.pop_all()
         self.address = format_address(*self._listener.address)
-        self.address_scope = network_scope() if is_loopback_host(self._listener.address[0]) else None
+        self.is_local = is_loopback_host(self._listener.address[0])
+        self.address_scope = network_scope() if self.is_local else None
         self._arm()
 
     def accept(self, limit: int = 16) -> list[Channel]:
