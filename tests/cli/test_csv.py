@@ -65,6 +65,48 @@ def test_an_empty_line_is_a_null_of_a_single_column_and_otherwise_ignored(tmp_pa
     assert convert_text(tmp_path, '"a,b"\n1\n\n3\n').to_pydict() == {"a,b": [1, None, 3]}
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "columns"),
+    [
+        ("city;n\nRiga;1\n\nLima;2\n", [], {"city": ["Riga", "Lima"], "n": [1, 2]}),
+        ("city\tn\nRiga\t1\n", [], {"city": ["Riga"], "n": [1]}),
+        ("city|n\nRiga|1", [], {"city": ["Riga"], "n": [1]}),
+        ('"a,b";n\n"x;y";1,5\n', ["--delimiter", ";"], {"a,b": ["x;y"], "n": ["1,5"]}),
+        ('"a;b";n\n"x\n;";1\n', [], {"a;b": ["x\n;"], "n": [1]}),
+        ("x;1\ny;2\n", ["--no-header"], {"f0": ["x", "y"], "f1": [1, 2]}),
+        ("x;1\ny;2\n", ["--column-names", "s,n"], {"s": ["x", "y"], "n": [1, 2]}),
+        ("x;1\ny;2\n", ["--column-names", "s"], {"s": ["x;1", "y;2"]}),
+        ("a;b\n", [], {"a": [], "b": []}),
+    ],
+)
+def test_the_delimiter_is_detected_if_a_comma_yields_a_single_column(
+    text: str, options: list[str], columns: dict[str, list[object]], tmp_path: Path
+) -> None:
+    assert convert_text(tmp_path, text, *options).to_pydict() == columns
+
+
+def test_the_delimiter_is_detected_if_a_row_extends_beyond_the_first_64_kib(tmp_path: Path) -> None:
+    text = "a;b\n" + "1;2\n" * 16_000 + f'3;"{"x;" * 1_000}\n"\n'
+    assert convert_text(tmp_path, text).to_pydict() == {
+        "a": [1] * 16_000 + [3],
+        "b": ["2"] * 16_000 + ["x;" * 1_000 + "\n"],
+    }
+
+
+@pytest.mark.parametrize("text", ["notes; remarks\nx\ny\n", '"a;b"\n"1;2"\n', "s\nx;y\nz;w\n", "p|q;r\n\nx\n"])
+def test_a_single_column_remains_one_if_its_rows_are_not_separated(text: str, tmp_path: Path) -> None:
+    assert convert_text(tmp_path, text).num_columns == 1
+
+
+def test_rows_that_are_separated_only_in_part_require_the_delimiter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.csv").write_text("a;b\nx\ny;z\n")
+    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow")]) == 1
+    assert "x.csv: some of the first lines have 2 values separated by ';' (--delimiter ';' " in capsys.readouterr().err
+    assert convert_text(tmp_path, "a;b\nx\ny;z\n", "--delimiter", ",").to_pydict() == {"a;b": ["x", "y;z"]}
+
+
 OPTIONS: dict[str, tuple[str | bytes, dict[str, list[object]]]] = {
     "--delimiter ;": ("a;b\n1;2,5\n", {"a": [1], "b": ["2,5"]}),
     "--delimiter \\t": ("a\tb\n1\t2\n", {"a": [1], "b": [2]}),

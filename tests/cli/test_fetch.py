@@ -56,6 +56,25 @@ def test_the_extension_determines_the_format(
     assert [len(chunk) for chunk in table["n"].chunks] == [1000] * 10
 
 
+@pytest.mark.parametrize("name", ["t.parquet", "t.CSV", "t.jsonl", "t.arrow.gz"])
+def test_a_name_of_another_format_is_rejected_and_its_file_stays(
+    server: Server, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, source = tmp_path / name, tmp_path / "source.arrow"
+    target.write_bytes(b"as before")
+    assert main(["fetch", server.uri("t"), str(source)]) == 0
+    capsys.readouterr()
+    for arguments in (
+        ["fetch", server.uri("t"), target],
+        ["concat", source, "-o", target],
+        ["recover", source, target],
+    ):
+        assert main(list(map(str, arguments))) == 2
+        assert name in capsys.readouterr().err
+    assert target.read_bytes() == b"as before"
+    assert main(["fetch", server.uri("t"), str(target), "--to", "file"]) == 0
+
+
 def test_standard_output_gets_a_stream_and_standard_input_may_have_the_uri(server: Server) -> None:
     process = run_command("fetch", "-", input=server.uri("t").encode() + b"\n")
     assert (process.returncode, process.stderr) == (0, b"")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import bowstring
 from tests.cli.command_line import write
 from tests.polling import wait_until
 from tests.unfinished_files import find_unfinished
@@ -40,16 +41,62 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("streams") / "data.arrow", TABLE)
 
 
-@pytest.mark.parametrize("name", ["info", "head", "cat", "sizes", "validate", "--help"])
-def test_output_to_a_full_disk_is_one_error_line_and_status_1(name: str, path: Path) -> None:
-    arguments = [name] if name == "--help" else [name, path]
+@pytest.fixture(scope="module")
+def recording(path: Path) -> Path:
+    with (
+        bowstring.serve({"t": pa.table({"n": [1]})}) as server,
+        bowstring.connect(server.uri("t"), record=path.with_name("recording")) as dataset,
+    ):
+        dataset.read_all()
+    return path.with_name("recording")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--help",
+        "--version",
+        "info FILE",
+        "info --json FILE",
+        "validate FILE",
+        "head FILE",
+        "head --format csv FILE",
+        "cat FILE",
+        "sizes FILE",
+        "sizes --json FILE",
+        "anatomy --quick SMALL -o -",
+        "anatomy --quick SMALL -o TARGET",
+        "diff FILE FILE --json",
+        "diff FILE SMALL",
+        "convert FILE - --to csv",
+        "convert FILE - --to parquet",
+        "convert FILE - --to stream",
+        "concat FILE -o -",
+        "concat FILE -o TARGET",
+        "recover FILE -",
+        "recover FILE TARGET",
+        "serve FILE",
+        "trace RECORDING",
+        "trace --json RECORDING",
+        "integration arrow-to-json SMALL -",
+    ],
+)
+def test_a_full_standard_output_is_one_error_line_that_names_it_and_status_1(
+    arguments: str, path: Path, recording: Path, tmp_path: Path
+) -> None:
+    paths = {
+        "FILE": path,
+        "SMALL": write(tmp_path / "small.arrow", pa.table({"n": [1]})),
+        "RECORDING": recording,
+        "TARGET": tmp_path / "target",
+    }
     with open("/dev/full", "wb") as full:
         process = subprocess.run(
-            command(*arguments), stdout=full, stderr=subprocess.PIPE, env=BUFFERED, timeout=60, check=False
-        )
+            command(*(paths.get(word, word) for word in arguments.split())),
+            stdout=full, stderr=subprocess.PIPE, env=BUFFERED, timeout=60, check=False,
+        )  # fmt: skip
     assert process.returncode == 1
-    assert b"No space left on device" in process.stderr
-    assert process.stderr.count(b"\n") == 1
+    assert process.stderr == b"bowstring: standard output: cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(

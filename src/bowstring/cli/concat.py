@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bowstring.cli.input_output import echo_json, has_stream_extension, resolve_output, resolve_source
+from bowstring.cli.input_output import choose_arrow_format, echo_json, resolve_output, resolve_source
 from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, progress_bar
 from bowstring.errors import format_count
@@ -34,7 +34,7 @@ def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_js
         raise click.UsageError("standard input can be read only once")
     if as_json and target == "-":
         raise click.UsageError("--json and the data can't both be written to standard output: give --output a path")
-    as_stream = has_stream_extension(target) if arrow_format is None else arrow_format == "stream"
+    as_stream = choose_arrow_format(target, arrow_format) == "stream"
     out = resolve_output(target)
     with progress_bar("concatenating", "sources") as report_progress:
         report = concat_files(_resolve_sources(files, report_progress), out, as_stream, max_piped_bytes=max_piped_bytes)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Any, get_args
 
 import click
@@ -18,6 +17,10 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, has_dictionary_fields, unify_batch_dictionaries
 from bowstring.cli import csv, json, parquet
 from bowstring.cli.input_output import (
+    ARROW_FORMATS,
+    FORMATS_BY_EXTENSION,
+    check_uncompressed,
+    get_uncompressed_extension,
     open_output,
     prefix_errors_with_source,
     resolve_output,
@@ -43,20 +46,6 @@ from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
 SOURCE_FORMATS = ("arrow", "parquet", "csv", "json", "jsonl")
 TARGET_FORMATS = ("file", "stream", "parquet", "csv", "json", "jsonl")
-_FORMATS_BY_EXTENSION = {
-    ".arrow": "file",
-    ".feather": "file",
-    ".ipc": "file",
-    ".arrows": "stream",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
-_COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
-_ARROW_FORMATS = ("file", "stream")
 _DEFAULT_BLOCK_BYTES = 8 << 20
 _MIN_BLOCK_BYTES = 1 << 10
 _SOURCE_OPTIONS = {
@@ -70,18 +59,18 @@ _SOURCE_OPTIONS = {
     "block_size": ("csv", "json", "jsonl"),
 }
 _TARGET_OPTIONS = {
-    "compression": (*_ARROW_FORMATS, "parquet"),
-    "compression_level": (*_ARROW_FORMATS, "parquet"),
-    "alignment": _ARROW_FORMATS,
-    "byte_order": _ARROW_FORMATS,
-    "metadata_version": _ARROW_FORMATS,
-    "legacy_framing": _ARROW_FORMATS,
-    "unify_dictionaries": _ARROW_FORMATS,
-    "dictionary_deltas": _ARROW_FORMATS,
+    "compression": (*ARROW_FORMATS, "parquet"),
+    "compression_level": (*ARROW_FORMATS, "parquet"),
+    "alignment": ARROW_FORMATS,
+    "byte_order": ARROW_FORMATS,
+    "metadata_version": ARROW_FORMATS,
+    "legacy_framing": ARROW_FORMATS,
+    "unify_dictionaries": ARROW_FORMATS,
+    "dictionary_deltas": ARROW_FORMATS,
 }
 _SHARED_OPTIONS = {"delimiter": ("csv",), "no_header": ("csv",)}
 _CODECS = {
-    **dict.fromkeys(_ARROW_FORMATS, ("none", "lz4", "zstd")),
+    **dict.fromkeys(ARROW_FORMATS, ("none", "lz4", "zstd")),
     "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
 }
 _DEFAULT_CODECS = {"parquet": "snappy"}
@@ -192,7 +181,7 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option(
     "--delimiter",
     callback=_parse_character,
-    help="Delimiter of CSV: one character, or \\t.  [default: a comma, or a tab for .tsv]",
+    help="Delimiter of CSV: one character, or \\t.  [default: a comma, or a tab for .tsv; detected in SOURCE]",
 )
 @click.option("--quote", callback=_parse_character, default='"', help="Quote character of CSV, or none.")
 @click.option("--no-header", is_flag=True, help="CSV has no header; the columns of SOURCE are named f0, f1, …")
@@ -242,9 +231,9 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     content, CSV and JSON by the extension of the name; --from and --to override both. Every value is validated.
     TARGET is replaced atomically, when it is complete.
     """
-    target_format = options["target_format"] or _FORMATS_BY_EXTENSION.get(_uncompressed_extension(target))
-    if options["target_format"] is None and PurePosixPath(target).suffix.lower() in _COMPRESSION_EXTENSIONS:
-        raise click.UsageError(f"{target!r}: compressed files can be read, but not written: remove the extension")
+    target_format = options["target_format"] or FORMATS_BY_EXTENSION.get(get_uncompressed_extension(target))
+    if options["target_format"] is None:
+        check_uncompressed(target)
     if target_format is None:
         raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGET_FORMATS)}")
     source_format = options["source_format"] or _detect_source_format(source)
@@ -266,7 +255,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     ):
         table = _transform_table(source_table, target_format, options)
         table = replace(table, batches=count_rows(table.batches))
-        if target_format in _ARROW_FORMATS:
+        if target_format in ARROW_FORMATS:
             _write_arrow(out, target_format, table, write_options, int(options["alignment"]))
         else:
             _write_non_arrow(out, target, target_format, table, options)
@@ -278,14 +267,6 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
 
 
 # Options
-
-
-def _uncompressed_extension(path: str) -> str:
-    """Return the extension of a path or URL that names its format, without one of compressed data."""
-    name = PurePosixPath(re.split(r"[?#]", path, maxsplit=1)[0] if is_url(path) else path)
-    if name.suffix.lower() in _COMPRESSION_EXTENSIONS:
-        name = name.with_suffix("")
-    return name.suffix.lower()
 
 
 def _progress_unit(source_format: str) -> str:
@@ -319,13 +300,13 @@ def _complete_options(
     }
 
 
-def _with_default_delimiter(options: Mapping[str, Any], path: str) -> dict[str, Any]:
-    return {**options, "delimiter": options["delimiter"] or ("\t" if _uncompressed_extension(path) == ".tsv" else ",")}
+def _default_delimiter(path: str) -> str:
+    return "\t" if get_uncompressed_extension(path) == ".tsv" else ","
 
 
 def _ipc_write_options(target_format: str, options: dict[str, Any]) -> IpcWriteOptions:
     """Return the options of the IPC writer. Raises `click.UsageError` for invalid combinations."""
-    if target_format not in _ARROW_FORMATS:
+    if target_format not in ARROW_FORMATS:
         return IpcWriteOptions()
     try:
         return IpcWriteOptions(
@@ -360,7 +341,8 @@ def _open_input(
             )
         return
     open_batches = {"csv": csv.open_batches, "parquet": parquet.open_batches}.get(source_format, json.open_batches)
-    with open_batches(source, name, _with_default_delimiter(options, path), report_progress) as (schema, batches):
+    options = {**options, "default_delimiter": _default_delimiter(path)}
+    with open_batches(source, name, options, report_progress) as (schema, batches):
         yield _LazyTable(schema, batches)
 
 
@@ -374,13 +356,13 @@ def _open_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamR
 
 def _detect_source_format(path: str) -> str:
     """Detect the format of a source: CSV and JSON by extension, Parquet by content, or by the extension of a URL."""
-    extension_format = _FORMATS_BY_EXTENSION.get(_uncompressed_extension(path), "file")
-    if extension_format not in _ARROW_FORMATS and (extension_format != "parquet" or path == "-" or is_url(path)):
+    extension_format = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(path), "file")
+    if extension_format not in ARROW_FORMATS and (extension_format != "parquet" or path == "-" or is_url(path)):
         return extension_format
     if path != "-" and os.path.isfile(path):
         with open_sequential_file(path) as (file, _):
             return "parquet" if file.peek(4)[:4] == b"PAR1" else "arrow"
-    return "arrow" if extension_format in _ARROW_FORMATS else extension_format
+    return "arrow" if extension_format in ARROW_FORMATS else extension_format
 
 
 # Transforming
@@ -466,6 +448,7 @@ def _write_non_arrow(out: Any, path: str, target_format: str, table: _LazyTable,
         if target_format == "parquet":
             parquet.write(sink, table.schema, table.batches, options)
         elif target_format == "csv":
-            csv.write(sink, table.schema, table.batches, _with_default_delimiter(options, path))
+            delimiter = options["delimiter"] or _default_delimiter(path)
+            csv.write(sink, table.schema, table.batches, delimiter, has_header=not options["no_header"])
         else:
             json.write(sink, table.schema, table.batches, is_array=target_format == "json")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from bowstring.arrays.array import Array
@@ -49,6 +51,8 @@ from bowstring.inspection.formatting import format_text
 from bowstring.io.sinks import Sink
 
 _MAX_HEADER_BYTES = 1 << 16
+_DELIMITERS = ",;\t|"
+"""The delimiters that are detected."""
 _MAX_MESSAGE_CHARACTERS = 200
 _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
 _JSON_START = re.compile(r'\[\s*(?:\{\s*["}]|\])|\{\s*["}]')
@@ -70,7 +74,10 @@ def open_batches(
     """
     pc = import_pyarrow("pyarrow.csv")
     with open_sequential_file(source, report_progress) as (file, report_position):
-        header = _peek_header(file, name, options)
+        lines, is_cut_off = _peek_lines(file, options)
+        delimiter = options["delimiter"] or _detect_delimiter(lines, is_cut_off, name, options)
+        options = {**options, "delimiter": delimiter}
+        header = _read_header(lines, name, options)
         _check_column_names((*options["columns"], *options["column_types"]), header, name)
 
         def create_error(message: str, _rows: int) -> InvalidDataError:
@@ -111,21 +118,57 @@ def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> 
     }
 
 
-def _peek_header(file: Any, name: str, options: Mapping[str, Any]) -> list[str]:
-    """Return the column names without moving the position of `file`."""
+def _peek_lines(file: Any, options: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """Return the first lines of CSV with their line ends, and whether the last row may be cut off.
+
+    The position of `file` does not move.
+    """
     raw = file.peek(_MAX_HEADER_BYTES)[:_MAX_HEADER_BYTES]
     text = raw.decode(options["encoding"], "ignore").removeprefix("\ufeff")
-    lines = text.splitlines()[options["skip_rows"] :]
-    quote = options["quote"]
-    quoting = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
-    first = next(csv.reader(lines[:1], delimiter=options["delimiter"], **quoting), [])
+    return list(islice(io.StringIO(text, newline=""), options["skip_rows"], None)), len(raw) == _MAX_HEADER_BYTES
+
+
+def _parse_lines(lines: Iterable[str], delimiter: str, quote: str) -> Iterator[list[str]]:
+    quoting: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+    return csv.reader(lines, delimiter=delimiter, **quoting)
+
+
+def _detect_delimiter(lines: list[str], is_cut_off: bool, name: str, options: Mapping[str, Any]) -> str:
+    """Return the default delimiter, or another if the first line has only one value by the default.
+
+    All complete lines must then have the same number of values. Raises `InvalidDataError` if only some of them do,
+    because a wrong delimiter would silently make one column of many.
+    """
+    default: str = options["default_delimiter"]
+    names = options["column_names"]
+
+    def count_values(delimiter: str) -> list[int]:
+        counts = [len(row) for row in _parse_lines(lines, delimiter, options["quote"]) if row]
+        return counts[:-1] if is_cut_off and len(counts) > 1 else counts
+
+    if len(next(_parse_lines(lines, default, options["quote"]), [])) != 1 or len(names or ()) == 1:
+        return default
+    detected: list[tuple[int, str]] = [(1, default)]
+    for delimiter in _DELIMITERS.replace(default, ""):
+        first, *others = count_values(delimiter)
+        if first > 1 and all(count == first for count in others):
+            detected.append((first, delimiter))
+        elif first > 1 and first in others:
+            error = InvalidDataError(f"{name}: some of the first lines have {first} values separated by {delimiter!r}")
+            raise add_hint(error, f"--delimiter '{delimiter}' reads them, --delimiter '{default}' reads one column")
+    return max(detected)[1]
+
+
+def _read_header(lines: list[str], name: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the column names."""
+    first = next(_parse_lines(lines, options["delimiter"], options["quote"]), [])
     if options["column_names"]:
         return list(options["column_names"])
     if options["no_header"]:
         return [f"f{index}" for index in range(len(first))]
     if not first:
         raise InvalidDataError(f"{name}: expected a header of column names, found an empty file")
-    _check_not_json("\n".join(lines).lstrip(), name)
+    _check_not_json("".join(lines).lstrip(), name)
     return first
 
 
@@ -172,14 +215,14 @@ def _check_utf8_columns(name: str, schema: Schema, column_types: Mapping[str, An
             raise add_hint(error, "--encoding sets another encoding")
 
 
-def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
-    """Write a header and a line per row (RFC 4180, UTF-8, line feeds).
+def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], delimiter: str, has_header: bool) -> None:
+    """Write a header, if any, and a line per row (RFC 4180, UTF-8, line feeds).
 
     Raises `UnsupportedTypeError` for nested types and intervals, and what `check_row_count` raises.
     """
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
     csv_schema = Schema(tuple(Field(field.name, _pyarrow_csv_type(field), field.nullable) for field in schema))
-    write_options = pc.WriteOptions(include_header=not options["no_header"], delimiter=options["delimiter"])
+    write_options = pc.WriteOptions(include_header=has_header, delimiter=delimiter)
     write_batches(
         lambda: pc.CSVWriter(WritableFile(sink), pa.schema(csv_schema), write_options=write_options),
         batches,

@@ -6,12 +6,13 @@ import sys
 
 import click
 
-from bowstring.cli.input_output import has_stream_extension, resolve_output, write_arrow
+from bowstring.cli.input_output import choose_arrow_format, resolve_output, write_arrow
 from bowstring.cli.options import PATH, arrow_format_option, record_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.errors import format_count
 from bowstring.inspection.printable_text import to_printable
+from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.connect import connect
 from bowstring.transports.tls import TlsOptions
 
@@ -48,7 +49,7 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
     but the URI may be secret. OUTPUT is a path or URL, or - for standard output, the default; it is replaced
     atomically, when it is complete. Values are not validated.
     """
-    as_stream = output == "-" or has_stream_extension(output) if arrow_format is None else arrow_format == "stream"
+    as_stream = choose_arrow_format(output, arrow_format, standard_output="stream") == "stream"
     out = resolve_output(output)
     with (
         connect(
@@ -63,7 +64,10 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
 
 def _read_uri_from_stdin() -> str:
     """Read the URI from the first line of standard input."""
-    uri = sys.stdin.readline().strip()
+    try:
+        uri = sys.stdin.readline().strip()
+    except OSError as error:
+        raise translate_io_error(error, "standard input") from None
     if not uri:
         raise click.UsageError("expected a URI on standard input, found an empty line")
     return uri

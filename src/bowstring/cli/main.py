@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from bowstring.cli.error_messages import EXIT_FAILURE, EXIT_INTERRUPTED, ErrorOptions, format_error_line
 from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraError, NoDataError, TruncatedError
+from bowstring.io.io_errors import translate_io_error
 
 _CLI_PACKAGES = ("click", "rich")
 _CONVERTIBLE_FORMATS = ("Parquet", "CSV", "JSON")
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return EXIT_FAILURE
         if options.debug or not isinstance(error, (BowstringError, OSError, MemoryError)):
             raise
-        sys.stderr.write(format_error(error) + "\n")
+        sys.stderr.write(format_error(_name_standard_output(error)) + "\n")
         return EXIT_FAILURE
     finally:
         _discard_unwritten_output()
@@ -69,6 +70,13 @@ def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> boo
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _name_standard_output(error: Exception) -> Exception:
+    """Translate an error of standard output. It is the only file that is written without naming it in errors."""
+    if isinstance(error, BowstringError) or not isinstance(error, OSError) or error.filename is not None:
+        return error
+    return translate_io_error(error, "standard output", "written")
 
 
 def _is_output_pipe_broken() -> bool:

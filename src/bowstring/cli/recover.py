@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.input_output import echo_json, resolve_output, resolve_source, source_name
+from bowstring.cli.input_output import check_arrow_extension, echo_json, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count
@@ -34,6 +34,7 @@ def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: b
     stream. The report is written to standard error if the data is written to standard output. The exit status is 1 if
     something was dropped. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
     """
+    check_arrow_extension(target)
     out = resolve_output(target, source)
     with progress_bar("recovering", "bytes") as report_progress:
         report = recover_data(
