@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests benchmarks fuzz conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench fuzz soak venv clean
+.PHONY: help demo test lint check format bench fuzz soak venv clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -17,11 +17,12 @@ demo: $(READY) ## Run the demo; ARGS='--input FILE' uses your data.
 test: $(READY) ## Run the tests; ARGS='-m "not spark"' skips the slow ones.
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
-check: $(READY) ## Check format, lint and types; run tests and documentation.
-	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/ruff check $(CODE)
-	$(BIN)/mypy $(CODE)
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+lint: $(READY) ## Check format, lint and types.
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/mypy $(CODE)
+
+check: lint test ## Check format, lint and types; run tests and documentation.
 
 format: $(READY) ## Format the sources and fix lint errors.
 	$(BIN)/ruff format $(CODE)
