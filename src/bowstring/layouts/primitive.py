@@ -92,9 +92,9 @@ class PrimitiveLayout(Layout):
                 self.codec.encode([] if value is None else [value], {type(value)} - {NoneType})
             except (TypeError, ValueError, OverflowError) as reason:
                 return TypeMismatchError(
-                    f"value {index}: {short_repr(value)} cannot be converted to {self.type}: {reason}"
+                    f"value {index}: {short_repr(value)} cannot be converted to {self.type}{_describe_reason(reason)}"
                 )
-        return TypeMismatchError(f"the values cannot be converted to {self.type}: {error}")
+        return TypeMismatchError(f"the values cannot be converted to {self.type}{_describe_reason(error)}")
 
     def from_numpy(self, array: Values, mask: Values | None = None) -> ArrayData:
         """Create an array of NumPy values, without copying if the types are equal."""
@@ -105,7 +105,9 @@ class PrimitiveLayout(Layout):
         try:
             slots, own_mask = self.codec.encode_numpy(array)
         except (TypeError, ValueError, OverflowError) as error:
-            raise TypeMismatchError(f"NumPy type {array.dtype} cannot be converted to {self.type}: {error}") from None
+            raise TypeMismatchError(
+                f"NumPy type {array.dtype} cannot be converted to {self.type}{_describe_reason(error)}"
+            ) from None
         if mask is not None:
             own_mask = mask if own_mask is None else mask & own_mask
         return self.create_array(slots, own_mask)
@@ -201,3 +203,10 @@ class PrimitiveLayout(Layout):
             fault = self.codec.find_invalid_slot(block[valid])
             if fault is not None:
                 raise InvalidDataError(f"values[{first + int(valid[fault[0]])}]: {fault[1]} ({self.type})")
+
+
+def _describe_reason(error: Exception) -> str:
+    """Return the reason of a failed conversion. Codecs raise a `ValueError` with one; other errors are Python's."""
+    if isinstance(error, ValueError):
+        return f": {error}"
+    return ": out of range" if isinstance(error, OverflowError) else ""

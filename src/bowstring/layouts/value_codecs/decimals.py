@@ -45,7 +45,7 @@ class DecimalCodec(ValueCodec):
         except InvalidOperation:
             if not all(map(Decimal.is_finite, values)):
                 raise ValueError("not a finite decimal") from None
-            raise OverflowError("more digits than the precision allows") from None
+            raise ValueError("more digits than the precision allows") from None
 
     def decode(self, slots: Values) -> list[Any]:
         scale = -self._scale
@@ -86,7 +86,7 @@ class DecimalCodec(ValueCodec):
 
 def _parse_decimal(value: Any) -> Decimal:
     if not isinstance(value, (Decimal, int, str)) or isinstance(value, bool):
-        raise TypeError("not a decimal, an integer or a string")
+        raise ValueError("not a decimal, an integer or a string")
     try:
         return _EXACT.create_decimal(value)
     except ArithmeticError as error:

@@ -43,9 +43,9 @@ class CompoundIntervalCodec(ValueCodec):
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         num_units = len(self.dtype.names or ())
         if not all(isinstance(value, tuple) and len(value) == num_units for value in values):
-            raise TypeError(f"not a tuple of {num_units} integers")
+            raise ValueError(f"not a tuple of {num_units} integers")
         if not all(isinstance(unit, int) for value in values for unit in value):
-            raise TypeError(f"not a tuple of {num_units} integers")
+            raise ValueError(f"not a tuple of {num_units} integers")
         return np.array([tuple(value) for value in values], self.dtype)
 
     def decode(self, slots: Values) -> list[Any]:

@@ -23,7 +23,7 @@ _NOT_NUMBERS = frozenset({bool, np.bool_, np.datetime64, np.timedelta64})
 def _check_types(python_types: set[type]) -> None:
     """Raise TypeError if a type is one that Python would convert, but that is not a number."""
     for python_type in _NOT_NUMBERS & python_types:
-        raise TypeError(f"{python_type.__name__} is not a number type")
+        raise ValueError(f"{python_type.__name__} is not a number type")
 
 
 class IntegerCodec(ValueCodec):
@@ -40,10 +40,7 @@ class IntegerCodec(ValueCodec):
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         _check_types(python_types)
-        try:
-            return np.frombuffer(machine_array(self._code, values), self.dtype)
-        except OverflowError:  # its text names C types: "signed char is greater than maximum"
-            raise OverflowError("out of range") from None
+        return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def copy_to_numpy(self, slots: Values, mask: Mask | None) -> Values:
         if mask is None:
@@ -56,12 +53,12 @@ class IntegerCodec(ValueCodec):
         if array.dtype == self.dtype:
             return array, None
         if array.dtype.kind not in "iu":
-            raise TypeError(f"NumPy's {array.dtype} is not an integer type")
+            raise ValueError(f"NumPy's {array.dtype} is not an integer type")
         if array.size and not np.can_cast(array.dtype, self.dtype):
             limits = np.iinfo(self.dtype)
             for value in (int(array.min()), int(array.max())):
                 if not limits.min <= value <= limits.max:
-                    raise OverflowError(f"{value} does not fit")
+                    raise ValueError(f"{value} does not fit")
         return array.astype(self.dtype), None
 
 
@@ -84,7 +81,7 @@ class FloatCodec(ValueCodec):
         if python_types != {float} and (np.abs(slots) >= self._max_exact_integer).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
                 if isinstance(value, (int, np.integer)) and int(value) != slot:
-                    raise OverflowError(f"the integer {value} is not exactly representable")
+                    raise ValueError(f"the integer {value} is not exactly representable")
         return slots
 
     def copy_to_numpy(self, slots: Values, mask: Mask | None) -> Values:
@@ -95,13 +92,13 @@ class FloatCodec(ValueCodec):
 
     def encode_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         if array.dtype.kind not in "iuf":
-            raise TypeError(f"NumPy's {array.dtype} is not a number type")
+            raise ValueError(f"NumPy's {array.dtype} is not a number type")
         with np.errstate(over="ignore"):
             slots = array.astype(self.dtype, copy=False)
         if array.dtype.kind != "f" and array.size:
             limit = self._max_exact_integer
             if (int(array.min()) < -limit or int(array.max()) > limit) and slots.tolist() != array.tolist():
-                raise OverflowError("an integer is not exactly representable")
+                raise ValueError("an integer is not exactly representable")
         return slots, None
 
     def not_equal_mask(self, left: Values, right: Values, nans_equal: bool) -> Mask:

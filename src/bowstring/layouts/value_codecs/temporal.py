@@ -94,7 +94,7 @@ class _TemporalCodec(ValueCodec):
             if array.dtype.kind in "iu":
                 slots = array.astype(self.dtype, copy=False)
                 if not np.array_equal(slots, array):
-                    raise OverflowError("an integer does not fit")
+                    raise ValueError("an integer does not fit")
                 return slots, None
             return super().encode_numpy(array)
         mask = ~np.isnat(array)
@@ -104,7 +104,7 @@ class _TemporalCodec(ValueCodec):
         units = numpy_values.view(np.int64)
         slots = units.astype(self.dtype, copy=False)
         if slots is not units and not np.array_equal(slots[mask], units[mask]):
-            raise OverflowError("a value does not fit 32 bits")
+            raise ValueError("a value does not fit 32 bits")
         return slots, None if mask.all() else mask
 
 
@@ -112,7 +112,7 @@ def _numpy_to_units(value: Any, dtype: np.dtype[Any]) -> int:
     if np.isnat(value):
         raise ValueError("NaT is not a value: pass None for null")
     if value.dtype.kind != dtype.kind:
-        raise TypeError(f"expected NumPy's {dtype}, found {value.dtype}")
+        raise ValueError(f"expected NumPy's {dtype}, found {value.dtype}")
     numpy_value = value.astype(dtype)
     if numpy_value.astype(value.dtype) != value or (numpy_value.astype(np.int64) > 0) != (value.astype(np.int64) > 0):
         raise ValueError(f"not a whole number of {dtype}, or out of its range")
@@ -203,7 +203,7 @@ class TimestampCodec(_MicrosecondCodec):
 
     def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, datetime):
-            raise TypeError("not a datetime")
+            raise ValueError("not a datetime")
         if value != value:  # pandas' NaT is a datetime
             raise ValueError("NaT is not a value: pass None for null")
         nanoseconds = getattr(value, "nanosecond", 0)
@@ -248,7 +248,7 @@ class DurationCodec(_MicrosecondCodec):
 
     def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, timedelta):
-            raise TypeError("not a timedelta")
+            raise ValueError("not a timedelta")
         return _timedelta_to_units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
 
     def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
@@ -270,7 +270,7 @@ class TimeCodec(_MicrosecondCodec):
 
     def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, time) or value.tzinfo is not None:
-            raise TypeError("not a time of day without time zone")
+            raise ValueError("not a time of day without time zone")
         return _timedelta_to_units(datetime.combine(_EPOCH, value) - _EPOCH, self._unit)
 
     def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
@@ -299,7 +299,7 @@ class DateCodec(_TemporalCodec):
 
     def _python_to_units(self, value: Any) -> int:
         if not isinstance(value, date) or isinstance(value, datetime):
-            raise TypeError("not a date")
+            raise ValueError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
