@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,9 @@ def test_a_batch_is_not_created_of_a_stream_of_batches() -> None:
 
 def test_nulls_of_a_column_that_is_not_nullable_are_rejected() -> None:
     schema = bs.schema([bs.field("a", "int64", nullable=False)])
-    for data in (pa.table({"a": [1, None]}), bs.table({"a": [1, None]}), pd.DataFrame({"a": [1.0, None]})):
+    inputs: list[Any] = [pa.table({"a": [1, None]}), bs.table({"a": [1, None]}), pd.DataFrame({"a": [1.0, None]})]
+    inputs += [{"a": [1, None]}, [[1, None]], [{"a": 1}, {"a": None}], [{"a": 1}, {}], [bs.array([1, None])]]
+    for data in [*inputs, {"a": bs.table({"a": [1, None]})["a"]}]:
         with pytest.raises(TypeMismatchError, match="null"):
             bs.table(data, schema)
 
@@ -172,6 +175,30 @@ def test_a_mask_marks_nulls_of_any_values(values: Any) -> None:
     for mask in ([True], [True] * 4, [1, 0, 0], [[True, False, False]], ["x", "y", "z"]):
         with pytest.raises(InvalidArgumentError, match=r"expected a mask of booleans of shape \(3,\)"):
             bs.array(values, mask=mask)  # type: ignore[arg-type]
+
+
+def test_a_matrix_of_rows_is_not_taken_for_columns() -> None:
+    matrix = np.arange(6).reshape(3, 2)
+    records = np.array([(1, 2.5)], [("a", "i4"), ("b", "f8")])
+    for construct in CONSTRUCTORS:
+        for values in (matrix, records):
+            with pytest.raises(TypeMismatchError, match="found a NumPy array of shape"):
+                construct(values, names=["a", "b", "c"])
+        assert construct(list(matrix.T), names=["a", "b"]).to_pydict() == {"a": [0, 2, 4], "b": [1, 3, 5]}
+        assert construct(bs.array(records)).to_pydict() == {"a": [1], "b": [2.5]}
+
+
+def test_a_stream_is_not_read_if_its_arguments_are_invalid() -> None:
+    reader = pa.table(VALUES).to_reader()
+    with pytest.raises(InvalidArgumentError, match="names"):
+        bs.table(reader, names=["q", "r"])
+    assert bs.table(reader).num_rows == 2
+
+
+@pytest.mark.parametrize("from_arrays", [bs.Table.from_arrays, bs.RecordBatch.from_arrays])
+def test_from_arrays_takes_names_or_a_schema(from_arrays: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="expected `names` or a `schema`, found both"):
+        from_arrays([bs.array([1])], ["q"], {"a": "int64"})
 
 
 def test_a_dictionary_is_not_an_array_of_its_keys() -> None:
@@ -228,6 +255,31 @@ def test_public_classes_reject_what_their_functions_convert() -> None:
         bs.Table(bs.schema({"b": "int64"}), [batch])
     with pytest.raises(InvalidArgumentError, match="a schema of 1 fields does not fit 2 columns"):
         bs.RecordBatch(batch.schema, 1, [*batch.columns, *batch.columns])
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "reason"),
+    [
+        (300, "int8", ": out of range"),
+        (-1, "uint32", ": out of range"),
+        (1 << 70, "int64", ": out of range"),
+        (10**400, "double", ": out of range"),
+        (datetime.max, "timestamp[ns]", ": out of range"),
+        ((1, 2, 1 << 70), "month_day_nano_interval", ": out of range"),
+        ("a", "int8", ""),
+        (1.5, "int64", ""),
+        ("x", "float", ""),
+        ("a", "month_interval", ""),
+        ("x", "date32[day]", ": not a date"),
+    ],
+    ids=parameter_id,
+)
+def test_a_value_that_does_not_fit_is_reported_without_text_of_the_interpreter(
+    value: Any, type_: str, reason: str
+) -> None:
+    with pytest.raises(TypeMismatchError) as error:
+        bs.array([None, value], type_)
+    assert str(error.value).endswith(f" cannot be converted to {type_}{reason}")
 
 
 def test_errors_name_the_cause_and_not_the_interpreter() -> None:

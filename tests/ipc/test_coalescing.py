@@ -129,15 +129,11 @@ def test_batches_of_another_schema_are_rejected() -> None:
         with pytest.raises(InvalidArgumentError, match=problem):
             writer.close()
     words = bs.record_batch({"s": ["a"]}).schema
-    for columns, problem in (
-        ([bs.array([1])], "'s' has type int64, expected string"),
-        ([], "a batch of 0 columns for a schema of 1"),
+    with (
+        pytest.raises(InvalidArgumentError, match="'s' has type int64, expected string"),
+        bs.ipc.CoalescingWriter(bs.new_stream(io.BytesIO(), words)) as writer,
     ):
-        with (
-            pytest.raises(InvalidArgumentError, match=problem),
-            bs.ipc.CoalescingWriter(bs.new_stream(io.BytesIO(), words)) as writer,
-        ):
-            writer.write(bs.RecordBatch(words, 1, columns))
+        writer.write(bs.RecordBatch(words, 1, [bs.array([1])]))
     with bs.new_stream(io.BytesIO(), schema) as stream, bs.ipc.CoalescingWriter(stream) as writer:
         with pytest.raises(InvalidArgumentError, match="another schema"):
             writer.write(bs.record_batch({"m": [1]}))

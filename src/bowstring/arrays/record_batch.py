@@ -6,6 +6,8 @@ import builtins
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+import numpy as np
+
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer, get_distinct_names
@@ -225,6 +227,8 @@ def schema_of_columns(
 
     Raises `InvalidArgumentError` if the schema does not fit the columns, or their lengths differ.
     """
+    if names is not None and schema is not None:
+        raise InvalidArgumentError("expected `names` or a `schema`, found both")
     if schema is None:
         if names is None or len(names) != len(columns):
             raise InvalidArgumentError(f"{len(columns)} columns need as many names, or a schema")
@@ -252,6 +256,7 @@ def record_batch(
 
     The arguments are those of `table`. Raises `InvalidArgumentError` if lengths, types or arguments do not agree.
     """
+    check_names_fit(data, names)
     if data.__class__ not in (dict, list, tuple):
         batch = None
         if isinstance(data, RecordBatch):
@@ -261,12 +266,12 @@ def record_batch(
         elif c_data.has_c_array(data):
             batch = import_batch(data)
         if batch is not None:
-            return adapt_columns(batch, schema, names, metadata)
+            return adapt_columns(batch, schema, metadata)
         if c_data.has_c_stream(data):
             raise TypeMismatchError(
                 f"expected one record batch, found a {type(data).__name__} of any number: use bowstring.table"
             )
-    if names is None and is_sequence_of_rows(data):
+    if is_sequence_of_rows(data):
         return rows_to_batch(data, schema, metadata)
     columns, batch_schema = build_columns_and_schema(data, schema, names)
     if metadata is not None:
@@ -278,16 +283,11 @@ def record_batch(
 Columns = TypeVar("Columns", bound=ColumnContainer)
 
 
-def adapt_columns(
-    columns: Columns, schema: SchemaLike | None, names: Sequence[str] | None, metadata: MetadataLike
-) -> Columns:
+def adapt_columns(columns: Columns, schema: SchemaLike | None, metadata: MetadataLike) -> Columns:
     """Return a batch or a table with the columns and types of a schema, and with other custom metadata.
 
-    The metadata of pandas is kept. Raises `InvalidArgumentError` for `names`, as the columns have names already, and
-    for columns of the schema that are missing.
+    The metadata of pandas is kept. Raises `InvalidArgumentError` for columns of the schema that are missing.
     """
-    if names is not None:
-        raise _named_columns_error()
     if schema is not None:
         schema = as_schema(schema)
         if schema.names != columns.schema.names:
@@ -300,11 +300,16 @@ def adapt_columns(
     return columns
 
 
-def _named_columns_error() -> InvalidArgumentError:
-    return InvalidArgumentError(
-        "`names` are for a sequence of columns; these columns have names: rename them with rename_columns, or select "
-        "them by `schema`"
-    )
+def check_names_fit(data: Any, names: Sequence[str] | None) -> None:
+    """Raise `InvalidArgumentError` for `names` of columns that have names. A stream is not read."""
+    if names is None:
+        return
+    is_table = isinstance(data, Mapping) or is_pandas_object(data) or c_data.has_c_array(data)
+    if is_table or c_data.has_c_stream(data) or is_sequence_of_rows(data):
+        raise InvalidArgumentError(
+            "`names` are for a sequence of columns; these columns have names: rename them with rename_columns, or "
+            "select them by `schema`"
+        )
 
 
 def _check_no_column_is_missing(schema: Schema, names: Container[str]) -> None:
@@ -329,6 +334,7 @@ def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: SchemaLike | None, 
     row_schema = schema or Schema(tuple(Field(f.name, f.type) for f in structs.type.fields))
     if metadata is not None:
         row_schema = row_schema.with_metadata(metadata)
+    _check_required_columns(row_schema, structs.children)
     return RecordBatch(row_schema, len(rows), structs.children)
 
 
@@ -340,10 +346,11 @@ def build_columns_and_schema(
         schema = as_schema(schema)
     if isinstance(data, str | bytes) or not hasattr(data, "__len__"):
         raise TypeMismatchError(f"expected columns by name, or a sequence of columns, not {type(data).__name__}")
-    if names is not None and (isinstance(data, Mapping) or is_sequence_of_rows(data)):
-        raise _named_columns_error()
-    if names is not None and schema is not None:
-        raise InvalidArgumentError("expected `names` or a `schema`, found both")
+    if isinstance(data, np.ndarray):
+        raise TypeMismatchError(
+            f"expected a sequence of columns, found a NumPy array of shape {data.shape} and dtype {data.dtype}: a "
+            "matrix has the columns list(matrix.T), and bowstring.array converts a structured array"
+        )
     if isinstance(data, Mapping):
         if schema is not None:
             _check_no_column_is_missing(schema, data)
@@ -354,7 +361,18 @@ def build_columns_and_schema(
         raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     types_ = [None] * len(data) if schema is None else schema.types
     columns = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, types_, strict=True)]
-    return columns, schema_of_columns(columns, names, schema)
+    schema = schema_of_columns(columns, names, schema)
+    _check_required_columns(schema, columns)
+    return columns, schema
+
+
+def _check_required_columns(schema: Schema, columns: Sequence[Array | ChunkedArray]) -> None:
+    """Raise `TypeMismatchError` if a column of a field that is not nullable has nulls."""
+    for field, column in zip(schema.fields, columns, strict=True):
+        if not field.nullable:
+            with prefix_errors(f"column {field.name!r}"):
+                for chunk in column.chunks if isinstance(column, ChunkedArray) else (column,):
+                    check_no_nulls(chunk)
 
 
 def as_batch(source: object) -> RecordBatch:

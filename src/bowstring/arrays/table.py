@@ -18,6 +18,7 @@ from bowstring.arrays.record_batch import (
     as_batch,
     build_columns_and_schema,
     check_is_schema,
+    check_names_fit,
     import_batch,
     import_stream,
     is_sequence_of_rows,
@@ -321,6 +322,7 @@ def table(
     custom metadata of the schema, except that of pandas. Raises `InvalidArgumentError` if lengths or arguments do not
     agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit its type.
     """
+    check_names_fit(data, names)
     table = None
     if isinstance(data, Table | RecordBatch):
         table = data if isinstance(data, Table) else Table(data.schema, [data])
@@ -329,8 +331,8 @@ def table(
     elif c_data.has_c_array(data) or c_data.has_c_stream(data):
         table = import_table(data)
     if table is not None:
-        return adapt_columns(table, schema, names, metadata)
-    if names is None and is_sequence_of_rows(data):
+        return adapt_columns(table, schema, metadata)
+    if is_sequence_of_rows(data):
         batch = rows_to_batch(data, schema, metadata)
         return Table(batch.schema, [batch])
     columns, table_schema = build_columns_and_schema(data, schema, names)

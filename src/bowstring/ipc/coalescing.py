@@ -295,11 +295,7 @@ class _BatchBuffer:
 
         Raises `InvalidArgumentError` if they do not match the schema or the length of their batch.
         """
-        columns_of_batches, width = [batch.lazy_columns for batch in batches], len(self._layouts)
-        for batch_columns in columns_of_batches:
-            if len(batch_columns) != width:
-                raise InvalidArgumentError(f"a batch of {len(batch_columns)} columns for a schema of {width}")
-        columns = list(chain.from_iterable(columns_of_batches))
+        columns, width = list(chain.from_iterable(batch.lazy_columns for batch in batches)), len(self._layouts)
         lengths = [batch.num_rows for batch in batches]
         for index, (field, layout) in enumerate(zip(self._schema, self._layouts, strict=True)):
             arrays = columns[index::width]
