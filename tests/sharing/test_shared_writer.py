@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ClosedError, InvalidArgumentError
+from bowstring.errors import ClosedError, InvalidArgumentError, ResourceError
 from bowstring.sharing import new_shared_table
 from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.sharing.python_process import run_python
@@ -100,6 +100,15 @@ def test_arrays_can_not_change_shared_memory_after_the_writer_is_closed() -> Non
         (region,) = handle.open_regions()
         with region:
             assert region.is_sealed
+
+
+@pytest.mark.parametrize("num_rows", [10**13, 2**62, 2**63, 10**30])
+@pytest.mark.parametrize("kind", [bs.int64(), bs.list_(bs.float32(), 3)])
+def test_more_rows_than_memory_are_a_resource_error(num_rows: int, kind: bs.DataType) -> None:
+    with new_shared_table(bs.schema({"a": kind})) as writer:
+        with pytest.raises(ResourceError, match=r"new_shared_table.*: \d+ bytes requested"):
+            writer.allocate(num_rows)
+        assert writer.allocate(2)["a"].shape[0] == 2
 
 
 @pytest.mark.parametrize(

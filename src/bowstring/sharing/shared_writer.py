@@ -23,6 +23,7 @@ from bowstring.ipc.stream import Encoder
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import abandon_on_error, close_on_error
 from bowstring.memory.region import Region, RegionBuilder, RegionWriter
@@ -215,6 +216,7 @@ def _zero_array(type: DataType, length: int) -> Array | None:
     layout = layout_of(type)
     if not isinstance(layout, PrimitiveLayout) or not _supports_numpy_view(type, layout.dtype):
         return None
+    check_available_memory(length * layout.dtype.itemsize, "new_shared_table")  # also of lengths that NumPy rejects
     return Array.from_buffers(type, length, [None, np.zeros(length, layout.dtype)], null_count=0)
 
 
