@@ -537,6 +537,20 @@ def test_text_that_is_not_a_uri_is_a_protocol_error() -> None:
             bs.connect("unix:@x?want_data=1", ticket=ticket)
 
 
+def test_no_parts_are_an_empty_data_set_of_the_given_schema(server: bs.sharing.Server) -> None:
+    schema = example_table().schema
+    with bs.connect([], schema=schema) as data:
+        assert (data.uris, data.read_all()) == ((), bs.Table(schema, []))
+    with pytest.raises(InvalidArgumentError, match="no URIs, so no schema: pass schema="):
+        bs.connect([])
+    uri = server.uri("t")
+    for target in (uri, [uri], [uri, uri], server.locations("t")):
+        with bs.connect(target, schema=schema) as data:
+            assert data.schema == schema
+        with pytest.raises(InvalidDataError, match=r"connect: expected .*other.*, found .*n: int64"):
+            bs.connect(target, schema={"other": "int8"})
+
+
 @pytest.mark.parametrize("tag", ["9" * 5000, 1 << 40 | 3, 1 << 56 | 3])
 def test_an_invalid_error_tag_is_ignored(server: bs.sharing.Server, tag: object) -> None:
     uri = server.uri("t").replace(f"error_data={ERROR_DATA}", f"error_data={tag}")

@@ -114,7 +114,9 @@ class Dataset(Closable):
             self._first_stream = self._open_first_stream()
             schema = self._first_stream[1].schema
         if schema is None:
-            raise InvalidArgumentError("connect: no URIs, so no schema")
+            raise InvalidArgumentError(
+                "connect: no URIs, so no schema: pass schema=…, or the published data set itself"
+            )
         self.schema = schema
         self.unusable_locations: Mapping[str, str] = {}
         """The URIs of nearer locations, each with the reason why it is not used."""

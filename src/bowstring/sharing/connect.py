@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from bowstring.datatypes.schema import Schema
-from bowstring.errors import BowstringError, InvalidArgumentError
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.sharing.client import Dataset, DatasetRequest, join_adjacent_requests
 from bowstring.sharing.connection import ConnectionOptions
 from bowstring.sharing.dataset_locations import (
@@ -67,6 +67,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     tls: TlsOptions | None = None,
     record: RecorderOrPath | None = None,
     allow_other_users: bool = False,
+    schema: SchemaLike | None = None,
 ) -> Dataset:
     """Connect to a data set of another process, and read its schema.
 
@@ -79,18 +80,31 @@ def connect(  # noqa: PLR0913 -- all but two are options
     of the URI. With `copy`, bytes are copied into this process's memory; otherwise memory is shared and nothing is
     copied, if the transport can do that. `timeout_s` is how long the server may be silent; it applies to each location.
     `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
+    `schema` is the expected schema, required if there are no URIs, as of a list of the parts of an empty data set.
     `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
     `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
     `ConnectionLostError` if the server does not run, disconnects or has too many clients, `DeadlineError` if it is
-    silent, `ProtocolError` for a malformed URI or a violation of the protocol, `InvalidArgumentError` for other targets
-    and a timeout that is not positive. If no location works, the error has the reason for each.
+    silent, `InvalidDataError` for another schema, `ProtocolError` for a malformed URI or a violation of the protocol,
+    `InvalidArgumentError` for other targets and a timeout that is not positive. If no location works, the
+    error has the reason for each.
     """
     if not timeout_s > 0:
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users)
     options = _ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None)
+    if schema is None:
+        return _connect_to_target(target, None, options)
+    expected = as_schema(schema, "connect: the schema")
+    dataset = _connect_to_target(target, expected, options)
+    if dataset.schema != expected:
+        dataset.close()
+        raise InvalidDataError(f"connect: expected {expected!r}, found {dataset.schema!r}")
+    return dataset
+
+
+def _connect_to_target(target: Target, schema: Schema | None, options: _ConnectOptions) -> Dataset:
     if isinstance(target, str) and len(target.split()) > 1 and all(":" in text for text in target.split()):
         target = DatasetLocations.parse(target)
     if isinstance(target, DatasetLocations):
@@ -105,7 +119,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
         )
     if not isinstance(parts, Iterable) or isinstance(parts, bytes):
         raise InvalidArgumentError(f"connect: expected a URI or an object with `uris`, found {type(target).__name__}")
-    return _connect_to_parts(parts, getattr(target, "schema", None), options)
+    return _connect_to_parts(parts, getattr(target, "schema", schema), options)
 
 
 def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _ConnectOptions) -> Dataset:
