@@ -15,7 +15,7 @@ from bowstring.errors import InvalidArgumentError
 from bowstring.sharing import Recorder, ServerOptions, read_recording
 from bowstring.sharing.replay import ReplayServer, replay_client
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.recorded_sessions import TABLE as NUMBERS, recorded_sessions
+from bowstring.testing.recorded_sessions import numbers_table, recorded_sessions
 from bowstring.transports.observed_transport import ObservedEvent
 from tests.polling import wait_until
 
@@ -126,7 +126,7 @@ def test_both_connections_to_two_servers_are_recorded_and_played(tmp_path: Path)
         with ReplayServer(entries, timeout_s=20) as server:
             bodies = quote(server.uri("numbers", 1), safe="")
             with bs.connect(f"{server.uri('numbers')}&bodies={bodies}", record=path) as dataset:
-                assert dataset.read_all() == NUMBERS
+                assert dataset.read_all() == numbers_table()
             assert server.wait_for_differences() == []
         entries = read_recording(path)
         texts = [entry.text for entry in entries if entry.kind == "connection"]

@@ -1,10 +1,9 @@
-"""The recorded sessions, with our own client and server, and as JSON files."""
+"""The recorded sessions, with our own client and server, and their files."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,11 @@ import bowstring as bs
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import StreamMessage
 from bowstring.dissociated.messages import PackedBody
-from bowstring.ipc.stream import Decoder
+from bowstring.ipc.stream import Decoder, Encoder
 from bowstring.memory.buffer import Buffer
 from bowstring.sharing import ServerOptions
 from bowstring.testing import ClientConformance, ServerConformance
-from bowstring.testing.recorded_sessions import TABLE, RecordedSession, recorded_sessions
+from bowstring.testing.recorded_sessions import SESSIONS_FOLDER, RecordedSession, numbers_table, recorded_sessions
 
 
 class TestUnixClient(ClientConformance):
@@ -37,7 +36,7 @@ class TestUnixServer(ServerConformance):
     @contextmanager
     def serve(self, *, has_addresses: bool) -> Iterator[str]:
         options = ServerOptions(inline_bytes=0 if has_addresses else 1 << 14)
-        with bs.serve({"numbers": TABLE}, options=options, scheme=self.scheme) as server:
+        with bs.serve({"numbers": numbers_table()}, options=options, scheme=self.scheme) as server:
             yield server.uri("numbers")
 
 
@@ -66,7 +65,7 @@ def read_without_io(own: RecordedSession, **options: Any) -> bs.Table:
 
 
 def test_a_client_of_an_unordered_transport_accepts_metadata_in_any_order() -> None:
-    assert read_without_io(find_session("out-of-order"), in_order=False) == TABLE
+    assert read_without_io(find_session("out-of-order"), in_order=False) == numbers_table()
 
 
 def test_a_client_that_begins_at_the_first_number_of_a_session_reads_through_the_roll_over() -> None:
@@ -74,7 +73,7 @@ def test_a_client_that_begins_at_the_first_number_of_a_session_reads_through_the
     assert own.first_sequence == 0xFFFFFFFE
     tags = [entry.tag for entry in own.entries if entry.sender == "server" and entry.tag is not None]
     assert tags == [0xFFFFFFFF, 0]
-    assert read_without_io(own, first_sequence=own.first_sequence) == TABLE
+    assert read_without_io(own, first_sequence=own.first_sequence) == numbers_table()
 
 
 def test_the_sessions_have_dictionaries_that_grow_or_change_and_both_codecs() -> None:
@@ -94,18 +93,37 @@ def test_the_sessions_have_dictionaries_that_grow_or_change_and_both_codecs() ->
     assert b"\x28\xb5\x2f\xfd" in zstd_body
 
 
-def test_the_command_writes_every_session_to_a_json_file(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bowstring.testing.recorded_sessions", str(tmp_path / "sessions")]
-    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert process.stdout == f"{len(recorded_sessions())} sessions\n"
-    paths = sorted((tmp_path / "sessions").iterdir())
-    assert [path.name for path in paths] == sorted(f"{each.name}.json" for each in recorded_sessions())
-    for path in paths:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        own = find_session(document["name"])
-        assert (document["rows"] is None) != (document["error"] is None) or document["sides"] == ["server"]
-        assert [bytes.fromhex(entry["body"]) for entry in document["entries"]] == [e.body for e in own.entries]
-        assert [entry["tag"] and int(entry["tag"], 16) for entry in document["entries"]] == [
-            entry.tag for entry in own.entries
-        ]
-        assert all(entry["note"] for entry in document["entries"])
+def test_every_session_is_described_and_expects_rows_or_an_error() -> None:
+    text = (SESSIONS_FOLDER / "README.md").read_text(encoding="utf-8")
+    members = set(re.findall(r"`([a-z_]+)`", "\n".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))
+    sessions = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(SESSIONS_FOLDER.glob("*.json"))]
+    assert len(sessions) == 49
+    for session in sessions:
+        assert session.keys() | set().union(*session["entries"]) <= members
+        assert (session["rows"] is None) != (session["error"] is None) or session["sides"] == ["server"]
+        assert all(entry["note"] for entry in session["entries"])
+    errors = {session["error"] for session in sessions} - {None}
+    assert all(f"| `{error}` |" in text for error in errors)
+
+
+def test_the_file_of_the_served_table_has_the_rows_of_the_sessions() -> None:
+    assert numbers_table().to_pylist() == find_session("bytes").rows
+    assert [batch.num_rows for batch in numbers_table().to_batches()] == [3, 3]
+
+
+def test_the_metadata_of_the_sessions_are_what_is_written_now() -> None:
+    """Recorded bytes that are not up to date would still be valid, but test less."""
+    encoder = Encoder(numbers_table().schema)
+    written = [encoder.encode_schema_message().metadata]
+    written += [message.metadata for batch in numbers_table().to_batches() for message in encoder.encode_batch(batch)]
+    recorded = [
+        e.body for e in find_session("bytes").entries if (e.sender, e.tag, e.kind) == ("server", None, "message")
+    ]
+    assert [body[5:] for body in recorded[:-1]] == [bytes(metadata) for metadata in written]
+
+
+def test_the_clarifications_name_only_sessions_that_exist(repository: Path) -> None:
+    page = (repository / "docs" / "dissociated-clarifications.md").read_text(encoding="utf-8")
+    names = {name for group in re.findall(r"\((`[^()]+`)\)", page) for name in re.findall(r"`([^`]+)`", group)}
+    assert len(names) > 15
+    assert names <= {session.name for session in recorded_sessions()}
