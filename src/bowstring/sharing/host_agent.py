@@ -61,7 +61,7 @@ _MAX_CONNECTIONS = 1024
 _SMALL_BYTES = 256 << 10
 """Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
 _MERGE_BYTES = 256 << 20
-"""The most that is packed at once: it takes that much memory twice while it is copied."""
+"""The most that is packed at once: it takes that much memory twice while it is copied, and half a second."""
 
 TRANSPORT_OPTIONS = TransportOptions(
     max_plain_bytes=1 << 26,
