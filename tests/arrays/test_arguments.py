@@ -287,6 +287,18 @@ def test_errors_name_the_cause_and_not_the_interpreter() -> None:
         bs.array([1, 300], "int8")
     with pytest.raises(InvalidArgumentError, match=r"found one: write \[table\]"):
         bs.concat_tables(bs.table(VALUES))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"found one: write \[array\]"):
+        bs.concat_arrays(bs.array([1]))
+    with pytest.raises(InvalidArgumentError, match=r"found one: write \[batch\]"):
+        bs.Table.from_batches(bs.record_batch(VALUES))  # type: ignore[arg-type]
+    tables: list[Any] = [bs.table(VALUES), bs.record_batch(VALUES)]
+    for columns in tables:
+        with pytest.raises(InvalidArgumentError, match="add_column: the index of a column"):
+            columns.add_column("c", [1, 2])
+        with pytest.raises(InvalidArgumentError, match="expected a sequence of values, found None"):
+            columns.append_column("c")
+        with pytest.raises(InvalidArgumentError, match="expected a sequence of values, found None"):
+            columns.set_column(0, "c")
     sink = io.BytesIO()
     with (
         bs.new_file(sink, bs.table(VALUES).schema) as writer,

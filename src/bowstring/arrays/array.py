@@ -345,6 +345,8 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
 
     Dictionaries are unified. Raises `TypeMismatchError` if the union is too large for the indices.
     """
+    if isinstance(arrays, ArrayData):
+        raise InvalidArgumentError("expected a sequence of arrays to concatenate, found one: write [array]")
     arrays = [as_array(array) for array in arrays]
     if not arrays:
         raise InvalidArgumentError("there are no arrays to concatenate")

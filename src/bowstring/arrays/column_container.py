@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack
@@ -26,7 +25,7 @@ from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, to_object_array
 from bowstring.layouts.expansion_limits import check_expanded_values
-from bowstring.layouts.indexing import as_indices
+from bowstring.layouts.indexing import as_indices, to_integer
 
 
 class ColumnContainer(ABC):
@@ -216,23 +215,25 @@ class ColumnContainer(ABC):
         new_fields = tuple(f.with_name(name) for f, name in zip(fields, new_names, strict=True))
         return self._with_schema(Schema(new_fields, self.schema.pairs))
 
-    def add_column(self, i: int, field_: str | Field, column: Any) -> Self:
+    # `column` has a default so that a call without it, or without the index, is rejected by a message about columns.
+
+    def add_column(self, i: int, field_: str | Field, column: Any = None) -> Self:
         """Insert `column` before column `i`: an array, a chunked array, or anything that `bowstring.array` accepts.
 
         The field may be one of another library. Raises `InvalidArgumentError` if the length or type does not fit, and
         `NotFoundError` if `i` is out of range.
         """
         count = len(self.schema)
-        i = operator.index(i)
+        i = to_integer("add_column: the index of a column", i)
         if not -count <= i <= count:
             raise NotFoundError(f"add_column: index {i} is out of range for {count} columns")
         return self._add_or_replace_column(i + count if i < 0 else i, 0, field_, column)
 
-    def append_column(self, field_: str | Field, column: Any) -> Self:
+    def append_column(self, field_: str | Field, column: Any = None) -> Self:
         """Append `column`, like `add_column`."""
         return self._add_or_replace_column(len(self.schema), 0, field_, column)
 
-    def set_column(self, i: int | str, field_: str | Field, column: Any) -> Self:
+    def set_column(self, i: int | str, field_: str | Field, column: Any = None) -> Self:
         """Replace column `i`, like `add_column`."""
         return self._add_or_replace_column(self.schema.index(i), 1, field_, column)
 

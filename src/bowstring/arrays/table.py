@@ -63,6 +63,8 @@ class Table(ColumnContainer):
 
         Batches of other libraries are imported (PyCapsule interface).
         """
+        if isinstance(batches, ColumnContainer):
+            raise InvalidArgumentError("expected a sequence of batches, found one: write [batch]")
         batches = [as_batch(batch) for batch in batches]
         schema = None if schema is None else as_schema(schema)
         if schema is None:
