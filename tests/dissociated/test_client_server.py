@@ -460,6 +460,20 @@ def test_a_protocol_violation_of_the_server_ends_the_stream(
         client.receive(None, prefix(1, 0) + b"S")
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_the_first_message_is_always_a_schema_message(in_order: bool) -> None:
+    server = streaming_server()
+    with pytest.raises(InvalidArgumentError, match="the first message has to be the schema's"):
+        server.send(b"B", PackedBody.from_parts(b""))
+    assert message_bytes(server.send(b"Schema")[0]) == prefix(1, 0) + b"Schema"
+    client = requesting_client(in_order=in_order)
+    if not in_order:
+        assert client.receive(None, prefix(1, 1) + b"B") == []  # message 0 is late
+        assert client.receive(0, b"the body of message 0") == []
+    with pytest.raises(ProtocolError, match="metadata message 0: expected a schema"):
+        client.receive(None, prefix(1, 0) + b"B")
+
+
 @pytest.mark.parametrize("tag", [3, 1 << 56 | 3, 1 << 40 | 3, 2**64])
 def test_a_client_rejects_a_tag_of_errors_that_is_reserved_or_that_of_a_body(tag: int) -> None:
     with pytest.raises(InvalidArgumentError, match="error_data: expected zeros in bits 32 to 55"):

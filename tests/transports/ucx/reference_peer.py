@@ -11,24 +11,37 @@ ucx_conn.cc, ucx_server.cc), for host memory, and use libucp and pyarrow only:
   the role from the tag and gives each client its own worker;
 * the client receives a body by probing for its sequence number in the lower 32 bits of the tag.
 
-Run as a program with `serve` (prints two URIs; ends when its standard input does) or with `fetch` and two URIs (writes
-the received table as an Arrow stream to standard output).
+The compiled reference has faults, which the peer has on demand, because ours has to withstand them:
+
+* the server uses one payload again, so that from the second batch on a message has the nodes and buffers of all before
+  (ticket `reused-payload`);
+* the type of a body is shifted by 55 instead of 56, so that type 1 sets a reserved bit (ticket `type-1`);
+* the client can't read dictionaries, and can crash at the end of a stream (command `fetch-and-crash`).
+
+It also sends its tickets from a request parameter that it does not initialise; that is not imitated.
+
+Run as a program with `serve` (prints two URIs; ends when its standard input does) or with `fetch`, two URIs and a
+ticket (writes the received table as an Arrow stream to standard output).
 """
 
 from __future__ import annotations
 
 import io
+import os
 import select
 import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pyarrow as pa
 
+from bowstring.ipc.limits import DEFAULT_LIMITS
+from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, BatchHeaderValues, HeaderReader
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature
 from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Endpoint, Request, Worker
@@ -40,6 +53,7 @@ BODY_TYPE_SHIFT = 55
 SEQUENCE_MASK = 0xFFFF_FFFF
 POINTER_BODY_MASK = 0x0100_0000_0000_0000
 END_OF_STREAM, METADATA = 0, 1
+DICTIONARY_BATCH = 2
 FEATURES = Feature.TAG | Feature.ACTIVE_MESSAGES | Feature.RMA | Feature.WAKEUP
 TIMEOUT_S = 60.0
 MAX_PIECE_BYTES = 1 << 20
@@ -127,6 +141,8 @@ class Reader:
             self.length = sequence_number
         else:
             assert kind == METADATA
+            if header_type(payload[5:]) == DICTIONARY_BATCH:
+                raise NotImplementedError("the reference can't read dictionaries")
             self.metadata[sequence_number] = payload[5:]
 
     def receive_body(self, sequence_number: int) -> None:
@@ -146,13 +162,24 @@ class Reader:
             endpoint.worker.context.close()
 
 
+def header_type(metadata: bytes) -> int:
+    """Return the field `header_type` of a flatbuffer `Message`: the second one of the root table."""
+    return _read_number(metadata, 1, "<B")
+
+
 def body_length(metadata: bytes) -> int:
     """Return the field `bodyLength` of a flatbuffer `Message`: the fourth one of the root table."""
+    return _read_number(metadata, 3, "<q")
+
+
+def _read_number(metadata: bytes, index: int, number_format: str) -> int:
+    """Return a field of the root table of a flatbuffer; 0 if it is absent."""
     root = struct.unpack_from("<I", metadata)[0]
     vtable = root - struct.unpack_from("<i", metadata, root)[0]
     vtable_bytes = struct.unpack_from("<H", metadata, vtable)[0]
-    offset = struct.unpack_from("<H", metadata, vtable + 10)[0] if vtable_bytes > 10 else 0
-    return int(struct.unpack_from("<q", metadata, root + offset)[0]) if offset else 0
+    offset_at = 4 + 2 * index
+    offset = struct.unpack_from("<H", metadata, vtable + offset_at)[0] if vtable_bytes > offset_at else 0
+    return int(struct.unpack_from(number_format, metadata, root + offset)[0]) if offset else 0
 
 
 class Server:
@@ -182,13 +209,18 @@ class Server:
                 ticket = bytearray(message.length_bytes)
                 drive_requests(worker, [message.receive_into(ticket)])
                 send = self.send_metadata if message.tag & WANT_CTRL_MASK else self.send_bodies
-                send(worker, endpoint, messages_of(self.tables[bytes(ticket)]))
+                send(worker, endpoint, bytes(ticket))
 
     def accept(self, request: ConnectionRequest) -> None:
         worker = Worker(self.context)
         self.clients.append((worker, worker.accept(request, error_mode=ErrorMode.NONE)))
 
-    def send_metadata(self, worker: Worker, endpoint: Endpoint, messages: list[Any]) -> None:
+    def create_messages(self, ticket: bytes) -> list[IpcMessage]:
+        messages = messages_of(self.tables[ticket])
+        return reuse_payload(messages) if ticket == b"reused-payload" else messages
+
+    def send_metadata(self, worker: Worker, endpoint: Endpoint, ticket: bytes) -> None:
+        messages = self.create_messages(ticket)
         for sequence_number, message in enumerate(messages):
             prefix = struct.pack("<BI", METADATA, sequence_number)
             self.sends.append(endpoint.send_active_message([prefix, message.metadata]))
@@ -196,12 +228,13 @@ class Server:
         end = struct.pack("<BI", END_OF_STREAM, len(messages))
         drive_requests(worker, [endpoint.send_active_message([end])])
 
-    def send_bodies(self, worker: Worker, endpoint: Endpoint, messages: list[Any]) -> None:
-        for sequence_number, message in enumerate(messages):
+    def send_bodies(self, worker: Worker, endpoint: Endpoint, ticket: bytes) -> None:
+        body_type = 1 if ticket == b"type-1" else 0
+        for sequence_number, message in enumerate(self.create_messages(ticket)):
             body = message.body
-            if body is not None and sequence_number > 0:
-                pieces = [body[start : start + MAX_PIECE_BYTES] for start in range(0, body.size, MAX_PIECE_BYTES)]
-                tag = 0 << BODY_TYPE_SHIFT | sequence_number
+            if sequence_number > 0:
+                pieces = [body[start : start + MAX_PIECE_BYTES] for start in range(0, len(body), MAX_PIECE_BYTES)]
+                tag = body_type << BODY_TYPE_SHIFT | sequence_number
                 self.sends.append(endpoint.send_tagged(pieces, tag))
         drive_requests(worker, [endpoint.flush()])
 
@@ -217,27 +250,55 @@ class Server:
         self.context.close()
 
 
-def messages_of(table: pa.Table) -> list[Any]:
+class IpcMessage(NamedTuple):
+    """The flatbuffer of an IPC message, and its body."""
+
+    metadata: bytes
+    body: bytes
+
+
+def messages_of(table: pa.Table) -> list[IpcMessage]:
     """Return the IPC messages of a table, with dictionaries in full."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return list(pa.ipc.MessageReader.open_stream(sink.getvalue()))
+    messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    return [
+        IpcMessage(message.metadata.to_pybytes(), b"" if message.body is None else message.body.to_pybytes())
+        for message in messages
+    ]
+
+
+def reuse_payload(messages: list[IpcMessage]) -> list[IpcMessage]:
+    """Return the messages of a schema and of batches, each batch with the nodes and buffers of all before."""
+    reader, builder = HeaderReader(DEFAULT_LIMITS), BatchHeaderBuilder()
+    nodes, buffers = np.empty((0, 2), np.int64), np.empty((0, 2), np.int64)
+    body, reused = b"", messages[:1]
+    for message in messages[1:]:
+        header = reader.read(message.metadata, 0, "message")
+        assert isinstance(header, BatchHeader)
+        own_nodes, own_buffers = (each.view(np.int64).reshape(-1, 2) for each in (header.nodes(), header.buffers()))
+        nodes = np.concatenate([nodes, own_nodes])
+        buffers = np.concatenate([buffers, own_buffers + np.array([len(body), 0])])
+        body += message.body
+        values = BatchHeaderValues(header.length, nodes, buffers, np.empty(0, np.int64))
+        reused.append(IpcMessage(builder.build(values, len(body)), body))
+    return reused
 
 
 def example_table(num_rows: int = 300_000) -> pa.Table:
-    """A table with several batches, nulls, strings and a dictionary."""
+    """A table with several batches, nulls and strings."""
     numbers = pa.array(range(num_rows), pa.int64())
     strings = pa.array([f"row {index}" if index % 7 else None for index in range(num_rows)])
-    words = pa.array([("red", "green", "blue")[index % 3] for index in range(num_rows)]).dictionary_encode()
-    table = pa.table({"number": numbers, "text": strings, "colour": words})
+    table = pa.table({"number": numbers, "text": strings})
     return pa.Table.from_batches(table.to_batches(max_chunksize=num_rows // 3 + 1))
 
 
 def main(command: str, *uris: str) -> None:
     """Run one of the two programs."""
     if command == "serve":
-        server = Server({b"example": example_table(), b"tiny": example_table(9)}, {})
+        tables = {b"example": example_table(), b"tiny": example_table(9)}
+        server = Server({**tables, **dict.fromkeys((b"reused-payload", b"type-1"), tables[b"tiny"])}, {})
         sys.stdout.write(" ".join(server.uris) + "\n")
         sys.stdout.flush()
         server.serve()
@@ -246,9 +307,13 @@ def main(command: str, *uris: str) -> None:
     ctrl_tag, data_tag = (int(parse_qs(urlsplit(uri).query)["want_data"][0]) for uri in (ctrl_uri, data_uri))
     reader = Reader.connect(ctrl_uri, data_uri, {})
     table = reader.read(ctrl_tag, data_tag, ticket.encode())
-    reader.close()
+    if command != "fetch-and-crash":
+        reader.close()
     with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
         writer.write_table(table)
+    if command == "fetch-and-crash":
+        sys.stdout.flush()
+        os.abort()
 
 
 if __name__ == "__main__":

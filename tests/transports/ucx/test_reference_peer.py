@@ -22,6 +22,7 @@ from bowstring.dissociated.events import DataRequested, StreamMessage
 from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import parse_uri
+from bowstring.errors import InvalidDataError, ProtocolError
 from bowstring.transports.base import Channel, DirectionEnded, MessageReceived
 from bowstring.transports.session import Session, SessionFailed
 from bowstring.transports.ucx.transport import UcxListener, UcxTransport
@@ -36,6 +37,7 @@ from tests.transports.ucx.reference_peer import WANT_CTRL_TAG, WANT_DATA_TAG, bo
 PROGRAM = [sys.executable, "-m", reference_peer.__name__]
 TICKETS = [("example", 300_000), ("tiny", 9)]
 UCX = UcxTransport()
+ROLES = (ConnectionRole.METADATA, ConnectionRole.BODIES)
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +87,44 @@ def test_connect_reads_from_the_server_of_the_reference(uris: list[str]) -> None
             assert pa.table(data.read_all()).equals(reference_peer.example_table())
 
 
+@pytest.mark.parametrize(
+    ("ticket", "error_type", "message"),
+    [
+        (
+            "reused-payload",
+            InvalidDataError,
+            "record batch 1: expected 2 nodes and 5 buffers for its schema, found 4 and 10",
+        ),
+        ("type-1", ProtocolError, "expected zeros in the reserved bits 32 to 55"),
+    ],
+)
+def test_faults_of_the_server_of_the_reference_are_errors(
+    uris: list[str], ticket: str, error_type: type[bs.BowstringError], message: str
+) -> None:
+    metadata, bodies = (f"{uri}&ticket={ticket}" for uri in uris)
+    with pytest.raises(error_type, match=message), bs.connect(f"{metadata}&bodies={quote(bodies, safe='')}") as data:
+        assert all(column.to_pylist() for batch in data for column in batch.columns)
+
+
+def test_clients_of_the_reference_that_crash_leave_the_server_working() -> None:
+    table = reference_peer.example_table(9)
+    words = pa.table({"word": pa.array(["a", "b"]).dictionary_encode()})
+    with bs.serve({"tiny": table, "words": words}, scheme="ucx") as server:
+        for command, ticket, error in (
+            ("fetch", "words", b"the reference can't read dictionaries"),
+            ("fetch-and-crash", "tiny", b""),
+        ):
+            uris = [server.uri(ticket, role=role) for role in ROLES]
+            client = subprocess.run([*PROGRAM, command, *uris, ticket], capture_output=True, timeout=60, check=False)
+            assert client.returncode
+            assert error in client.stderr
+            assert fetch_with_reference_client([server.uri("tiny", role=role) for role in ROLES], "tiny").equals(table)
+
+
 def test_the_client_of_the_reference_reads_from_serve() -> None:
     table = reference_peer.example_table()
     with bs.serve({"example": table}, scheme="ucx") as server:
-        uris = [server.uri("example", role=role) for role in (ConnectionRole.METADATA, ConnectionRole.BODIES)]
+        uris = [server.uri("example", role=role) for role in ROLES]
         assert fetch_with_reference_client(uris, "example").equals(table)
 
 
