@@ -364,3 +364,35 @@ def test_an_empty_array_of_enormous_byte_strings_takes_no_memory() -> None:
     assert bs.array([[], None], bs.list_(enormous)).to_pylist() == [[], None]
     with pytest.raises(TypeMismatchError, match=r"value 0: b'x' .* not a byte string of 134217728 bytes"):
         bs.array([b"x"] * 1000, bs.binary(1 << 27))
+
+
+MANY_NULLS = new_array(bs.null(), expansion_limits.MAX_VALUES)
+NO_FIELDS = new_array(bs.struct([]), expansion_limits.MAX_VALUES // 8 + 1, [None])
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda: bs.ChunkedArray([MANY_NULLS] * 40, bs.null()).to_pylist(),
+        lambda: bs.ChunkedArray([MANY_NULLS] * 40, bs.null()).to_numpy(),
+        table(MANY_NULLS).to_pylist,
+        table(MANY_NULLS).to_batches()[0].to_pylist,
+        lambda: bs.concat_tables([table(MANY_NULLS.slice(0, 1 << 23))] * 4).to_pylist(),
+        lambda: bs.RecordBatch(bs.schema([]), 1 << 40, []).to_pylist(),
+        NO_FIELDS.to_pylist,
+        lambda: new_array(bs.list_(bs.int8(), 0), NO_FIELDS.length, [None], [NO_BYTES]).to_pylist(),
+    ],
+    ids=["chunks", "to NumPy", "table", "batch", "rows of batches", "rows of nothing", "structs", "lists"],
+)  # fmt: skip
+def test_python_objects_of_values_without_memory_are_limited(convert: Callable[[], object]) -> None:
+    with pytest.raises(bs.errors.LimitError, match="exceeds the limit of"):
+        convert()
+
+
+def test_rows_and_containers_that_have_memory_are_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expansion_limits, "MAX_VALUES", 100)
+    flags = bs.array([True, False] * 500)
+    assert len(bs.table({"a": flags}).to_pylist()) == 1000
+    assert len(bs.array([{"a": True}] * 1000, bs.struct({"a": bs.bool_()})).to_pylist()) == 1000
+    assert len(bs.array([[True]] * 1000, bs.list_(bs.bool_(), 1)).to_pylist()) == 1000
+    assert len(bs.ChunkedArray([flags] * 50, flags.type).to_pylist()) == 50_000

@@ -23,6 +23,7 @@ from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.metadata import PANDAS_KEY
 from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.base import Indices, prefix_errors
+from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.struct_ import columns_to_rows
 
@@ -155,9 +156,10 @@ class RecordBatch(ColumnContainer):
     def to_pylist(self) -> list[dict[str, Any]]:
         """Convert to rows, as dictionaries of Python values.
 
-        Raises `InvalidArgumentError` if two columns share a name.
+        Raises `InvalidArgumentError` if two columns share a name, `LimitError` if there are far more rows than bytes.
         """
         names = get_distinct_names(self.schema)
+        check_expanded_containers(self.lazy_columns, self.num_rows)
         return columns_to_rows(names, [column.to_pylist() for column in self.lazy_columns], self.num_rows)
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:

@@ -35,6 +35,7 @@ from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.base import Indices, prefix_errors
+from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk
 from bowstring.layouts.registry import layout_of
 
@@ -226,8 +227,9 @@ class Table(ColumnContainer):
     def to_pylist(self) -> list[dict[str, Any]]:
         """Convert to rows, as dictionaries of Python values.
 
-        Raises `InvalidArgumentError` if two columns share a name.
+        Raises `InvalidArgumentError` if two columns share a name, `LimitError` if there are far more rows than bytes.
         """
+        check_expanded_containers((column for batch in self._batches for column in batch.lazy_columns), self.num_rows)
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
     def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:

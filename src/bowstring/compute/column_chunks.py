@@ -18,6 +18,7 @@ from bowstring.errors import WouldCopyError
 from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import Values, prefix_errors
 from bowstring.layouts.dtype_conversion import convert_dtype
+from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.registry import layout_of
 
 
@@ -54,6 +55,7 @@ class ColumnChunks:
 
     def to_pylist(self) -> list[Any]:
         """Return the values as Python objects, as `Array.to_pylist`."""
+        check_expanded_arrays(self.chunks, sum(chunk.length for chunk in self.chunks))
         return list(chain.from_iterable(chunk.to_pylist() for chunk in self.chunks))
 
     def to_numpy(self, zero_copy_only: bool = False) -> Values:

@@ -6,7 +6,7 @@ checking such an array is proportional to its bytes. The cost of materializing i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bowstring.errors import LimitError
@@ -24,6 +24,7 @@ MAX_BYTES = 1 << 28
 times as many may be copied.
 """
 _SHORT_VALUE_BYTES = 128
+_VALUES_PER_CONTAINER = 8
 
 
 def check_expanded_bytes(num_bytes: int, source_bytes: int, num_values: int = 0) -> None:
@@ -63,6 +64,15 @@ def check_expanded_arrays(arrays: Sequence[ArrayData], num_values: int) -> None:
     """Raise `LimitError` if `num_values` exceed both the limit and the number of bits in the memory of arrays."""
     if num_values > MAX_VALUES:
         check_expanded_values(num_values, sum(map(get_total_buffer_size, arrays)) * 8)
+
+
+def check_expanded_containers(arrays: Iterable[ArrayData], num_containers: int) -> None:
+    """Raise `LimitError` if Python dictionaries or lists of the values of arrays exceed the limit and the number of
+    bits in their memory; each takes as much memory as several values.
+    """
+    if num_containers * _VALUES_PER_CONTAINER > MAX_VALUES:
+        source_bits = sum(map(get_total_buffer_size, arrays)) * 8
+        check_expanded_values(num_containers * _VALUES_PER_CONTAINER, source_bits * _VALUES_PER_CONTAINER)
 
 
 def get_total_buffer_size(array: ArrayData) -> int:

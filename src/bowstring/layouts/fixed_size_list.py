@@ -27,7 +27,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.expansion_limits import check_expanded_values
+from bowstring.layouts.expansion_limits import check_expanded_containers, check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.interleave import SlotSelection
@@ -87,6 +87,7 @@ class FixedSizeListLayout(Layout):
         return array.children[0].slice((array.offset + index) * self.size, self.size).to_pylist()
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
+        check_expanded_containers([array], array.length)
         elements = self.elements(array).to_pylist()
         lists = [elements[i * self.size : (i + 1) * self.size] for i in range(array.length)]
         return set_nulls_to_none(lists, array.validity_mask())

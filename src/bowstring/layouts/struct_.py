@@ -31,6 +31,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
+from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.factorize import identity_keys_with_nulls
 from bowstring.layouts.interleave import SlotSelection
 
@@ -108,6 +109,7 @@ class StructLayout(Layout):
         return dict(zip(self.names, values, strict=True)) if is_distinct else tuple(values)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
+        check_expanded_containers([array], array.length)
         columns = [column.to_pylist() for column in self.columns(array)]
         if len(set(self.names)) < len(self.names):
             return set_nulls_to_none(list(zip(*columns, strict=True)), array.validity_mask())
