@@ -6,12 +6,14 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
 import bowstring as bs
 from bowstring.sharing.server import Server
 from bowstring.transports.ucx.transport import UCX, UcxOptions
+from tests.sharing.python_process import PythonProcess
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -55,6 +57,23 @@ def test_another_process_reads_a_data_set(mode: str, num_rows: int) -> None:
         command = [sys.executable, "-c", CLIENT, uri, mode]
         output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (output.stdout.strip(), output.stderr) == (str(num_rows), "")
+
+
+SERVE_ROLES = """
+import bowstring as bs
+server = bs.serve({"t": bs.table({"a": [1]})}, scheme="ucx")
+send(server.uri("t").partition("?")[0])
+receive()
+"""
+
+
+def test_a_connection_that_arrives_while_another_is_accepted_is_accepted_too() -> None:
+    with PythonProcess(SERVE_ROLES) as other:
+        base = other.receive()
+        uri = f"{base}?want_data=3&ticket=t&bodies={quote(f'{base}?want_data=4&ticket=t', safe='')}"
+        for _ in range(12):
+            with bs.connect(uri, timeout_s=10) as dataset:
+                assert dataset.read_all()["a"].to_pylist() == [1]
 
 
 COPYING_CLIENT = """

@@ -131,9 +131,10 @@ class UcxListener(Listener):
     def _arm(self) -> None:
         worker = self._worker
         previous_count = worker.progress_count
-        if self._listener.requests:
+        is_armed = advance_until_armed(worker.progress, worker.arm)
+        if self._listener.requests:  # also one that this progress has received, which no descriptor reports any more
             self._timer.set()
-        elif not advance_until_armed(worker.progress, worker.arm):
+        elif not is_armed:
             self._timer.set(RETRY_S if worker.progress_count == previous_count else 0.0)
 
 
