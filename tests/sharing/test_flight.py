@@ -34,6 +34,7 @@ from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 from tests.transports.certificates import Authority
+from tests.transports.ucx.ucp_processes import require_libucp
 
 SERVE_FLIGHT = """
 import bowstring as bs
@@ -49,11 +50,15 @@ import pyarrow as pa, pyarrow.flight as flight
 client = flight.FlightClient(location)
 info, = client.list_flights()
 same = client.get_flight_info(flight.FlightDescriptor.for_path("t/1"))
+command = client.get_flight_info(flight.FlightDescriptor.for_command("t/1"))
+assert command.descriptor == flight.FlightDescriptor.for_command("t/1")
+assert client.get_schema(command.descriptor).schema == info.schema
 endpoint, = info.endpoints
 table = client.do_get(endpoint.ticket).read_all()
 table.validate(full=True)
 send((
-    same.endpoints == info.endpoints, [uri.uri.decode().partition(":")[0] for uri in endpoint.locations],
+    same.endpoints == info.endpoints == command.endpoints,
+    [uri.uri.decode().partition(":")[0] for uri in endpoint.locations],
     endpoint.ticket.ticket, info.total_records, info.schema.names, client.get_schema(info.descriptor).schema.names,
     [len(chunk) for chunk in table["a"].chunks], table["a"].to_pylist()[-1], table["s"].to_pylist()[:4],
 ))
@@ -68,7 +73,8 @@ class Plain(flight.FlightServerBase):
         if name == "denied": raise flight.FlightUnauthorizedError("not you")
         if name == "silent": time.sleep(2)
         if name == "redirect":
-            flights[name] = [(bytes.fromhex(descriptor.path[1].decode()), [descriptor.path[2].decode()])]
+            uris = [uri.decode() for uri in descriptor.path[2:]]
+            flights[name] = [(bytes.fromhex(descriptor.path[1].decode()), uris)]
         endpoints = [flight.FlightEndpoint(*endpoint) for endpoint in flights[name]]
         return flight.FlightInfo(batch.schema, descriptor, endpoints, -1, -1)
     def do_get(self, context, ticket):
@@ -87,6 +93,24 @@ class Plain(flight.FlightServerBase):
         return flight.GeneratorStream(batch.schema, batches())
 plain = Plain("grpc://127.0.0.1:0")
 send(plain.port)
+receive()
+"""
+SERVE_LIKE_THE_REFERENCE = """
+# As the published reference implementation: commands only; the servers of metadata and bodies are one endpoint.
+import pyarrow as pa, pyarrow.flight as flight
+import bowstring as bs
+table = bs.Table.from_batches([bs.record_batch({"a": list(range(n, n + 20_000))}) for n in range(5)])
+servers = [bs.serve({"train.parquet": table, "other": table}, scheme=scheme) for _ in range(num_servers)]
+addresses = [server.uri("other").partition("?")[0] for server in servers]
+locations = [f"{addresses[0]}?want_data=3", f"{addresses[-1]}?want_data=4"]
+class Reference(flight.FlightServerBase):
+    def get_flight_info(self, context, descriptor):
+        if descriptor.command != b"train.parquet":
+            raise pa.ArrowInvalid(f"could not find schema for {descriptor.command}")
+        endpoint = flight.FlightEndpoint(descriptor.command, locations)
+        return flight.FlightInfo(pa.schema(table.schema), descriptor, [endpoint], -1, -1)
+reference = Reference("grpc://127.0.0.1:0")
+send(reference.port)
 receive()
 """
 SERVE_LARGE_TABLE = """
@@ -211,6 +235,34 @@ def test_the_ticket_of_the_flight_info_is_requested_from_its_locations(foreign: 
             (reason,) = dataset.unusable_locations.values()
             assert "no data set '\\udcffopaque'" in reason
             assert dataset.read_all().num_rows == 3000
+
+
+@pytest.mark.parametrize(("scheme", "num_servers"), [("tcp", 1), ("tcp", 2), ("ucx", 1), ("ucx", 2)])
+def test_the_servers_of_metadata_and_bodies_may_be_two_locations_of_one_endpoint(scheme: str, num_servers: int) -> None:
+    if scheme == "ucx":
+        require_libucp()
+    with PythonProcess(SERVE_LIKE_THE_REFERENCE, scheme=scheme, num_servers=num_servers) as other:
+        location = f"grpc://127.0.0.1:{other.receive()}"
+        with bs.connect(f"{location}/train.parquet", timeout_s=20) as dataset:
+            assert str(dataset.location).startswith(f"{scheme}://")
+            assert dataset.unusable_locations == {}
+            for data in (dataset, pickle.loads(pickle.dumps(dataset))):
+                for _ in range(2):
+                    batches = data.to_batches()
+                    assert [batch["a"].to_numpy()[-1] for batch in batches] == [n + 19_999 for n in range(5)]
+                data.close()
+        with pytest.raises(InvalidDataError, match="could not find schema for"):
+            bs.connect(f"{location}/missing")
+
+
+def test_two_locations_with_different_tags_may_also_be_replicas(foreign: str) -> None:
+    with bs.serve({"t": TABLE}) as server:
+        replica = quote("unix:@bowstring-nobody?want_data=7&ticket=t", safe="")
+        name = f"redirect/{b't'.hex()}/{replica}/{quote(server.uri('t'), safe='')}"
+        with bs.connect(f"{foreign}/{name}") as dataset:
+            assert dataset.location == server.uri("t")
+            assert dataset.read_all() == TABLE
+            assert len(dataset.unusable_locations) == 2
 
 
 def test_a_server_with_a_key_describes_data_sets_only_for_signed_tickets() -> None:
@@ -357,7 +409,7 @@ def test_streams_and_tickets_are_limited() -> None:
                 client.do_get(flight.Ticket(b"\0" + b"t\0" * 257))
             with pytest.raises(flight.FlightServerError, match="criteria are not supported"):
                 list(client.list_flights(b"criteria"))
-            for descriptor in (flight.FlightDescriptor.for_path("a", "b"), flight.FlightDescriptor.for_command("t")):
+            for descriptor in (flight.FlightDescriptor.for_path("a", "b"), flight.FlightDescriptor.for_path()):
                 with pytest.raises(flight.FlightServerError, match="expected a path with one name"):
                     client.get_flight_info(descriptor)
 

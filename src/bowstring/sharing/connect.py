@@ -21,9 +21,15 @@ from bowstring.sharing.dataset_locations import (
     sort_by_distance,
 )
 from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
-from bowstring.sharing.flight_client import FlightConnector, FlightDataset, fetch_endpoints, parse_scheme
+from bowstring.sharing.flight_client import (
+    FlightConnector,
+    FlightDataset,
+    FlightEndpoint,
+    fetch_endpoints,
+    parse_scheme,
+)
 from bowstring.sharing.recording import Recorder, RecorderOrPath, open_recorder
-from bowstring.sharing.uris import parse_dataset_uri, servers_by_role
+from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, servers_by_role
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
@@ -135,14 +141,35 @@ def _connect_through_flight(text: str, options: _ConnectOptions) -> Dataset:
     is_encrypted = options.requires_encryption or parse_scheme(location) == TLS_SCHEME
     candidates: dict[str, Callable[[], Dataset]] = {}
     if len(endpoints) == 1:
-        for uri in sort_by_distance(endpoints[0].dissociated_uris):
-            stream_options = replace(options, ticket=endpoints[0].ticket, requires_encryption=is_encrypted)
+        stream_options = replace(options, ticket=endpoints[0].ticket, requires_encryption=is_encrypted)
+        for uri in _list_stream_uris(endpoints[0]):
             candidates[uri] = partial(_connect_to_location, uri, stream_options)
     if options.recorder is None:
         candidates[location] = partial(FlightDataset, location, endpoints, schema, connector)
     elif not candidates:
         raise InvalidArgumentError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
     return _connect_to_first(candidates)
+
+
+def _list_stream_uris(endpoint: FlightEndpoint) -> list[str]:
+    """Return the URIs for Dissociated IPC of an endpoint, the nearest first.
+
+    Two locations with different tags of <want_data> may be the servers of the metadata and of the bodies, in this
+    order, as those of the published reference implementation. At one address they can't be anything else.
+    """
+    uris = endpoint.dissociated_uris
+    nearest = sort_by_distance(uris)
+    if len(uris) != 2:
+        return nearest
+    try:
+        metadata, bodies = (parse_dataset_uri(uri, endpoint.ticket)[0] for uri in uris)
+    except BowstringError:
+        return nearest
+    if metadata.want_data == bodies.want_data:
+        return nearest
+    pair = join_role_uris(metadata, bodies, endpoint.ticket)
+    is_one_server = (metadata.scheme, metadata.address) == (bodies.scheme, bodies.address)
+    return [pair] if is_one_server else [pair, *nearest]
 
 
 def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Dataset:

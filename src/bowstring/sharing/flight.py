@@ -98,6 +98,22 @@ def from_flight_error(error: Exception, prefix: str) -> BowstringError:
     return ProtocolError(text)
 
 
+def is_descriptor_error(error: Exception) -> bool:
+    """Whether a server that is not ours may have failed because it expects another kind of descriptor."""
+    flight = import_flight()
+    if (getattr(error, "extra_info", None) or b"").startswith(_ERROR_PREFIX):
+        return False
+    is_other = isinstance(
+        error,
+        flight.FlightTimedOutError
+        | flight.FlightUnavailableError
+        | flight.FlightUnauthenticatedError
+        | flight.FlightUnauthorizedError
+        | flight.FlightCancelledError,
+    )
+    return not is_other
+
+
 def _errors_by_flight_error() -> dict[Any, type[BowstringError]]:
     import pyarrow as pa
 

@@ -32,6 +32,7 @@ from bowstring.sharing.flight import (
     TLS_SCHEME,
     from_flight_error,
     import_flight,
+    is_descriptor_error,
     parse_flight_uri,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
@@ -74,15 +75,27 @@ class FlightConnector:
             raise from_flight_error(error, location) from error
 
     def get_flight_info(self, location: str, path: tuple[str, ...]) -> Any:
-        """Return the FlightInfo of a data set. Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`."""
+        """Return the FlightInfo of a data set. Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`.
+
+        The descriptor is the path; if the server does not know a path of one name, the command of this name, as the
+        published reference implementation of Dissociated IPC expects.
+        """
         flight = import_flight()
         call = flight.FlightCallOptions(timeout=None if self.timeout_s == math.inf else self.timeout_s)
+        descriptors = [flight.FlightDescriptor.for_path(*path)]
+        if len(path) == 1:
+            descriptors.append(flight.FlightDescriptor.for_command(path[0]))
+        errors: list[Exception] = []
         with self.connect(location, [("grpc.max_receive_message_length", _MAX_INFO_BYTES)]) as client:
-            try:
-                return client.get_flight_info(flight.FlightDescriptor.for_path(*path), call)
-            except Exception as error:
-                name = hide_signatures("/".join(path))
-                raise from_flight_error(error, f"{location}, data set {name!r}") from error
+            for descriptor in descriptors:
+                try:
+                    return client.get_flight_info(descriptor, call)
+                except Exception as error:  # noqa: BLE001 - the first one is raised
+                    errors.append(error)
+                    if not is_descriptor_error(error):
+                        break
+        name = hide_signatures("/".join(path))
+        raise from_flight_error(errors[0], f"{location}, data set {name!r}") from errors[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ class FlightServer(Closable):
     """A Flight server for the data sets of a `Server`. A context manager.
 
     `GetFlightInfo` and `ListFlights` return the ticket of a data set and its locations: those of the server, then this
-    one, whose `DoGet` sends the data to any Flight client. Descriptors are paths of one name, or of one ticket if the
-    server has a key (`ServerOptions.ticket_key`).
+    one, whose `DoGet` sends the data to any Flight client. Descriptors are paths or commands of one name, or of one
+    ticket if the server has a key (`ServerOptions.ticket_key`).
 
     `address` is HOST:PORT; port 0 chooses one. Without `tls`, it has to be a loopback address, where any user of the
     machine can connect. Raises `InvalidArgumentError` for other addresses and those in use, `MissingExtraError` without
@@ -103,8 +103,11 @@ class FlightServer(Closable):
             raise AccessDeniedError("access denied: a server with a ticket key does not list its data sets")
         return [self.get_flight_info(name) for name in self._server.names]
 
-    def get_flight_info(self, ticket: str) -> Any:
-        """Return the FlightInfo for a ticket, by default the name of a data set. Raises as `Server.find_parts`."""
+    def get_flight_info(self, ticket: str, descriptor: Any = None) -> Any:
+        """Return the FlightInfo for a ticket, by default the name of a data set, with the descriptor of the request.
+
+        Raises as `Server.find_parts`.
+        """
         import pyarrow as pa
 
         flight = import_flight()
@@ -114,7 +117,7 @@ class FlightServer(Closable):
         schema, _ = read_schema_and_batches(parts[0])
         num_rows = sum(part.num_rows for part in parts)
         size_bytes = sum(message.body_bytes for part in parts for message in part.messages)
-        descriptor = flight.FlightDescriptor.for_path(ticket.encode())
+        descriptor = descriptor or flight.FlightDescriptor.for_path(ticket.encode())
         return flight.FlightInfo(pa.schema(schema), descriptor, [endpoint], num_rows, size_bytes)
 
     def do_get(self, ticket: bytes, peer: str) -> Any:
@@ -310,7 +313,7 @@ def _create_server_class() -> Any:
 
         @_translate_errors
         def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor))
+            return self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor), descriptor)
 
         @_translate_errors
         def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
@@ -324,9 +327,11 @@ def _create_server_class() -> Any:
 
 
 def _get_ticket_of_descriptor(descriptor: Any) -> str:
-    """Return the ticket that is the path of a descriptor. Raises `InvalidArgumentError` for other descriptors."""
-    path = descriptor.path
-    if not path or len(path) != 1:
-        raise InvalidArgumentError("descriptor: expected a path with one name")
-    ticket: str = path[0].decode("utf-8", "backslashreplace")
+    """Return the ticket that is the path or command of a descriptor. Raises `InvalidArgumentError` for others."""
+    names = (
+        [descriptor.command] if descriptor.descriptor_type == import_flight().DescriptorType.CMD else descriptor.path
+    )
+    if not names or len(names) != 1:
+        raise InvalidArgumentError("descriptor: expected a path with one name, or a command with the name")
+    ticket: str = names[0].decode("utf-8", "backslashreplace")
     return ticket

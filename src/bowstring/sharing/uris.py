@@ -188,6 +188,13 @@ def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
     )
 
 
+def join_role_uris(metadata: StreamURI, bodies: StreamURI, ticket: bytes) -> str:
+    """Return the URI of the server of the metadata with that of the bodies, which takes the same ticket."""
+    others = tuple(parameter for parameter in bodies.parameters if parameter[0] != "ticket")
+    text = str(replace(bodies, parameters=(*others, ("ticket", ticket.decode("utf-8", "surrogateescape")))))
+    return str(replace(metadata, parameters=(*metadata.parameters, ("bodies", text))))
+
+
 def requests_packed_bodies(uri: StreamURI, copy: bool) -> bool:
     """Return whether a ticket requests bodies as bytes: for a copy, or because their addresses could not be freed.
 
