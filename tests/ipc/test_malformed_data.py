@@ -119,7 +119,12 @@ def test_a_claimed_body_of_a_terabyte_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("start", "what"),
-    [(b"PAR1", "Parquet"), (b"FEA1", "Feather"), (b"\x1f\x8b\x08\0", "gzip"), (b"hello world, this", "other bytes")],
+    [
+        (b"PAR1", "Parquet"),
+        (b"FEA1", "Feather"),
+        (b"\x1f\x8b\x08\0", "gzip"),
+        (b"hello world, this", "text, perhaps CSV"),
+    ],
 )
 @EVERY_FORMAT
 def test_foreign_formats_are_named(format_: str, start: bytes, what: str) -> None:

@@ -138,7 +138,9 @@ def test_a_negative_metadata_length_is_malformed() -> None:
     [
         (b"PAR1\0\0\0\0", "a Parquet file"),
         (b"ARROW1\0\0", "an Arrow file: use open_file"),
-        (b"a,b\n1,2\n", "other bytes"),
+        (b"a,b\n1,2\n", "text, perhaps CSV"),
+        ("größe,b".encode(), "text, perhaps CSV"),
+        (b'{"a": 1}', "text, perhaps JSON"),
         (b" \0\0\0\0\0\0", "other bytes"),
     ],
 )

@@ -17,7 +17,15 @@ import pytest
 
 import bowstring as bs
 from bowstring.dissociated.messages import decode_addresses
-from bowstring.errors import BowstringError, ConnectionLostError, InvalidDataError, MissingFileError, ResourceError
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    FormatMismatchError,
+    InvalidDataError,
+    MissingFileError,
+    NoDataError,
+    ResourceError,
+)
 from bowstring.sharing import Recorder, ServerOptions, read_entries, read_recording
 from bowstring.sharing.trace import decode_trace
 from bowstring.transports.base import TransportOptions
@@ -258,3 +266,24 @@ def _replace_column(path: Path, name: str, value: str | None) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.set_column(index, field, pa.array([value] * len(table), field.type)))
     return bytes(sink.getvalue())
+
+
+def test_another_format_is_named_as_no_recording(tmp_path: Path) -> None:
+    batch = bs.record_batch({"n": [1]})
+    with (
+        bs.new_file(tmp_path / "people.arrow", batch.schema) as file,
+        bs.new_stream(tmp_path / "people.arrows", batch.schema) as stream,
+    ):
+        file.write(batch)
+        stream.write(batch)
+    (tmp_path / "people.csv").write_bytes(b"a,b\n1,2\n")
+    for name, actual in (
+        ("people.arrow", "an Arrow file"),
+        ("people.arrows", "an Arrow stream without it"),
+        ("people.csv", "text, perhaps CSV"),
+    ):
+        with pytest.raises(FormatMismatchError, match=f"expected a recording.*, found {actual}") as caught:
+            read_recording(tmp_path / name)
+        assert caught.value.__notes__[-1].endswith("fetch --record write recordings")
+    with pytest.raises(NoDataError, match="expected a recording, but it is empty"):
+        list(read_entries(b""))

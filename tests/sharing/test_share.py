@@ -621,3 +621,31 @@ def test_without_memfd_formats_work_and_sharing_raises_a_clear_error(tmp_path: P
     for text in errors.values():
         assert "this platform has no memfd_create; share a file instead" in text
     assert (shared, served) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("start", "actual", "hint"),
+    [
+        (b"city,people\nRiga,605273\n", "text, perhaps CSV", "bowstring convert"),
+        (b'{"city": "Riga"}\n', "text, perhaps JSON", "bowstring convert"),
+        (b"PAR1\x15\x04\x15\x14", "a Parquet file", "bowstring convert"),
+        (b"FEA1\0\0\0\0", "a Feather file of version 1", "pyarrow.feather.read_table"),
+        (b"\x1f\x8b\x08\x08", "data compressed with gzip", "decompress it"),
+    ],
+)
+def test_another_format_is_named_with_a_way_to_read_it_wherever_a_path_is_opened(
+    start: bytes, actual: str, hint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "people"
+    path.write_bytes(start)
+    for open_path in (
+        bs.open_file,
+        bs.open_stream,
+        bs.share,
+        lambda path: bs.serve({"people": path}),
+        bs.ipc.append_to_file,
+        bs.inspection.inspect,
+    ):
+        with pytest.raises(FormatMismatchError, match=f"people: expected an Arrow .*, found {actual}") as caught:
+            open_path(path)
+        assert caught.value.__notes__[0].startswith(hint)

@@ -15,11 +15,10 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from bowstring.cli.error_messages import EXIT_FAILURE, EXIT_INTERRUPTED, ErrorOptions, format_error_line
-from bowstring.errors import BowstringError, FormatMismatchError, MissingExtraError, NoDataError, TruncatedError
+from bowstring.errors import BowstringError, MissingExtraError, NoDataError, TruncatedError
 from bowstring.io.io_errors import translate_io_error
 
 _CLI_PACKAGES = ("click", "rich")
-_CONVERTIBLE_FORMATS = ("Parquet", "CSV", "JSON")
 _DEFAULT_MESSAGES = {"MemoryError": "out of memory"}
 
 
@@ -115,15 +114,13 @@ def _replace_closed_streams() -> None:
 def format_error(error: Exception) -> str:
     """Return one printable line for `error`, with a hint, if any."""
     text = str(error).strip() or _DEFAULT_MESSAGES.get(type(error).__name__, type(error).__name__)
-    return format_error_line(text, next(iter(getattr(error, "__notes__", [])), _error_hint(error, text)))
+    return format_error_line(text, next(reversed(getattr(error, "__notes__", [])), _error_hint(error)))
 
 
-def _error_hint(error: Exception, text: str) -> str:
+def _error_hint(error: Exception) -> str:
     """Return a hint for an error, or empty text."""
     if isinstance(error, TruncatedError) and not isinstance(error, NoDataError):
         return "bowstring recover saves the intact batches, if any"
-    if isinstance(error, FormatMismatchError) and any(name in text for name in _CONVERTIBLE_FORMATS):
-        return f"bowstring convert reads {', '.join(_CONVERTIBLE_FORMATS[:-1])} and {_CONVERTIBLE_FORMATS[-1]}"
     return ""
 
 

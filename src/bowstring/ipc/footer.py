@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import InvalidDataError, TruncatedError
+from bowstring.errors import FormatMismatchError, InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.tables import BLOCK, read_root
 from bowstring.io.sources import RandomAccessSource
@@ -20,7 +20,6 @@ from bowstring.ipc.message import (
     Block,
     check_metadata_size,
     create_format_mismatch_error,
-    detect_foreign_format,
     is_file_start,
     is_stream_start,
 )
@@ -120,16 +119,12 @@ def _check_block_overlap(footer: Footer, name: str) -> None:
 
 def _check_start(source: RandomAccessSource) -> None:
     """Raise `FormatMismatchError` or `TruncatedError` unless the source begins with the magic."""
-    name, size = source.name, source.size
-    start = source.read_at(0, min(size, 16))
+    name = source.name
+    start = source.read_at(0, min(source.size, 16))
     if not is_file_start(start):
         if is_stream_start(start):
-            raise create_format_mismatch_error(name, "an Arrow file", "an Arrow stream: use open_stream")
-        if MAGIC.startswith(start):
-            raise TruncatedError(f"{name}: expected an Arrow file, found only {size} bytes")
-        raise create_format_mismatch_error(
-            name, "an Arrow file", detect_foreign_format(start) or f"other bytes ({start[:8]!r})"
-        )
+            raise FormatMismatchError(f"{name}: expected an Arrow file, found an Arrow stream: use open_stream")
+        raise create_format_mismatch_error(name, "an Arrow file", start)
 
 
 def _read_footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[bytes, int]:

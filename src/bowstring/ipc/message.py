@@ -7,10 +7,11 @@ size. `MessageReader` reads both; `frame_message` writes the current framing, or
 from __future__ import annotations
 
 import struct
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, TruncatedError
+from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, NoDataError, TruncatedError
 from bowstring.ipc.limits import ReadLimits
 
 MAGIC = b"ARROW1"
@@ -28,21 +29,23 @@ _PREFIX = struct.Struct("<ii")
 _CONTINUATION_NUMBER = -1
 """The marker as a signed number."""
 
+_CONVERT_HINT = "bowstring convert reads Parquet, CSV and JSON"
+_DECOMPRESS_HINT = "decompress it; bowstring convert reads compressed CSV and JSON directly"
 _FOREIGN_FORMATS = (
-    (b"PAR1", "a Parquet file"),
-    (b"PARE", "an encrypted Parquet file"),
-    (b"FEA1", "a Feather file of version 1"),
-    (b"ORC", "an ORC file"),
-    (b"\x1f\x8b", "data compressed with gzip"),
-    (b"\x28\xb5\x2f\xfd", "data compressed with Zstandard"),
-    (b"\x04\x22\x4d\x18", "data compressed with LZ4"),
-    (b"BZh", "data compressed with bzip2"),
-    (b"PK\x03\x04", "a ZIP archive"),
-    (b"SQLite format 3", "an SQLite database"),
-    (b"Obj\x01", "an Avro file"),
-    (b"\x89HDF", "an HDF5 file"),
-    (b"{", "text that looks like JSON"),
+    (b"PAR1", "a Parquet file", _CONVERT_HINT),
+    (b"PARE", "an encrypted Parquet file", ""),
+    (b"FEA1", "a Feather file of version 1", "pyarrow.feather.read_table reads it, and bowstring.table its result"),
+    (b"ORC", "an ORC file", "pyarrow.orc.read_table reads it, and bowstring.table its result"),
+    (b"\x1f\x8b", "data compressed with gzip", _DECOMPRESS_HINT),
+    (b"\x28\xb5\x2f\xfd", "data compressed with Zstandard", _DECOMPRESS_HINT),
+    (b"\x04\x22\x4d\x18", "data compressed with LZ4", _DECOMPRESS_HINT),
+    (b"BZh", "data compressed with bzip2", _DECOMPRESS_HINT),
+    (b"PK\x03\x04", "a ZIP archive", ""),
+    (b"SQLite format 3", "an SQLite database", ""),
+    (b"Obj\x01", "an Avro file", ""),
+    (b"\x89HDF", "an HDF5 file", ""),
 )
+"""The first bytes of other formats, their names, and a way to read them, if any."""
 
 
 Header = TypeVar("Header")
@@ -162,7 +165,7 @@ class MessageReader(Generic[Header]):
         size_bytes, prefix_bytes, start = self.bytes_needed, len(self._prefix), self._start
         if len(received) < size_bytes:
             if self._may_be_other_format(prefix_bytes) and not is_stream_start(self._prefix + received):
-                raise self._format_mismatch_error(f"other bytes ({self._prefix!r})")
+                raise self._format_mismatch_error(self._prefix + received)
             raise self._truncated_error("metadata", self.offset, size_bytes, len(received))
         header = self._read_header(received, 0, self._get_location())
         body_bytes: int = getattr(header, "body_bytes", 0)
@@ -272,15 +275,14 @@ class MessageReader(Generic[Header]):
 
     def _reject_other_formats(self, prefix: bytes, size_bytes: int) -> None:
         if MAGIC.startswith(prefix):
-            raise self._format_mismatch_error("an Arrow file: use open_file")
-        foreign_format = detect_foreign_format(prefix)
-        if foreign_format:
-            raise self._format_mismatch_error(foreign_format)
-        if not 0 <= size_bytes <= self._limits.max_metadata_bytes:
-            raise self._format_mismatch_error(f"other bytes ({prefix!r})")
+            raise FormatMismatchError(
+                f"{self._name} expected {self._expected_format}, found an Arrow file: use open_file"
+            )
+        if _detect_foreign_format(prefix) or not 0 <= size_bytes <= self._limits.max_metadata_bytes:
+            raise self._format_mismatch_error(prefix)
 
-    def _format_mismatch_error(self, actual: str) -> FormatMismatchError:
-        return create_format_mismatch_error(self._name[:-1], str(self._expected_format), actual)
+    def _format_mismatch_error(self, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
+        return create_format_mismatch_error(self._name[:-1], str(self._expected_format), first_bytes)
 
 
 def read_message(reader: MessageReader[Header], read: Callable[[int], bytes]) -> Message[Header] | EndOfStream:
@@ -349,11 +351,6 @@ def frame_message(metadata: bytes, position: int = 0, alignment: int = 8, is_leg
     return marker + _LENGTH.pack(len(metadata) + padding) + metadata + bytes(padding)
 
 
-def detect_foreign_format(first_bytes: bytes) -> str | None:
-    """Return the name of another format that these first bytes belong to, None if unknown."""
-    return next((name for magic, name in _FOREIGN_FORMATS if first_bytes.startswith(magic)), None)
-
-
 def is_file_start(first_bytes: bytes) -> bool:
     """Whether bytes begin with the magic of the file format."""
     return first_bytes[: len(MAGIC)] == MAGIC
@@ -369,6 +366,35 @@ def is_stream_start(first_bytes: bytes) -> bool:
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
-def create_format_mismatch_error(location: str, expected: str, actual: str) -> FormatMismatchError:
-    """Return the error for bytes of another format."""
-    return FormatMismatchError(f"{location}: expected {expected}, found {actual}")
+def create_format_mismatch_error(name: str, expected: str, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
+    """Return the error for a source that begins with these bytes, which are not Arrow data or too few to decide.
+
+    A note names a way to read the format, if there is one.
+    """
+    if not first_bytes:
+        return NoDataError(f"{name}: expected {expected}, but it is empty")
+    if MAGIC.startswith(first_bytes):
+        return TruncatedError(f"{name}: expected {expected}, found only {len(first_bytes)} bytes")
+    actual, hint = _detect_foreign_format(first_bytes) or _describe_text(first_bytes) or ("other bytes", "")
+    error = FormatMismatchError(f"{name}: expected {expected}, found {actual} (it begins with {first_bytes[:8]!r})")
+    if hint:
+        error.add_note(hint)
+    return error
+
+
+def _detect_foreign_format(first_bytes: bytes) -> tuple[str, str] | None:
+    """Return the name of another format and a way to read it, None if unknown."""
+    return next(((name, hint) for magic, name, hint in _FOREIGN_FORMATS if first_bytes.startswith(magic)), None)
+
+
+def _describe_text(first_bytes: bytes) -> tuple[str, str] | None:
+    """Return what text may be and a way to read it, None for bytes that are not UTF-8, or have control characters."""
+    try:
+        text = (
+            getincrementaldecoder("utf-8")().decode(first_bytes).removeprefix("\ufeff")
+        )  # the last one may be cut off
+    except UnicodeDecodeError:
+        return None
+    if not all(character.isprintable() or character.isspace() for character in text):
+        return None
+    return f"text, perhaps {'JSON' if text.lstrip()[:1] in ('{', '[') else 'CSV'}", _CONVERT_HINT

@@ -38,15 +38,16 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.schema import Schema, schema
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError, InvalidDataError, TruncatedError
+from bowstring.errors import BowstringError, FormatMismatchError, InvalidDataError, TruncatedError
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.sinks import VectoredSink
-from bowstring.ipc.api import open_stream
-from bowstring.ipc.stream import Encoder
+from bowstring.io.sources import open_sequential
+from bowstring.ipc.format_detection import detect_format
+from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import StreamWriter
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.memory.buffer import Buffer
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.uris import create_server_uri
 from bowstring.transports.base import Transport
 from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind, ObservedTransport
@@ -216,8 +217,7 @@ def read_entries(source: Any) -> Iterator[ObservedEvent]:
     is cut off.
     """
     indices: Counter[tuple[int, str, str]] = Counter()
-    with open_stream(source) as reader:
-        _check_schema(reader.schema)
+    with _open_recording(source) as reader:
         for batch in reader:
             _check_values(batch)
             *columns, bodies, texts = batch.columns
@@ -231,6 +231,20 @@ def read_entries(source: Any) -> Iterator[ObservedEvent]:
                 except ValueError as error:
                     raise InvalidDataError(f"recording, entry {indices.total() - 1}: {error}") from None
                 yield ObservedEvent(time_ns, connection, *step, index, tag, address, length_bytes, parts, text)
+
+
+def _open_recording(source: Any) -> StreamReader:
+    opened = open_sequential(source)
+    with close_on_error(opened):
+        try:
+            if detect_format(opened, "a recording") == "file":
+                raise FormatMismatchError(f"{opened.name}: expected a recording, found an Arrow file")
+            reader = StreamReader(opened)
+            _check_schema(reader.schema)
+        except FormatMismatchError as error:
+            error.add_note("bowstring serve --record and bowstring fetch --record write recordings")
+            raise
+        return reader
 
 
 def read_recording(source: Any) -> list[ObservedEvent]:
@@ -248,7 +262,7 @@ def _check_schema(stream_schema: Schema) -> None:
     version = stream_schema.metadata.get(VERSION_KEY)
     if version != VERSION or stream_schema != SCHEMA:
         actual_version = "an Arrow stream without it" if version is None else repr(version)
-        raise InvalidDataError(
+        raise FormatMismatchError(
             f"expected a recording with {VERSION_KEY.decode()} = {VERSION.decode()}, found {actual_version}"
         )
 

@@ -28,13 +28,12 @@ from bowstring.flatbuf.reader import Table as FlatbufferTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
 from bowstring.ipc.file import FileReader
+from bowstring.ipc.format_detection import detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.message import (
-    FILE_START,
     EndOfStream,
     Message,
     MessageReader,
-    is_file_start,
     read_message_at,
 )
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader, build_schema_message
@@ -186,7 +185,7 @@ def _write_batches(
 def open_region_reader(region: Region) -> FileReader | StreamReader:
     """Open the file or stream in a region. Nothing is copied, and the batches keep the mapping."""
     source = MemorySource(Memory(region.memory), region.name)
-    if is_file_start(bytes(region.memory[: len(FILE_START)])):
+    if detect_format(source) == "file":
         return FileReader(source)
     return StreamReader(source)
 
@@ -277,7 +276,7 @@ def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredM
 def index_stored_dataset(region: Region) -> StoredDataset:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     source = MemorySource(Memory(region.memory), region.name)
-    is_file = is_file_start(bytes(region.memory[: len(FILE_START)]))
+    is_file = detect_format(source) == "file"
     schema, batches = _read_messages_of_file(source) if is_file else _read_messages_of_stream(source)
     messages, num_rows = [], 0
     for message in batches:

@@ -394,3 +394,13 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(errors.InvalidArgumentError, match="not a regular file"):
             bs.ipc.append_to_file(path)
+
+
+def test_appending_to_a_stream_names_the_call_that_makes_a_file_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.arrows"
+    with bs.new_stream(path, batch().schema) as writer:
+        writer.write(batch())
+    before = path.read_bytes()
+    with pytest.raises(errors.FormatMismatchError, match="an Arrow stream, which can't be appended to: concat_files"):
+        bs.ipc.append_to_file(path)
+    assert path.read_bytes() == before

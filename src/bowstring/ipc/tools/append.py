@@ -18,7 +18,7 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
-from bowstring.errors import InvalidArgumentError, InvalidDataError, ResourceError
+from bowstring.errors import FormatMismatchError, InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.flatbuf.reader import Table
 from bowstring.flatbuf.writer import SerializedSubTable
 from bowstring.io.memory_source import MemorySource
@@ -28,6 +28,7 @@ from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
+from bowstring.ipc.format_detection import detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_prefix
 from bowstring.ipc.metadata import header as headers
@@ -72,6 +73,11 @@ def append_to_file(
     keys = {key for key, _ in added_pairs}
     source = _open_locked(name)
     try:
+        if detect_format(source, "an Arrow file") == "stream":
+            raise FormatMismatchError(
+                f"{name}: expected an Arrow file, found an Arrow stream, which can't be appended to: "
+                "concat_files makes a file of it"
+            )
         existing = _ExistingFile(source, limits)
         options = existing.create_write_options(compression, compression_level)
         encoder = Encoder(existing.reader.schema, alignment or existing.detect_alignment(), False, options)
