@@ -164,14 +164,15 @@ class LeaseTable:
     ) -> None:
         """Add the leases of one body to those of its addresses."""
         for address, length in zip(addresses.tolist(), lengths.tolist(), strict=True):
-            if length:
-                leases = self._addresses.get(address, _AddressLeases(0, 0, owners))
-                if leases.owners is not owners:
-                    known = set(map(id, leases.owners))
-                    new_owners = tuple(owner for owner in owners if id(owner) not in known)
-                    leases = leases._replace(owners=leases.owners + new_owners)
+            if not length:
+                continue
+            added = _AddressLeases(num_leases, num_leases * length, owners)
+            leases = self._addresses.setdefault(address, added)
+            if leases is not added:
+                known = set(map(id, leases.owners))
+                new_owners = tuple(owner for owner in owners if id(owner) not in known)
                 self._addresses[address] = _AddressLeases(
-                    leases.num_leases + num_leases, leases.nbytes + num_leases * length, leases.owners
+                    leases.num_leases + num_leases, leases.nbytes + added.nbytes, leases.owners + new_owners
                 )
 
     def _free_addresses(self, addresses: Addresses) -> None:
