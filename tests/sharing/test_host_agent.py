@@ -119,7 +119,7 @@ def test_eight_processes_read_2500_partitions_with_1024_descriptors_each() -> No
     assert agent_descriptors < 100
     assert all(int(answer) < 20 for answer in answers[:8])
     assert (answers[8:], codes) == ([b"still there\n"] * 8, [0] * 8)  # the agent was killed in between
-    assert set(os.listdir("/dev/shm")) <= names
+    assert {name for name in os.listdir("/dev/shm") if "ucx" not in name} <= names  # that of other tests at this time
 
 
 def test_requests_of_all_sizes_are_answered(key: AgentKey) -> None:
