@@ -13,20 +13,20 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from bowstring.errors import (
-    BowstringError,
     InvalidArgumentError,
     MissingExtraError,
     ResourceError,
     UnmetRequirementError,
 )
+from bowstring.memory.deferred_calls import DeferredCalls
 from bowstring.memory.device import CUDA, Device, DeviceMemory, DeviceRegion, device_pointer
 
 HANDLE_BYTES = 64
@@ -38,6 +38,10 @@ _NOT_INITIALIZED = 3
 _UNUSABLE = frozenset((_NOT_INITIALIZED, 4, 34, 46, 100, 802, 803, 804, 999))
 """CUresult: not (or no longer) initialized, stub library, devices unavailable, none, or none that fits the driver."""
 _LAZY_ENABLE_PEER_ACCESS = 1
+_BLOCKING_EVENT = 3
+"""`CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`"""
+_RELAXED_CAPTURE = 2
+_DEFERRED_CALLS = DeferredCalls()
 
 
 def _load_driver() -> Any:
@@ -95,18 +99,36 @@ class Gpu:
         """Wait until the device has finished all work in the primary context, of any library and stream."""
         self.call_driver("cuCtxSynchronize")
 
-    def try_synchronize(self) -> None:
-        """As `synchronize`, for finalizers: errors are ignored, and a forked child, which can't use CUDA, returns."""
-        if os.getpid() == self._process_id:
-            with suppress(BowstringError):
-                self.synchronize()
+    def wait_for_queued_work(self) -> None:
+        """As `synchronize`, by an event, if the driver is of CUDA 12.5 or later. For the thread of `DeferredCalls`.
 
-    def synchronize_and_free(self, function: str, pointer: int) -> None:
-        """Free or unmap memory when the queued work, which may use it, is finished; as `try_synchronize`."""
-        self.try_synchronize()
+        An event of the whole context includes streams that are being captured, which fails and ends their capture; see
+        `pause_frees`. The relaxed mode permits the other calls during a capture.
+        """
+        with self._current_context():
+            _call_driver("cuThreadExchangeStreamCaptureMode", _load_driver().CUstreamCaptureMode(_RELAXED_CAPTURE))
+            event = _call_driver("cuEventCreate", _BLOCKING_EVENT)
+            try:
+                try:
+                    _call_driver("cuCtxRecordEvent", self._context, event)
+                except UnmetRequirementError:
+                    _call_driver("cuCtxSynchronize")
+                else:
+                    _call_driver("cuEventSynchronize", event)
+            finally:
+                _call_driver("cuEventDestroy", event)
+
+    def call_after_queued_work(self, call: Callable[[], None]) -> None:
+        """Make a call in another thread when the work that is queued now is finished; for finalizers.
+
+        Nothing is done in a forked child, which can't use CUDA.
+        """
         if os.getpid() == self._process_id:
-            with suppress(BowstringError):
-                self.call_driver(function, pointer)
+            _DEFERRED_CALLS.add(self.wait_for_queued_work, call)
+
+    def free_after_queued_work(self, function: str, pointer: int) -> None:
+        """Free or unmap memory when the queued work, which may use it, is finished; as `call_after_queued_work`."""
+        self.call_after_queued_work(partial(self.call_driver, function, pointer))
 
     def allocate(self, size_bytes: int) -> Allocation:
         """Allocate memory, filled with zeros, that no other allocation shares a block with."""
@@ -163,7 +185,8 @@ class Allocation:
         self.gpu = gpu
         self.pointer = pointer
         self.size_bytes = size_bytes
-        weakref.finalize(self, gpu.synchronize_and_free, release_function, pointer).atexit = False
+        _DEFERRED_CALLS.start()
+        weakref.finalize(self, gpu.free_after_queued_work, release_function, pointer).atexit = False
 
     def as_memory(self, size_bytes: int) -> DeviceMemory:
         """Return the first bytes as a `DeviceMemory`, which keeps the allocation."""
@@ -209,9 +232,17 @@ def gpu_of_address(pointer: int) -> Gpu:
     return get_gpu(ordinal)
 
 
-def try_synchronize(memory: DeviceMemory) -> None:
-    """Wait until nothing that this process has queued reads the memory; as `Gpu.try_synchronize`."""
-    _cached_gpu(memory.location.id).try_synchronize()
+def call_after_reads(memory: DeviceMemory, call: Callable[[], None]) -> None:
+    """Make a call when nothing that this process has queued reads the memory; as `Gpu.call_after_queued_work`."""
+    _cached_gpu(memory.location.id).call_after_queued_work(call)
+
+
+def pause_frees() -> AbstractContextManager[None]:
+    """Return a context manager in which no memory of a GPU is freed: capture CUDA graphs inside.
+
+    Memory whose last array is dropped meanwhile is freed afterwards.
+    """
+    return _DEFERRED_CALLS.pause()
 
 
 def copy_to_host(memory: DeviceMemory, offset_bytes: int, size_bytes: int) -> bytearray:

@@ -38,7 +38,7 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
-from bowstring.memory.cuda import try_synchronize
+from bowstring.memory.cuda import call_after_reads
 from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.dataset_locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
@@ -121,7 +121,7 @@ class Connection:
         self.decoder = Decoder()
         """Decodes one stream after the other."""
         self.driver = BlockingSession(session)
-        self._leased_memories: dict[int, weakref.ref[Any]] = {}
+        self._leased_memories: dict[object, weakref.ref[Any]] = {}
         self._is_closing = False
         _CONNECTIONS.add(self)
 
@@ -164,17 +164,21 @@ class Connection:
         is_on_device = isinstance(memory, DeviceMemory)
         base: Any = memory.duplicate() if is_on_device else np.frombuffer(memory, _UINT8)
         _LEASING_CONNECTIONS.add(self)
-        key = id(base)
+        key = object()  # the id of `base` may be used again before `free_body` is called
 
-        def free_body(_: object) -> None:
-            if is_on_device:
-                try_synchronize(memory)  # that reads the memory, and was queued by this process
+        def end_lease(_: object) -> None:
+            if is_on_device:  # work that reads the memory may be queued
+                call_after_reads(memory, free_body)
+            else:
+                free_body()
+
+        def free_body() -> None:
             self._leased_memories.pop(key, None)
             self.driver.session.release_lease(lease)
             if self._is_closing and not self._leased_memories:
                 self.close()
 
-        self._leased_memories[key] = weakref.ref(base, free_body)
+        self._leased_memories[key] = weakref.ref(base, end_lease)
         return base if is_on_device else Memory(base)
 
     def close_when_unused(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,48 +22,82 @@ from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeviceTable:
-    """A table of one batch in memory of a device; created by `device_table`."""
+class DeviceBatch:
+    """A batch in memory of a device."""
 
-    schema: Schema
     num_rows: int
     columns: Sequence[ArrayData]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTable:
+    """A table in memory of a device; created by `device_table`."""
+
+    schema: Schema
+    batches: Sequence[DeviceBatch]
     device: Device
 
-    def to_stored_dataset(self, name: str) -> StoredDataset:
-        """Return the data set for a server. Nothing is copied.
+    def to_stored_datasets(self, name: str) -> list[StoredDataset]:
+        """Return the data sets for a server, one for each batch, so that a server exports one at a time.
 
-        Raises `UnsupportedTypeError` for a column with a dictionary, and `InvalidArgumentError` for slices and unknown
-        null counts.
+        Nothing is copied. Raises `UnsupportedTypeError` for a column with a dictionary, and `InvalidArgumentError` for
+        slices and unknown null counts.
         """
+        return [self._to_stored_dataset(batch, name) for batch in self.batches]
+
+    def _to_stored_dataset(self, batch: DeviceBatch, name: str) -> StoredDataset:
         nodes: list[tuple[int, int]] = []
         buffers: list[Buffer | None] = []
-        for field, column in zip(self.schema.fields, self.columns, strict=True):
+        for field, column in zip(self.schema.fields, batch.columns, strict=True):
             _append_nodes_and_buffers(field.name, column, nodes, buffers)
         sizes = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
         ends = np.cumsum((sizes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES)
         starts, body_bytes = np.concatenate(([0], ends[:-1])), int(ends[-1]) if len(ends) else 0
         spans = np.stack((starts[: len(sizes)], sizes), axis=1)
         header = BatchHeaderValues(
-            self.num_rows, np.array(nodes, np.int64).reshape(-1, 2), spans, np.zeros(0, np.int64)
+            batch.num_rows, np.array(nodes, np.int64).reshape(-1, 2), spans, np.zeros(0, np.int64)
         )
         parts = [(start, b) for start, b in zip(starts.tolist(), buffers, strict=False) if b is not None and b.size]
         region = DeviceRegion(self.device, parts, body_bytes, name)
         body = AddressBody.from_arrays(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)
         message = StoredMessage(BatchHeaderBuilder().build(header, body_bytes), body, 0, body_bytes)
         schema = Encoder(self.schema).encode_schema_message().metadata
-        return StoredDataset(region, schema, (message,), self.num_rows, 0, body_bytes)
+        return StoredDataset(region, schema, (message,), batch.num_rows, 0, body_bytes)
 
 
 def device_table(source: object) -> DeviceTable:
     """Return a table of arrays in memory of a GPU, without copying, for `Server.add` and `serve`.
 
     `source` is a mapping of column names to arrays of CuPy, PyTorch, cuDF or others, with `__arrow_c_device_array__`,
-    `__dlpack__` or `__cuda_array_interface__`; or a table with `__arrow_c_device_array__`, such as a cuDF data frame.
-    A server copies the columns on the device when a client first reads them: do not change them until then.
+    `__dlpack__` or `__cuda_array_interface__`; a table with `__arrow_c_device_array__`, such as a cuDF data frame; or a
+    list or another iterable of these, one for each batch. A server copies a batch on the device when a client reads it:
+    do not change the columns while it is served.
 
-    Raises `InvalidArgumentError` for columns of different lengths or on several devices, and as `import_device_array`.
+    Raises `InvalidArgumentError` for columns of different lengths, batches with different schemas, or memory of several
+    devices, and as `import_device_array`.
     """
+    is_batch = isinstance(source, Mapping) or hasattr(source, "__arrow_c_device_array__")
+    sources = [source] if is_batch or not isinstance(source, Iterable) else list(source)
+    schema: Schema | None = None
+    batches: list[DeviceBatch] = []
+    devices: set[Device] = set()
+    for batch_source in sources:
+        batch_schema, batch, device = _import_batch(batch_source)
+        if schema is not None and batch_schema != schema:
+            raise InvalidArgumentError(
+                f"device_table: batch {len(batches)}: expected {schema!r}, found {batch_schema!r}"
+            )
+        schema = batch_schema
+        batches.append(batch)
+        devices.add(device)
+    if schema is None or len(devices) != 1:
+        found = ", ".join(sorted(map(str, devices))) or "no batches"
+        raise InvalidArgumentError(f"device_table: expected batches on one device, found {found}")
+    return DeviceTable(schema, batches, devices.pop())
+
+
+def _import_batch(source: object) -> tuple[Schema, DeviceBatch, Device]:
+    """Import the columns of a batch. Raises as `device_table`."""
     if isinstance(source, Mapping):
         columns = [import_device_array(column) for column in source.values()]
         schema = Schema(tuple(Field(name, column.type) for name, column in zip(source, columns, strict=True)))
@@ -77,7 +111,7 @@ def device_table(source: object) -> DeviceTable:
     if len(lengths) != 1 or len(devices) != 1:
         descriptions = ", ".join(f"{column.length} rows on {device_of([column])}" for column in columns) or "none"
         raise InvalidArgumentError(f"device_table: expected columns of one length on one device, found {descriptions}")
-    return DeviceTable(schema, lengths.pop(), columns, devices.pop())
+    return schema, DeviceBatch(lengths.pop(), columns), devices.pop()
 
 
 def _append_nodes_and_buffers(

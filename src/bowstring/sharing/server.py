@@ -174,7 +174,7 @@ class Server(Closable):
         self._check_open()
         self._acceptors[0].uri_for_ticket(name)  # check the name before copying
         if isinstance(source, DeviceTable):
-            return self.add_stored_dataset(name, source.to_stored_dataset(name))
+            return self.add_stored_dataset(name, *source.to_stored_datasets(name))
         parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
         if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:

@@ -6,10 +6,13 @@ import base64
 import ctypes
 import importlib
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,15 +23,20 @@ from bowstring.errors import (
     InvalidArgumentError,
     MissingExtraError,
     ProtocolError,
+    ResourceError,
     UnmetRequirementError,
 )
 from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
+from bowstring.memory.region import Region
 from bowstring.sharing import Server, device_table
 from bowstring.sharing.dataset_locations import sort_by_distance
-from bowstring.sharing.device_tables import DeviceTable
+from bowstring.sharing.device_tables import DeviceBatch, DeviceTable
+from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring.transports.base import DirectionEnded
 from bowstring.transports.cuda.memory import CudaRemoteHandle
 from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
+from bowstring.transports.export_arena import ArenaExporter, HostArena
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix import UNIX
@@ -203,17 +211,46 @@ def test_a_wrong_address_is_an_error_of_the_unix_socket() -> None:
         TRANSPORT.dial("@bowstring-no-such-server").close()
 
 
+class MappedArena(HostArena):
+    """Memory of the CPU in place of a GPU's: which blocks are used again does not depend on where they are."""
+
+    is_mapped_by_clients: ClassVar[bool] = True
+
+
+@pytest.mark.parametrize("leaves_first", ["client", "server"])
+def test_what_a_client_may_read_is_kept_until_it_closes_its_end(leaves_first: str) -> None:
+    exporter = ArenaExporter(MappedArena(memoryview(bytearray(64)), 0, "cuda"))
+    other = ArenaExporter(exporter._arena)
+    region, later = Region.copy_of([bytes(64)]), Region.copy_of([bytes(64)])
+    with assert_descriptors_closed(), ExitStack() as stack:
+        server, client = (stack.enter_context(CudaChannel.from_socket(end)) for end in socket.socketpair())
+        assert isinstance(server, CudaChannel)
+        server.exporter = exporter  # type: ignore[assignment]
+        exporter.export(region)
+        if leaves_first == "client":
+            client.close()
+            while not any(isinstance(event, DirectionEnded) for event in server.progress()):
+                pass
+        server.close()
+        if leaves_first == "server":
+            assert any(isinstance(event, DirectionEnded) for event in client.progress()), "it learns that it is over"
+            with pytest.raises(ResourceError, match="does not fit"):
+                other.export(later)
+            client.close()
+        assert other.export(later).address == 0
+
+
 # Tables
 
 
 def new_device_table(num_rows: int = 3) -> DeviceTable:
     columns = [move_to_device(bs.array(range(num_rows))), move_to_device(bs.array(["a", None, "c"][:num_rows]))]
     batch = bs.RecordBatch.from_arrays(columns, ["x", "text"])
-    return DeviceTable(batch.schema, num_rows, columns, DEVICE)
+    return DeviceTable(batch.schema, [DeviceBatch(num_rows, columns)], DEVICE)
 
 
 def test_a_table_becomes_one_message_over_its_buffers() -> None:
-    stored = new_device_table().to_stored_dataset("name")
+    (stored,) = new_device_table().to_stored_datasets("name")
     (message,) = stored.messages
     assert isinstance(stored.region, DeviceRegion)
     assert [(start, buffer.size) for start, buffer in stored.region.buffers] == [(0, 24), (64, 1), (128, 16), (192, 2)]
@@ -232,7 +269,7 @@ def test_a_table_becomes_one_message_over_its_buffers() -> None:
 def test_columns_that_can_t_be_served_are_rejected(column: bs.Array, problem: str) -> None:
     batch = bs.RecordBatch.from_arrays([column], ["x"])
     with pytest.raises(InvalidArgumentError, match=problem):
-        DeviceTable(batch.schema, len(column), [column], DEVICE).to_stored_dataset("name")
+        DeviceTable(batch.schema, [DeviceBatch(len(column), [column])], DEVICE).to_stored_datasets("name")
 
 
 @pytest.mark.parametrize("source", [{}, {"x": [1]}, {"x": bs.array([1])}, bs.RecordBatch.from_arrays([], [])])
@@ -254,7 +291,18 @@ def test_columns_of_a_table_have_one_length_and_one_device() -> None:
 
     zero, one = Device(CUDA_TYPE, 0), Device(CUDA_TYPE, 1)
     table = device_table({"x": Source(3, zero), "y": Source(3, zero)})
-    assert (table.num_rows, table.schema.names, table.device) == (3, ["x", "y"], zero)
+    assert ([batch.num_rows for batch in table.batches], table.schema.names, table.device) == ([3], ["x", "y"], zero)
+    table = device_table({"x": Source(length, zero)} for length in (3, 1, 5))
+    datasets = table.to_stored_datasets("name")
+    assert [(dataset.num_rows, len(dataset.messages)) for dataset in datasets] == [(3, 1), (1, 1), (5, 1)]
+    assert len({dataset.schema for dataset in datasets}) == 1
+    assert len({dataset.region for dataset in datasets}) == 3, "exported one by one"
+    with pytest.raises(InvalidArgumentError, match="batch 1: expected "):
+        device_table([{"x": Source(3, zero)}, {"y": Source(3, zero)}])
+    with pytest.raises(InvalidArgumentError, match="expected batches on one device, found cuda:0, cuda:1"):
+        device_table([{"x": Source(3, zero)}, {"x": Source(3, one)}])
+    with pytest.raises(InvalidArgumentError, match="expected batches on one device, found no batches"):
+        device_table([])
     with pytest.raises(InvalidArgumentError, match="found 3 rows on cuda:0, 2 rows on cuda:0"):
         device_table({"x": Source(3, zero), "y": Source(2, zero)})
     with pytest.raises(InvalidArgumentError, match="found 3 rows on cuda:0, 3 rows on cuda:1"):

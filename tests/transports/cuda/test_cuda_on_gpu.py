@@ -178,20 +178,23 @@ def test_data_sets_in_memory_of_the_cpu_are_sent_as_bytes(server: Server) -> Non
             assert batch["x"].to_pylist() == list(range(num_rows))
 
 
-def test_a_table_that_does_not_fit_is_refused(server: Server) -> None:
-    uri = server.add(
-        "table",
-        device_table(
-            {
-                "x": CudaArray(np.zeros(OPTIONS.arena_bytes, np.uint8)),
-            }
-        ),
-    )
-    with bs.connect(uri) as dataset:
-        dataset.read_all()
-    server.add("another", device_table({"x": CudaArray(np.ones(OPTIONS.arena_bytes + 1, np.uint8))}))
-    with pytest.raises(ResourceError, match="does not fit into the arena"):
-        bs.connect(server.uri("another"))
+def test_a_batch_that_does_not_fit_is_sent_as_bytes(server: Server) -> None:
+    sizes = [OPTIONS.arena_bytes // 2, OPTIONS.arena_bytes, 100]
+    batches = [{"x": CudaArray(np.full(size, number, np.uint8))} for number, size in enumerate(sizes)]
+    with bs.connect(server.add("table", device_table(batches))) as dataset:
+        received = dataset.to_batches()
+        assert [batch["x"].__dlpack_device__()[0] for batch in received] == [2, 1, 2]
+        for number, batch in enumerate(received):
+            assert np.array_equal(batch["x"].to_host().to_numpy(), np.full(sizes[number], number, np.uint8))
+
+
+def test_memory_is_freed_after_a_pause(server: Server) -> None:
+    with bs.connect(server.add("table", table())) as dataset, cuda.pause_frees():
+        batches = dataset.to_batches()
+        del batches
+        gc.collect()
+        assert server.stats().leased_addresses > 0
+    assert wait_until(lambda: server.stats().leased_addresses == 0)
 
 
 def test_a_handle_can_t_claim_more_than_its_allocation() -> None:
