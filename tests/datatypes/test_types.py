@@ -154,6 +154,16 @@ def test_children_of_nested_types_have_names() -> None:
     assert [field.name for field in runs.fields] == ["run_ends", "values"]
 
 
+def test_keys_and_entries_of_maps_are_not_nullable() -> None:
+    map_type = bs.map_(bs.field("k", "string", metadata={"a": "b"}), bs.field("v", "int8"))
+    assert (map_type.key_field.name, map_type.key_field.nullable, map_type.item_field.nullable) == ("k", False, True)
+    assert map_type.key_field.metadata == {b"a": b"b"}
+    pair = bs.struct([bs.field("k", "string"), bs.field("v", "int8", nullable=False)])
+    read = t.Map(bs.field("pairs", pair))  # as readers create it from a file that declares nullable keys
+    assert (read.entries_field.name, read.entries_field.nullable) == ("pairs", False)
+    assert (read.key_field.nullable, read.item_field.nullable) == (False, False)
+
+
 def test_metadata_of_fields_is_compared_only_on_request() -> None:
     plain, marked = (bs.list_(bs.field("item", bs.int8(), metadata=m)) for m in (None, {"a": "b"}))
     assert plain == marked

@@ -93,3 +93,20 @@ def test_many_batches_are_read_in_order(format_: str, data: st.DataObject) -> No
     read = list(OPENERS[format_](to_bytes(format_, schema, batches)))
     assert len(read) == 3
     assert all(is_equal(a, b) for a, b in zip(read, batches, strict=True))
+
+
+@EVERY_FORMAT
+def test_files_with_nullable_keys_of_maps_are_read_and_written_for_other_readers(format_: str) -> None:
+    declared = bs.map_(bs.field("k", "string"), "int8")
+    assert isinstance(declared, t.Map)
+    forged = bs.map_(bs.field("k", "string"), "int8")
+    pair = bs.struct([bs.field("k", "string"), bs.field("value", "int8")])
+    object.__setattr__(forged, "entries_field", bs.field("entries", pair))  # as other writers declare it
+    batches = [bs.record_batch({"m": bs.array([{"a": 1}, None, {}], type_)}) for type_ in (forged, declared)]
+    nullable, not_nullable = (to_bytes(format_, batch.schema, [batch]) for batch in batches)
+    (read,) = OPENERS[format_](nullable)
+    read.validate(full=True)
+    assert is_equal(read, batches[1])
+    rewritten = to_bytes(format_, read.schema, [read])
+    assert rewritten == not_nullable != nullable
+    assert PYARROW_OPENERS[format_](rewritten).read_all().to_pydict() == {"m": [[("a", 1)], None, []]}

@@ -102,7 +102,11 @@ class Struct(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Map(DataType):
-    """Lists of key-value pairs: lists of structs of a key, which is not nullable, and a value."""
+    """Lists of key-value pairs: lists of structs of a key and a value.
+
+    Entries and keys are not nullable, even if their fields were: files that declare it are valid for some writers, but
+    other readers reject them.
+    """
 
     C_FORMAT: ClassVar[bytes] = b"+m"
 
@@ -114,6 +118,9 @@ class Map(DataType):
             raise InvalidArgumentError(
                 f"a map's entries are a struct of a key and a value, not {self.entries_field.type}"
             )
+        if self.entries_field.nullable or self.key_field.nullable:
+            entries = Struct((self.key_field.with_nullable(False), self.item_field))
+            object.__setattr__(self, "entries_field", self.entries_field.with_type(entries).with_nullable(False))
 
     @property
     def key_field(self) -> Field:

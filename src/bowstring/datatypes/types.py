@@ -254,11 +254,9 @@ def struct(fields: FieldsLike) -> Struct:
 
 
 def map_(key_type: TypeLike, item_type: TypeLike, keys_sorted: bool = False) -> Map:
-    """Lists of key-value pairs."""
-    key = as_child_field(key_type, "key")
-    if key is not key_type and key.name == "key":
-        key = key.with_nullable(False)
-    return Map(field("entries", Struct((key, as_child_field(item_type, "value"))), nullable=False), keys_sorted)
+    """Lists of key-value pairs; keys are not nullable."""
+    entries = Struct((as_child_field(key_type, "key"), as_child_field(item_type, "value")))
+    return Map(field("entries", entries, nullable=False), keys_sorted)
 
 
 def union(fields: FieldsLike, mode: Literal["sparse", "dense"], type_ids: Sequence[int] | None = None) -> Union:
