@@ -65,6 +65,8 @@ def _find_numpy_dtype(python_types: set[type]) -> np.dtype[Any] | None:
 
 def _infer_list_array(values: Sequence[Any]) -> ArrayData:
     lists, mask = replace_none(values, ())
+    if any(isinstance(value, np.ndarray) and not value.ndim for value in lists):
+        raise TypeMismatchError("a NumPy array without dimensions is not a list: take its value with item()")
     elements = concatenate_numpy_arrays(values)
     if elements is None:
         child = infer_array(list(chain.from_iterable(lists)))

@@ -254,6 +254,8 @@ def _restore_level(names: Sequence[Any], level: dict[str, Any]) -> Any:
             return pd.Index([name.encode() for name in names], dtype=object)
         if isinstance(dtype, str) and dtype not in ("object", "str"):
             return labels.astype(dtype)
+        if pandas_type == "integer":  # Python integers
+            return labels.astype("int64").astype(object)
         if dtype == "object" and pandas_type not in ("unicode", "string") and not str(pandas_type).startswith("mixed"):
             return labels.astype(object)
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError):
