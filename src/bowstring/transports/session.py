@@ -172,11 +172,16 @@ class Session(Closable):
         self.wake: Callable[[], None] = _ignore_wake
         self.num_submitted = 0
         """The number of messages that were submitted, other than requests."""
+        # The server's stream, which may be infinite or larger than memory: elements are taken from it only when
+        # `_can_submit` allows one more.
         self._stream: Iterator[Sequence[Message] | None] | None = None
         self._is_draining = False
         self._round_elements = 0
+        # Appended to by any thread, also by a finalizer in the middle of `step`. No lock: the append is atomic, and a
+        # finalizer that waited for the lock of the thread it interrupts would never return.
         self._released_leases: deque[Lease] = deque()
         self._retirements: deque[Any] = deque()
+        # Once a body waits for its copy, every later event waits behind it, so the order of the stream is kept.
         self._undelivered: deque[SessionEvent | _PendingBodyCopy] = deque()
         self._waiting_copies: deque[_PendingBodyCopy] = deque()
         """Those of `_undelivered` that have not started."""
@@ -211,6 +216,7 @@ class Session(Closable):
 
     def start_request(self, core: ProtocolCore, request: RequestMessages, now: float) -> None:
         """Begin a stream as a client: `core` receives from now on, and every channel sends its <want_data> message."""
+        # The leases of an earlier stream stay with its own core (`Lease.core`): the caller may still use that memory.
         self.core = core
         self._received_at = self._sent_at = now
         for role, channel in self.channels.items():
@@ -244,6 +250,7 @@ class Session(Closable):
 
     def release_lease(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
+        # Its addresses are freed although none is leased: a server of another implementation may wait for them.
         self._released_leases.append(lease)
         self.wake()
 
@@ -306,12 +313,14 @@ class Session(Closable):
         has_progress = self._record_progress(now)
         if not directions & SEND:
             return events
+        # Even after a failure, so that what this session no longer sends is available to others.
         if self.options.total_limits is not None:
             self.options.total_limits.update_and_wake_next(
                 self, self._count_outstanding(), has_more=self._stream is not None
             )
         if self._is_failed:
             return events
+        # A driver may have been late: what this step received or sent counts before the deadline does.
         if not has_progress and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
             channel = next((channel for channel in channels if channel.is_sending), channels[0])
@@ -354,6 +363,8 @@ class Session(Closable):
                 nbytes += len(event.data)
                 if core is None:
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
+                # A core raises at the first violation, so no message after it is processed; the events before it are
+                # still delivered.
                 for protocol_event in core.receive(event.tag, event.data):
                     self._deliver(protocol_event, events)
                 if self._retirements and not self._may_refer_to_retired_memory:
@@ -362,11 +373,14 @@ class Session(Closable):
                 if core is None:
                     length = event.length_bytes
                     raise ConnectionLostError(f"the server sent a message of {length} bytes without a request")
+                # Before `accept_offered_message` allocates: the peer chose the length.
                 core.check_tag_and_length(event.tag, event.length_bytes)
                 channel.accept_offered_message(event.token)
                 if not events:  # else the caller processes these events before more is received
                     channel_events.extend(channel.progress(RECEIVE))
             elif isinstance(event, RemoteMemoryUpdated):
+                # An export is applied at once, even before retirements that wait: indices are not used again, and
+                # addresses are needed as soon as a body has them.
                 if self.memory is None:
                     raise ProtocolError("the peer exported memory, which this end can't read")
                 if event.is_retirement and self._may_refer_to_retired_memory:
@@ -375,6 +389,8 @@ class Session(Closable):
                     self.memory.apply_update(event.update)
             elif isinstance(event, DirectionEnded):
                 self._record_ended_direction(role, event)
+        # Credit is returned when the core has the messages, not when the caller takes the events: the drivers do not
+        # step while events wait, which is what slows a peer down.
         if num_messages:
             channel.grant_credit(num_messages, nbytes)
 
@@ -400,6 +416,7 @@ class Session(Closable):
         """Raise the error of a lost channel, unless the rest of the stream arrives over the other one."""
         for role, error in self._lost_channels.items():
             core = self.core
+            # With two servers, the one of the metadata may disconnect while the other sends bodies.
             if not isinstance(core, ClientStream) or not core.expects_input or core.expects_input_for(role):
                 raise error
 
@@ -430,6 +447,7 @@ class Session(Closable):
         except ProtocolError as error:
             raise ProtocolError(f"message {message.sequence}: {error}") from error
         view = None if locations is None or self.options.copies_memory else memory.view_extent(locations.extent)
+        # Copied, because a view can't span extents, and `copies_memory` wants to free the addresses at once.
         if locations is None or view is None:
             return _PendingBodyCopy(message, lease, locations)
         return MessageLocated(message, view, locations.offsets, lease)
@@ -465,6 +483,8 @@ class Session(Closable):
     def _start_copy(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
         """Start to copy a body: as a whole if its buffers are close together, otherwise each buffer."""
         body, locations = copy.lease.body, copy.locations
+        # Where the size of the peer's memory is unknown, only the buffers are known to be readable, not what lies
+        # between them.
         span = None if locations is None or memory.size_bytes >= _UNKNOWN_BYTES else _find_span(locations, body.lengths)
         if locations is None or span is None:
             self._start_copy_of_buffers(copy, memory)
@@ -491,6 +511,7 @@ class Session(Closable):
             for index, offset in zip(indices.tolist(), locations.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
                 target = memoryview(destination.data)[start : start + length]
+                # Pooled memory is not cleared: the padding would have bytes of an earlier body.
                 destination[start + length : int(ends[index])] = 0
                 location = locations._replace(offsets=np.array([offset], np.uint64))
                 self._fetches[memory.start_fetch(location, body.lengths[index : index + 1], target)] = copy
@@ -498,6 +519,7 @@ class Session(Closable):
 
     def _submit_and_send(self) -> None:
         """Submit released addresses and a part of the stream, and send as long as the transport accepts them."""
+        # First, so that the server can reuse the memory, and leases that pause its stream end.
         while self._released_leases:
             core, *bodies = self._pop_bodies_to_free()
             message = core.free(*bodies)
@@ -523,6 +545,7 @@ class Session(Closable):
         lease = self._released_leases.popleft()
         bodies, count = [lease.body], lease.body.addresses.size
         while (
+            # Only of one core, which checks its own leases.
             self._released_leases and self._released_leases[0].core is lease.core and count < _MAX_COALESCED_ADDRESSES
         ):
             bodies.append(self._released_leases.popleft().body)
@@ -540,6 +563,7 @@ class Session(Closable):
             except StopIteration:
                 self._stream = None
                 return number
+            # The next element may open a descriptor: a stream over many files has only one open at a time.
             if messages is None:
                 self._is_draining = True
                 continue
@@ -552,6 +576,7 @@ class Session(Closable):
         if self._is_draining:
             self._is_draining = self.is_sending
             return not self._is_draining
+        # A limit is compared before an element, not after: a body longer than the limit is sent, alone.
         outstanding, options = self._count_outstanding(), self.options
         leases, leased_bytes, queued_bytes = outstanding
         if (
@@ -599,6 +624,8 @@ def _find_span(locations: BufferLocations, lengths: Uint64Array) -> tuple[int, i
     offsets, ends = locations.offsets[is_used], (locations.offsets + lengths)[is_used]
     start = int(offsets.min()) & -_ALIGNMENT_BYTES
     size_bytes = int(ends.max()) - start
+    # One copy of a range is faster than one per buffer, but a peer must not make this end allocate and read much more
+    # than it sends.
     is_dense = size_bytes <= 2 * int(lengths.sum()) + _ALIGNMENT_BYTES * lengths.size
     return (start, size_bytes) if is_dense else None
 
