@@ -152,7 +152,6 @@ METHODS: dict[str, Callable[[bs.Array], Any]] = {
     "run_end_encode": lambda a: column(a).run_end_encode(),
     "pickle": lambda a: pickle.loads(pickle.dumps(table(a))),
     "html": lambda a: table(a)._repr_html_(),
-    "interchange": lambda a: table(a).__dataframe__().get_column(0).get_buffers(),
     "stream": lambda a: pickle.dumps(bs.table(bs.open_stream(stream_bytes(a)).read_all())),
     "three of them": lambda a: repr(bs.ChunkedArray([a, a, a], a.type)),
     "three tables": lambda a: repr(bs.concat_tables([table(a)] * 3)),

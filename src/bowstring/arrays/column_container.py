@@ -21,7 +21,6 @@ from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
-from bowstring.interop.dataframe_protocol import InterchangeFrame
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, to_object_array
 from bowstring.layouts.expansion_limits import check_expanded_values
@@ -143,13 +142,6 @@ class ColumnContainer(ABC):
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
-
-    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
-        """Support the dataframe interchange protocol, which some plotting libraries require
-        (`bowstring.interop.dataframe_protocol`). Other libraries use `__arrow_c_stream__`.
-        """
-        batch_lengths = [batch.num_rows for batch in self._record_batches()]
-        return InterchangeFrame(self, batch_lengths).__dataframe__(nan_as_null, allow_copy)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return c_data.export_stream(self.schema, self._record_batches(), requested_schema)
