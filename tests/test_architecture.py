@@ -109,13 +109,18 @@ def imports_under(node: ast.AST, path: Path, inside_function: bool = False) -> I
         return
     if isinstance(node, ast.Import):
         for alias in node.names:
-            yield Import(path, node.lineno, package_of(path), alias.name, inside_function)
+            for target in sorted({alias.name, *lazy_exports(alias.name).values()}):
+                yield Import(path, node.lineno, package_of(path), target, inside_function)
     elif isinstance(node, ast.ImportFrom):
         module = absolute(node, path)
         for alias in node.names:
             submodule = f"{module}.{alias.name}"
-            target = submodule if module == "bowstring" or is_module(submodule) else module
-            yield Import(path, node.lineno, package_of(path), target, inside_function)
+            if module == "bowstring" or is_module(submodule):
+                targets = {submodule, *lazy_exports(submodule).values()}
+            else:
+                targets = {lazy_exports(module).get(alias.name, module)}
+            for target in sorted(targets):
+                yield Import(path, node.lineno, package_of(path), target, inside_function)
     elif isinstance(node, ast.Call) and (name := named_in_call(node)):
         yield Import(path, node.lineno, package_of(path), name, inside_function)
     inside_function = inside_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -136,6 +141,20 @@ def is_module(name: str) -> bool:
     """Whether bowstring has a module of this full name."""
     path = SOURCE.joinpath(*name.split(".")[1:])
     return name.startswith("bowstring.") and (path.with_suffix(".py").is_file() or path.is_dir())
+
+
+@cache
+def lazy_exports(package: str) -> dict[str, str]:
+    """The modules that a sub-package's lazy exports import on first use, by exported name.
+
+    Whoever imports the sub-package itself may use any of them, perhaps only within a function. Those of `bowstring`
+    are not followed: only `IMPORTERS_OF_ROOT`, above all packages, import it.
+    """
+    stub = SOURCE.joinpath(*package.split(".")[1:], "__init__.pyi")
+    if not package.startswith("bowstring.") or not stub.is_file():
+        return {}
+    imports = [node for node in ast.parse(stub.read_bytes()).body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: node.module or "" for node in imports for alias in node.names}
 
 
 def absolute(node: ast.ImportFrom, path: Path) -> str:
@@ -237,6 +256,15 @@ def test_a_cycle_of_modules_is_detected() -> None:
     assert cycles(imports) == [{"memory.bitmap", "memory.iovec", "memory.mapping_pool"}]
 
 
+@pytest.mark.parametrize("source", ["from bowstring import datatypes", "from bowstring.datatypes import as_type"])
+def test_a_cycle_through_the_lazy_exports_of_a_package_is_detected(source: str) -> None:
+    imports = [
+        *imports_of(source, "datatypes/field.py"),
+        *imports_of("from bowstring.datatypes.field import Field", "datatypes/conversion.py"),
+    ]
+    assert cycles(imports) == [{"datatypes.conversion", "datatypes.field"}]
+
+
 def test_functions_import_only_third_party_packages() -> None:
     assert not [statement.where for statement in all_imports() if is_hidden_in_function(statement)]
 
@@ -306,7 +334,7 @@ def test_every_module_has_a_docstring() -> None:
     ],
 )
 def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) -> None:
-    assert [wrong_direction(statement) for statement in imports_of(source, path)] == [True]
+    assert {wrong_direction(statement) for statement in imports_of(source, path)} == {True}
 
 
 @pytest.mark.parametrize(
@@ -322,7 +350,7 @@ def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) ->
     ],
 )
 def test_an_import_in_the_declared_direction_is_allowed(source: str, path: str) -> None:
-    assert [wrong_direction(statement) for statement in imports_of(source, path)] == [False]
+    assert {wrong_direction(statement) for statement in imports_of(source, path)} == {False}
 
 
 def test_imports_under_type_checking_are_not_counted() -> None:

@@ -58,6 +58,7 @@ def test_all_types_are_different() -> None:
     assert len(set(TYPES)) == len(TYPES)
     assert sum(a == b for a in TYPES for b in TYPES) == len(TYPES)
     assert not bs.int8().equals(8)
+    assert bs.int8().equals("i1", check_metadata=True)
 
 
 NAMES = "null bool_ int8 int64 uint16 float16 float32 float64 date32 date64 string large_string string_view binary "

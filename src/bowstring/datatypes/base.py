@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bowstring import datatypes  # its lazy exports: `conversion` and `c_schema` import this module
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import InvalidArgumentError
 
@@ -51,13 +50,14 @@ class DataType:
     def equals(self, other: object, check_metadata: bool = False) -> bool:
         """Return whether two types are equal, with `check_metadata` also in the custom metadata of all their fields.
 
-        `other` may also be a type of another library, or a name such as "int64".
+        As for `==`, `other` is a type, or a name such as "int64"; `bowstring.datatypes.as_type` converts types of
+        other libraries.
         """
-        if isinstance(other, str) or (not isinstance(other, DataType) and hasattr(other, "__arrow_c_schema__")):
-            other = datatypes.as_type(other)
-        if not isinstance(other, DataType) or self != other:
+        if self != other:
             return False
-        return not check_metadata or self.child_field_metadata() == other.child_field_metadata()
+        if not check_metadata or not isinstance(other, DataType):
+            return True
+        return self.child_field_metadata() == other.child_field_metadata()
 
     def child_field_metadata(self) -> tuple[object, ...]:
         """The custom metadata of the fields at every depth, hashable. `==` and `hash` ignore it."""

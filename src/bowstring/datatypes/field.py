@@ -6,15 +6,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field as _slot, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from bowstring import datatypes  # its lazy exports: `conversion` and `c_schema` import this module
 from bowstring.datatypes.base import DataType, check_text
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.conversion import TypeLike
 
 Metadata: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Custom metadata: key-value pairs in order. A key can occur more than once."""
@@ -56,8 +52,8 @@ class Field:
     def __post_init__(self) -> None:
         if not isinstance(self.type, DataType):
             raise InvalidArgumentError(
-                f"field {self.name!r}: expected a data type, found {self.type!r:.100}: bowstring.field takes names of "
-                "types and types of other libraries"
+                f"field {self.name!r}: expected a data type, found {self.type!r:.100}: bowstring.datatypes.as_type "
+                "converts names of types and types of other libraries"
             )
         if not isinstance(self.name, str):
             check_field_name(self.name)
@@ -72,12 +68,9 @@ class Field:
         check_field_name(name)
         return replace(self, name=name)
 
-    def with_type(self, type: TypeLike) -> Field:
-        """Return the field with another data type, specified as in `bowstring.field`.
-
-        Raises `InvalidArgumentError` for any other object.
-        """
-        return replace(self, type=datatypes.as_type(type, f"field {self.name!r}"))
+    def with_type(self, type: DataType) -> Field:
+        """Return the field with another data type. Raises `InvalidArgumentError` for any other object."""
+        return replace(self, type=type)
 
     def with_nullable(self, nullable: bool) -> Field:
         """Return the field, nullable or not."""
@@ -95,10 +88,8 @@ class Field:
         """Return whether name, type and nullability are equal; with `check_metadata` also the custom metadata of the
         field and its children at every depth.
 
-        `other` may also be a field of another library.
+        `bowstring.datatypes.import_field` converts fields of other libraries.
         """
-        if not isinstance(other, Field) and hasattr(other, "__arrow_c_schema__"):
-            other = datatypes.import_field(other)
         if not isinstance(other, Field) or self != other:
             return False
         return not check_metadata or (
