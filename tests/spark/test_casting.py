@@ -10,6 +10,8 @@ from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.spark.casting import cast_batch
 
 pa = pytest.importorskip("pyarrow")
+sql = pytest.importorskip("pyspark.sql.types")
+from_arrow_schema = pytest.importorskip("pyspark.sql.pandas.types").from_arrow_schema
 
 RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["x", None]))
 OUT_OF_ORDER = pa.ListViewArray.from_arrays(
@@ -21,12 +23,11 @@ OUT_OF_ORDER = pa.ListViewArray.from_arrays(
 
 
 def cast(column: Any, data_type: Any, **options: Any) -> Any:
+    target = from_arrow_schema(pa.schema({"c": data_type}))
     batch = pa.record_batch({"c": column})
-    column_of_type = cast_batch(
-        batch, pa.schema({"c": data_type}), "here", truncate_times=options.get("truncate", False)
-    )
-    column_of_type.validate(full=True)
-    return column_of_type["c"]
+    batch = cast_batch(batch, target, "here", truncate_times=options.get("truncate", False))
+    batch.validate(full=True)
+    return batch["c"]
 
 
 def test_a_column_of_the_right_type_is_not_copied() -> None:
@@ -101,7 +102,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize(("column", "data_type"), TIMES.values(), ids=TIMES.keys())
-def test_times_of_day_lose_their_nanoseconds(column: Any, data_type: Any) -> None:
+def test_times_of_day_of_six_digits_lose_their_nanoseconds(column: Any, data_type: Any) -> None:
     with pytest.raises(
         InvalidDataError, match=r"here, column c: a value of .*time64\[ns\].* does not fit .*time64\[us\]"
     ):
@@ -117,8 +118,27 @@ def test_times_of_day_in_whole_microseconds_are_preserved() -> None:
     assert cast(column, pa.time64("ns")).equals(column)
 
 
+@pytest.mark.parametrize(
+    ("precision", "lost", "kept"),
+    [(0, 1_000_000, 1_000_000_000), (3, 1_000, 1_000_000), (6, 1, 1_000), (9, None, 1)],
+)
+def test_times_of_day_are_checked_in_the_unit_of_their_precision(precision: int, lost: int | None, kept: int) -> None:
+    target = sql.StructType([sql.StructField("c", sql.MapType(sql.StringType(), sql.TimeType(precision)))])
+
+    def read(number: int, truncate: bool = False) -> Any:
+        column = pa.array([[("k", number)]], pa.map_(pa.string(), pa.time64("ns")))
+        batch = cast_batch(pa.record_batch({"c": column}), target, "here", truncate_times=truncate)
+        return batch["c"].items.cast(pa.int64()).to_pylist()
+
+    assert read(kept) == [kept]
+    if lost is not None:
+        with pytest.raises(InvalidDataError, match="does not fit map<string, time"):
+            read(lost)
+        assert read(kept + lost, truncate=True) == [kept]
+
+
 def test_a_missing_column_is_null() -> None:
-    target = pa.schema({"a": pa.int32(), "b": pa.list_(pa.string())})
+    target = from_arrow_schema(pa.schema({"a": pa.int32(), "b": pa.list_(pa.string())}))
     batch = cast_batch(pa.record_batch({"a": pa.array([1, 2])}), target, "here", truncate_times=False)
     assert batch.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": None}]
 
@@ -129,7 +149,7 @@ def test_types_without_a_cast_are_unsupported() -> None:
 
 
 def test_nulls_in_a_required_column_are_an_error() -> None:
-    target = pa.schema([pa.field("c", pa.int64(), nullable=False)])
+    target = from_arrow_schema(pa.schema([pa.field("c", pa.int64(), nullable=False)]))
     with pytest.raises(InvalidDataError, match="here, column c: found 1 nulls in a column that is not nullable"):
         cast_batch(pa.record_batch({"c": pa.array([1, None])}), target, "here", truncate_times=False)
 

@@ -76,6 +76,7 @@ LOSSLESS: list[tuple[Any, Any]] = [
     (spark.NullType(), spark.ArrayType(LONG)),
     (spark.BinaryType(), STRING),
     (spark.TimeType(3), spark.TimeType(6)),
+    (spark.TimeType(9), spark.TimeType(6)),
     (spark.DayTimeIntervalType(0, 0), spark.DayTimeIntervalType()),
     (struct_type(("a", LONG), ("b", STRING)), struct_type(("b", STRING))),
 ]
@@ -89,7 +90,7 @@ LOSSY: list[tuple[Any, Any]] = [
     (spark.TimestampType(), spark.DateType()),
     (spark.TimestampType(), spark.TimestampNTZType()),
     (spark.TimestampNTZType(), spark.TimestampType()),
-    (spark.TimeType(6), spark.TimeType(3)),
+    (spark.TimeType(6), spark.TimeType(4)),
     (spark.DayTimeIntervalType(), spark.DayTimeIntervalType(0, 0)),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,8 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType  # no
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+PYSPARK_VERSION = tuple(map(int, importlib.metadata.version("pyspark").split(".")[:2]))
 
 
 def write_file(path: Path, table: Any) -> Path:
@@ -156,12 +159,25 @@ def test_nulls_in_elements_that_allow_none_are_rejected(spark: SparkSession, tmp
     assert "Traceback" not in str(error.value)
 
 
-def test_nanoseconds_of_a_time_of_day_are_an_error_or_truncated(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.skipif(PYSPARK_VERSION < (4, 3), reason="times of day have nanoseconds since Spark 4.3")
+def test_nanoseconds_of_a_time_of_day_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a.arrow", pa.table({"t": pa.array([1_000, 1_001], pa.time64("ns"))}))
+    frame = reader(spark).load(str(path))
+    assert frame.schema.simpleString() == "struct<t:time(9)>"
+    assert frame.where("t = time '00:00:00.000001001'").count() == 1
+    frame.write.format("arrow").mode("append").save(str(tmp_path / "written"))
+    again = reader(spark).load(str(tmp_path / "written"))
+    assert again.schema == frame.schema
+    assert again.exceptAll(frame).count() == frame.exceptAll(again).count() == 0
+    assert again.toArrow()["t"].cast(pa.int64()).to_pylist() == [1_000, 1_001]
+
+
+def test_nanoseconds_of_a_time_of_six_digits_are_an_error_or_truncated(spark: SparkSession, tmp_path: Path) -> None:
     path = write_file(tmp_path / "a.arrow", pa.table({"t": pa.array([1_000, 1_001], pa.time64("ns"))}))
     with pytest.raises(PythonException) as error:
-        reader(spark).load(str(path)).collect()
+        reader(spark).schema("t time(6)").load(str(path)).collect()
     assert f"{path}, record batch 0, column t: a value of time64[ns] does not fit time64[us]" in str(error.value)
-    truncated = reader(spark, truncate="true").load(str(path))
+    truncated = reader(spark, truncate="true").schema("t time(6)").load(str(path))
     assert truncated.where("t = time '00:00:00.000001'").count() == 2
 
 

@@ -6,7 +6,7 @@ Bowstring decodes what pyarrow can't cast, or casts wrongly, such as list views.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.array import import_array
 from bowstring.datatypes import types as arrow
@@ -14,10 +14,13 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.spark.types import map_child_types
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
-def cast_batch(batch: Any, target_schema: Any, location: str, *, truncate_times: bool) -> Any:
-    """Return `batch` with the columns and types of the pyarrow schema `target_schema`. Columns of equal types are not
-    copied.
+
+def cast_batch(batch: Any, spark_schema: StructType, location: str, *, truncate_times: bool) -> Any:
+    """Return `batch` with the columns of `spark_schema`, as the pyarrow types that Spark takes for them. Columns of
+    equal types are not copied.
 
     Columns that `batch` lacks are null. `truncate_times` allows units of time to lose digits.
 
@@ -26,21 +29,23 @@ def cast_batch(batch: Any, target_schema: Any, location: str, *, truncate_times:
         UnsupportedTypeError: the column's type can't be cast to Spark's.
     """
     import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
 
+    target_schema = to_arrow_schema(spark_schema, timezone="UTC")
     columns = []
-    for field in target_schema:
+    for field, spark_field in zip(target_schema, spark_schema.fields, strict=True):
+        checked_type = _with_checked_times(field.type, spark_field.dataType)
         index = batch.schema.get_field_index(field.name)
         column = pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
         try:
-            columns.append(_cast_column(column, field.type, truncate_times))
+            columns.append(_cast_column(column, checked_type, field.type, truncate_times))
         except pa.ArrowNotImplementedError as problem:
             raise UnsupportedTypeError(
                 f"{location}, column {field.name}: {column.type} cannot be read as {field.type}: {problem}"
             ) from problem
         except pa.ArrowException as problem:
             raise InvalidDataError(
-                f"{location}, column {field.name}: a value of {column.type} does not fit "
-                f"{_with_microsecond_times(field.type)}: {problem}"
+                f"{location}, column {field.name}: a value of {column.type} does not fit {checked_type}: {problem}"
             ) from problem
         null_count = _count_forbidden_nulls(columns[-1], field)
         if null_count:
@@ -50,11 +55,11 @@ def cast_batch(batch: Any, target_schema: Any, location: str, *, truncate_times:
     return pa.record_batch(columns, schema=target_schema)
 
 
-def _cast_column(column: Any, data_type: Any, truncate_times: bool) -> Any:
+def _cast_column(column: Any, checked_type: Any, data_type: Any, truncate_times: bool) -> Any:
     import pyarrow.compute as pc
 
     column = _decode_column(column)
-    for step in (_with_microsecond_times(data_type), data_type) if _has_nanosecond_times(column.type) else (data_type,):
+    for step in (checked_type, data_type):
         if column.type != step:
             column = pc.cast(column, options=pc.CastOptions(target_type=step, allow_time_truncate=truncate_times))
     return column
@@ -82,28 +87,27 @@ def _decoded_type(data_type: arrow.DataType) -> arrow.DataType:
     return map_child_types(data_type, _decoded_type)
 
 
-def _has_nanosecond_times(data_type: Any) -> bool:
-    """Whether `data_type` is or contains a time of day in nanoseconds."""
+def _with_checked_times(data_type: Any, spark_type: Any) -> Any:
+    """Return the pyarrow type of `spark_type` with times of day in the unit of their precision, which a cast checks.
+
+    Spark takes all times of day in nanoseconds.
+    """
     import pyarrow as pa
 
-    return data_type == pa.time64("ns") or any(
-        _has_nanosecond_times(data_type.field(i).type) for i in range(data_type.num_fields)
-    )
-
-
-def _with_microsecond_times(data_type: Any) -> Any:
-    """Return one of Spark's types with times of day in microseconds; Spark stores whole microseconds as nanoseconds."""
-    import pyarrow as pa
-
-    if data_type == pa.time64("ns"):
-        return pa.time64("us")
-    if not _has_nanosecond_times(data_type):
-        return data_type
-    fields = [data_type.field(i) for i in range(data_type.num_fields)]
+    if pa.types.is_time(data_type):
+        digits = spark_type.precision
+        return pa.time32("s" if digits == 0 else "ms") if digits <= 3 else pa.time64("us" if digits <= 6 else "ns")
     if pa.types.is_map(data_type):
-        return pa.map_(_with_microsecond_times(data_type.key_type), _with_microsecond_times(data_type.item_type))
-    converted = [field.with_type(_with_microsecond_times(field.type)) for field in fields]
-    return pa.struct(converted) if pa.types.is_struct(data_type) else pa.list_(converted[0])
+        key = _with_checked_times(data_type.key_type, spark_type.keyType)
+        item = data_type.item_field.with_type(_with_checked_times(data_type.item_type, spark_type.valueType))
+        return pa.map_(key, item)
+    if pa.types.is_struct(data_type):
+        pairs = zip(data_type, spark_type.fields, strict=True)
+        return pa.struct([field.with_type(_with_checked_times(field.type, own.dataType)) for field, own in pairs])
+    if pa.types.is_list(data_type):
+        element = data_type.value_field
+        return pa.list_(element.with_type(_with_checked_times(element.type, spark_type.elementType)))
+    return data_type
 
 
 def _count_forbidden_nulls(column: Any, field: Any) -> int:

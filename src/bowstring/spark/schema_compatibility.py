@@ -148,7 +148,8 @@ def _check_struct_fields(source: Any, target: Any, location: str) -> None:
 def _is_as_precise(target: Any, source: Any) -> bool:
     """Whether `target` has the precision of `source`, a type of the same class."""
     if hasattr(target, "precision") and not hasattr(target, "scale"):  # a time of day; decimals are cast by value
-        return bool(target.precision >= source.precision)
+        # The cast checks values in units of 3 digits (`bowstring.spark.casting`).
+        return bool(target.precision >= source.precision or target.precision % 3 == 0)
     if hasattr(target, "startField"):
         return bool(target.startField <= source.startField and target.endField >= source.endField)
     return True

@@ -185,17 +185,14 @@ class ArrowReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        target_schema = to_arrow_schema(self._schema, timezone="UTC")
         with hide_traceback():
             for batch_range in partition.value:
                 indices = None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop)
-                column_names = [name for name in target_schema.names if name not in batch_range.missing_columns]
+                column_names = [name for name in self._schema.names if name not in batch_range.missing_columns]
                 for index, batch in read_batches(Path(batch_range.path), indices, column_names):
                     location = f"{batch_range.path}, record batch {index}"
                     yield from _split_batch(
-                        cast_batch(batch, target_schema, location, truncate_times=self._truncate_times)
+                        cast_batch(batch, self._schema, location, truncate_times=self._truncate_times)
                     )
 
     def _iter_batch_ranges(self) -> Iterator[tuple[BatchRange, int]]:

@@ -117,7 +117,7 @@ def to_spark_schema(schema: Schema) -> StructType:
 
     Types without an equivalent become wider: unsigned integers the next wider signed type (uint64: decimal(20,0)),
     half floats float, dictionaries and run-end encoded arrays their values, all units of time microseconds (time of
-    day: nanoseconds).
+    day in nanoseconds: nanoseconds, since Spark 4.3).
 
     Raises:
         UnsupportedTypeError: a type has no counterpart; the message has its column path.
@@ -199,9 +199,7 @@ def _to_spark_type(data_type: arrow.DataType, path: str) -> SparkType:
         case arrow.Date():
             return spark.DateType()
         case arrow.Time():
-            if not hasattr(spark, "TimeType"):
-                raise _unsupported_type_error(data_type, path, " before 4.1")
-            return spark.TimeType()
+            return spark.TimeType(9) if data_type.unit == "ns" and _has_nanosecond_times() else spark.TimeType()
         case arrow.Timestamp():
             return spark.TimestampNTZType() if data_type.timezone is None else spark.TimestampType()
         case arrow.Duration():
@@ -221,6 +219,13 @@ def _to_spark_type(data_type: arrow.DataType, path: str) -> SparkType:
             spark_type: SparkType = getattr(spark, _SPARK_TYPE_NAMES[data_type])()
             return spark_type
     raise _unsupported_type_error(data_type, path)
+
+
+def _has_nanosecond_times() -> bool:
+    """Whether Spark has times of day with more than six digits: since 4.3."""
+    from pyspark import __version__
+
+    return tuple(map(int, __version__.split(".")[:2])) >= (4, 3)
 
 
 def _unsupported_type_error(data_type: arrow.DataType, path: str, reason: str = "") -> UnsupportedTypeError:
