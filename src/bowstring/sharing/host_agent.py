@@ -81,11 +81,16 @@ Attempt: TypeAlias = tuple[int, int]
 class _PublishedDataset:
     """The attempts of a data set, their regions, and the tickets that can be read."""
 
-    expires_at: float
+    ttl_s: float
+    expires_at: float = math.inf
     is_complete: bool = False
     partitions: dict[Attempt, StoredDataset] = field(default_factory=dict)
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
+
+    def start_lifetime(self) -> None:
+        """Let the data set expire `ttl_s` from now: after the commit, or after the last attempt that needs none."""
+        self.expires_at = time.monotonic() + self.ttl_s
 
     def add_attempt(self, attempt: Attempt, partition: StoredDataset) -> None:
         """Add an attempt."""
@@ -148,7 +153,9 @@ class HostAgent(Closable):
         """Drop expired data sets."""
         now = time.monotonic()
         for name in [name for name, dataset in self._datasets.items() if dataset.expires_at < now]:
-            self._drop_dataset(name)
+            expired_at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            ttl_s = self._datasets[name].ttl_s
+            self._drop_dataset(name, f"data set {name!r} expired at {expired_at}, {ttl_s:g} s after its commit")
 
     @property
     def _is_finished(self) -> bool:
@@ -252,9 +259,10 @@ class HostAgent(Closable):
         if dataset is not None and (index, attempt) in dataset.partitions:
             raise InvalidArgumentError(f"data set {name!r}: partition {index}, attempt {attempt} exists already")
         if dataset is None:
-            dataset = self._datasets[name] = _PublishedDataset(time.monotonic() + ttl_s)
+            dataset = self._datasets[name] = _PublishedDataset(ttl_s)
         dataset.add_attempt((index, attempt), partition)
         if not needs_commit:
+            dataset.start_lifetime()
             self._serve_partitions(name, dataset, [(index, attempt)])
         self._reduce_regions()
         return {"uri": uri}
@@ -269,6 +277,7 @@ class HostAgent(Closable):
         ]
         if not missing and not dataset.is_complete:
             dataset.is_complete = True
+            dataset.start_lifetime()
             mixed = dataset.keep_only_attempts(attempts)
             small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
             if mixed or len(small) > 1:
@@ -340,14 +349,14 @@ class HostAgent(Closable):
             raise NotFoundError(f"the host agent has no data set {name!r}")
         return dataset
 
-    def _drop_dataset(self, name: str) -> None:
+    def _drop_dataset(self, name: str, reason: str | None = None) -> None:
         dataset = self._datasets.pop(name)
         self._used_at = time.monotonic()
         self._dropped[name] = None
         if len(self._dropped) > _MAX_DATASETS:
             del self._dropped[next(iter(self._dropped))]
         for ticket in dataset.tickets:
-            self._server.remove(ticket)
+            self._server.remove(ticket, reason)
 
 
 class _TaskAcceptor(ListenerHandler):

@@ -80,6 +80,7 @@ class Server(Closable):
         self._recorder = open_recorder(self.options.record)
         self._lock = threading.Lock()
         self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
+        self._removal_reasons: dict[str, str] = {}
         self._regions: Counter[Region] = Counter()
         self._encoded_streams: dict[tuple[StoredDataset, ...], EncodedStream] = {}
         self._region_bytes = 0
@@ -222,12 +223,19 @@ class Server(Closable):
             )
         return self._signer.sign(name, None if lifetime_s == math.inf else math.ceil(time.time() + lifetime_s))
 
-    def remove(self, name: str) -> None:
-        """Remove a data set; its memory is freed when no client uses it. Raises `NotFoundError`."""
+    def remove(self, name: str, reason: str | None = None) -> None:
+        """Remove a data set; its memory is freed when no client uses it. Clients that ask for it later get `reason`.
+
+        Raises `NotFoundError`.
+        """
         with self._lock:
             if name not in self._datasets:
                 raise NotFoundError(f"the server has no data set {name!r}")
             self._set_parts(name, ())
+            if reason is not None:
+                self._removal_reasons[name] = reason
+                if len(self._removal_reasons) > _MAX_REMOVAL_REASONS:
+                    del self._removal_reasons[next(iter(self._removal_reasons))]
 
     def drain(self, timeout_s: float = 30.0) -> bool:
         """Accept no more connections and requests, wait until all clients have finished, and close.
@@ -338,7 +346,8 @@ class Server(Closable):
         with self._lock:
             datasets = self._datasets.get(name)
             if datasets is None:
-                raise NotFoundError(f"the server has no data set {hide_signatures(name)[:200]!r}")
+                reason = self._removal_reasons.get(name)
+                raise NotFoundError(reason or f"the server has no data set {hide_signatures(name)[:200]!r}")
         for part in datasets:
             part.region.check_backing_file()
         return datasets
@@ -441,6 +450,7 @@ def serve(
     return server
 
 
+_MAX_REMOVAL_REASONS = 100_000
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
