@@ -16,6 +16,7 @@ import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, UnsupportedTypeError
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.spark import PublishedDataset, publish
+from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 from tests.spark.test_faults import fail_first_attempts
 from tests.spark.test_round_trip import EVERY_TYPE
@@ -229,10 +230,57 @@ def test_threads_publish_concurrently(spark: SparkSession) -> None:
         assert list(pool.map(one, [spark.range(10), spark.range(20).selectExpr("string(id)")])) == [10, 20]
 
 
-def test_an_object_that_is_not_a_data_frame_is_an_error() -> None:
+def test_the_lifetime_begins_at_the_commit_and_readers_are_told_that_it_has_ended(spark: SparkSession) -> None:
+    def wait(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        time.sleep(4 * context.partitionId())
+        yield from batches
+
+    frame = spark.range(0, 20, 1, 2).mapInArrow(wait, "id long")
+    published = publish(frame, ttl_s=1)  # the second partition ends long after the first has been passed to the agent
+    assert published.num_rows == 20
+
+    def has_expired() -> bool:
+        return published.name not in agent_datasets(published)
+
+    assert wait_until(has_expired)
+    with pytest.raises(NotFoundError, match=rf"data set '{published.name}' expired at .* UTC, 1 s after its commit"):
+        bs.connect(published)
+
+
+def test_an_object_that_is_not_a_spark_data_frame_is_an_error_with_the_function_to_use() -> None:
+    pandas_frame: Any = pytest.importorskip("pandas").DataFrame({"a": [1]})
     wrong: Any = [1, 2]
-    with pytest.raises(InvalidArgumentError, match="not list"):
-        publish(wrong)
+    for frame, name in ((wrong, "builtins.list"), (pandas_frame, r"pandas\..*DataFrame")):
+        with pytest.raises(
+            InvalidArgumentError, match=f"expected a Spark data frame, found {name}: use bowstring.share"
+        ):
+            publish(frame)
+
+
+def test_a_limit_on_file_sizes_is_an_error_with_the_partition(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish_partition(*arguments: Any) -> Iterator[Any]:
+        import resource
+
+        from bowstring.spark.publication import _publish_partition
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+        try:
+            yield from _publish_partition(*arguments)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    monkeypatch.setattr("bowstring.spark.publication._publish_partition", publish_partition)
+    with pytest.raises(Exception, match=r"ResourceError: data set small-\w+, partition [01], after \d+ bytes: "):
+        publish(spark.range(0, 20_000, 1, 2), name="small")
 
 
 @pytest.mark.parametrize("options", [{"ttl_s": 0}, {"ttl_s": -1}, {"name": "a/b"}, {"name": ""}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,3 +35,14 @@ def test_unix_sockets_are_only_used_where_their_path_is_short(
         deep.mkdir(parents=True)
         monkeypatch.setattr(tempfile, "tempdir", str(deep))
         assert (ENABLED in spark_session._create_default_settings(master)) is expected
+
+
+def test_a_script_that_neither_stops_spark_nor_closes_what_it_published_prints_nothing(tmp_path: Path) -> None:
+    script = (
+        "import bowstring.spark\n"
+        "spark = bowstring.spark.session('local[2]')\n"
+        "published = bowstring.spark.publish(spark.range(1000))\n"
+    )
+    process = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    printed = [line for line in (process.stdout + process.stderr).splitlines() if "incubator" not in line]
+    assert [line for line in printed if "JDK_JAVA_OPTIONS" not in line] == []

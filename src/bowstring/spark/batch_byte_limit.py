@@ -22,6 +22,7 @@ Python drops. The reason for padding is the CPU time of a publish, in the JVM an
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,9 @@ _CACHE_SERIALIZER = "DefaultCachedBatchSerializer"
 """Others may count the bytes of a partition after compression."""
 
 
+_PANDAS_WARNING = "PySpark does not yet fully support pandas"
+
+
 def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> list[Row]:
     """Collect ``df.mapInArrow(function, schema)``.
 
@@ -68,11 +72,18 @@ def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iter
     frame = df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
     padded = add_padding_rows(frame, df)
     if padded is not None:
-        job = padded.mapInArrow(function, schema)
+        job = _map_in_arrow(padded, function, schema)
         if count_python_plan_nodes(job) == 1:
             with skip_size_check(df.sparkSession):
                 return job.collect()
-    return frame.mapInArrow(function, schema).collect()
+    return _map_in_arrow(frame, function, schema).collect()
+
+
+def _map_in_arrow(frame: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> DataFrame:
+    """As ``frame.mapInArrow``, without PySpark's warning about pandas, which it imports but does not use here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", _PANDAS_WARNING, FutureWarning)
+        return frame.mapInArrow(function, schema)
 
 
 def add_padding_rows(frame: DataFrame, source: DataFrame | None = None) -> DataFrame | None:

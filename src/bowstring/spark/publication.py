@@ -21,6 +21,7 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     NotFoundError,
+    ResourceError,
 )
 from bowstring.ipc.api import new_file
 from bowstring.memory.closable import Closable
@@ -126,8 +127,8 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers: see docs/spark.md.
-    `name` is a prefix of the data set's name. `ttl_s` is the maximum lifetime of the data. Memory of closed data
-    sets and uncommitted attempts on other hosts is freed when the executors end or after `ttl_s`.
+    `name` is a prefix of the data set's name. `ttl_s` is the maximum lifetime of the data, from the commit. Memory of
+    closed data sets and uncommitted attempts on other hosts is freed when the executors end or after `ttl_s`.
 
     Columns keep their names, including duplicates and names with a dot. Rows of a frame without columns are counted. A
     data set without rows has one URI, of an empty partition on the driver's host. Frames of fixed-width columns and
@@ -146,7 +147,11 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     if name is not None and not (name.isascii() and name.replace("_", "").replace("-", "").replace(".", "").isalnum()):
         raise InvalidArgumentError(f"name: expected letters, digits, '_', '-' and '.', found {name!r}")
     if not hasattr(df, "mapInArrow"):
-        raise InvalidArgumentError(f"publish: expected a Spark data frame, not {type(df).__name__}")
+        kind = type(df)
+        raise InvalidArgumentError(
+            f"publish: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: "
+            f"use bowstring.share for data of this process, or spark.createDataFrame first"
+        )
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
@@ -195,7 +200,12 @@ def _publish_partition(dataset: str, agent_key: AgentKey, schema: Schema, batche
     columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
     uri, nbytes = "", 0
     with Region.create_writer(f"{dataset}/{partition_id}") as memory:
-        num_rows, _ = write_batches(memory.fileno(), columns, schema)
+        try:
+            num_rows, _ = write_batches(memory.fileno(), columns, schema)
+        except ResourceError as problem:
+            size = os.fstat(memory.fileno()).st_size
+            message = f"data set {dataset}, partition {partition_id}, after {size} bytes: {problem}"
+            raise type(problem)(message, problem) from problem
         if num_rows:
             with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
                 uri = agent.put(dataset, (partition_id, attempt), region, rows=num_rows, ttl_s=agent_key.ttl_s)

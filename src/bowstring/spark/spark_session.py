@@ -6,6 +6,7 @@ docs/spark.md lists the settings and their reasons. The caller's own settings ta
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from bowstring.sharing.processes import parent_pid, wait_for_exit
 from bowstring.spark.java_runtime import set_java_home
 
 try:
+    import pyspark
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.find_spark_home import _find_spark_home
@@ -30,6 +32,13 @@ except ImportError as error:
 
 from bowstring.spark.source import ArrowDataSource
 from bowstring.spark.unsupported_streaming import disable_arrow_streams
+
+_MIN_VERSION = (4, 2)
+"""The first version of PySpark with which the tests pass."""
+if tuple(map(int, pyspark.__version__.split(".")[:2])) < _MIN_VERSION:
+    raise UnmetRequirementError(
+        f"Bowstring needs PySpark 4.2 or later, found {pyspark.__version__}: pip install 'bowstring[spark]'"
+    )
 
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows per batch; Spark's own default makes small batches of narrow rows."""
@@ -95,9 +104,18 @@ def session(
         if SparkContext._gateway is None:
             _terminate_launcher()  # PySpark does not end a Java that is still starting
         raise
-    if running is None and master.startswith("local-cluster"):
-        _remove_worker_folder_at_exit(spark)
+    if running is None:
+        if master.startswith("local-cluster"):
+            _remove_worker_folder_at_exit(spark)
+        # Otherwise Java ends first, and PySpark's workers print tracebacks of broken pipes.
+        atexit.register(_stop_quietly, spark)
     return register(spark)
+
+
+def _stop_quietly(spark: SparkSession) -> None:
+    """Stop a session unless that has happened already."""
+    with contextlib.suppress(Exception):  # at exit, Java may have ended before
+        spark.stop()
 
 
 def _terminate_launcher() -> None:
