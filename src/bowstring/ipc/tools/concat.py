@@ -7,27 +7,26 @@ different dictionaries, the columns whose indices change are re-encoded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidArgumentError
 from bowstring.flatbuf.reader import Table as FlatbufferTable
-from bowstring.io import fsspec_store
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.sinks import RewritableSink, open_sink, reject_same_file
+from bowstring.io.sinks import RewritableSink, Sink, open_sink, reject_same_file
 from bowstring.io.sources import ensure_random_access, open_source
-from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
     StreamDictionaries,
     check_file_dictionary_order,
     get_dictionary_declaration,
 )
-from bowstring.ipc.encoded_schema import DICTIONARY_REPLACEMENT
+from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -44,7 +43,7 @@ from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_declarations
-from bowstring.ipc.tools.message_writer import DryRunWriter, MessageWriter, get_preserved_features
+from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
@@ -83,8 +82,8 @@ def concat_files(
     new indices. Dictionaries that can't be unified (ordered and nested ones, and more values than the index type
     allows) raise `InvalidArgumentError`; so do sources with another schema, byte order or metadata version, an empty
     list, and a source that is also `sink`, by any path or link. The schema lists the features in use. If `sink` is
-    neither a path nor a `BytesIO`, so that it can't be rewritten, the features are collected in advance: sources are
-    opened twice, and of a stream that can be read only once, the schema and the first message are examined.
+    neither a path nor a `BytesIO`, so that it can't be rewritten, the schema at the beginning lists those of the first
+    source; the footer of a file lists all.
 
     Raises `InvalidDataError` for malformed sources, `LimitError` for a piped file larger than `max_piped_bytes`, and
     the errors of opening sources.
@@ -93,69 +92,26 @@ def concat_files(
         raise InvalidArgumentError(
             f"sources are a list of files and streams, not {sources!r:.60}: write [{sources!r:.60}]"
         )
-    if not isinstance(sink, str | os.PathLike) or fsspec_store.find_store_location(sink) is not None:
-        sources = list(sources)  # such a sink can't be rewritten
     if isinstance(sources, Sequence):
         reject_same_file(sources, sink)
     target = open_sink(sink)
-
-    def open_one_source(source: Any) -> AbstractContextManager[_OpenedSource]:
-        reject_same_file([source], sink)
-        return _open_source(source, limits, max_piped_bytes)
-
-    with ExitStack() as pipes, abandon_on_error(target):
-        features: set[int] | None = None
-        if not isinstance(target, RewritableSink):
-            features, sources = _collect_features(sources, open_one_source, pipes, as_stream)
-        concatenator = _Concatenator(
-            lambda schema, first: MessageWriter(
-                target, schema, first.ipc_schema.dictionaries_by_id.values(), first.version, as_stream, features
-            ),
-            as_stream,
-        )
+    with abandon_on_error(target):
+        concatenator = _Concatenator(target, as_stream)
         count = 0
         for source in sources:
-            with open_one_source(source) as opened_source:
+            reject_same_file([source], sink)
+            with _open_source(source, limits, max_piped_bytes) as opened_source:
                 concatenator.add(opened_source)
             count += 1
         counts = concatenator.finish(None if metadata is None else as_metadata(metadata))
         return ConcatReport(count, *counts, target.position)
 
 
-def _collect_features(
-    sources: Iterable[Any],
-    open_one_source: Callable[[Any], AbstractContextManager[_OpenedSource]],
-    pipes: ExitStack,
-    as_stream: bool,
-) -> tuple[set[int], list[Any]]:
-    """Collect the features that will be in use, and return them with the sources to use afterwards.
-
-    Of a stream that can be read only once, the schema and the first message are examined; `pipes` closes it.
-    """
-    concatenator, sources_again = _Concatenator(lambda _schema, _first: DryRunWriter(), as_stream), []
-    for source in sources:
-        with ExitStack() as source_stack:
-            opened_source = source_stack.enter_context(open_one_source(source))
-            if opened_source.is_pipe:
-                pipes.enter_context(source_stack.pop_all())
-            if opened_source.is_pipe and isinstance(opened_source.scan, StreamScan):
-                concatenator.begin_source(opened_source)
-                concatenator.collect_features(opened_source.scan.peek_message())
-            else:
-                concatenator.add(opened_source)
-            sources_again.append(opened_source if opened_source.is_pipe else source)
-    return concatenator.features, sources_again
-
-
 class _Concatenator:
-    """Adds one source after another to the writer that `create_writer` returns."""
+    """Writes the batches of sources to a sink."""
 
-    def __init__(
-        self,
-        create_writer: Callable[[FlatbufferTable, _FirstSource], MessageWriter | DryRunWriter],
-        as_stream: bool,
-    ) -> None:
-        self._create_writer = create_writer
+    def __init__(self, sink: Sink, as_stream: bool) -> None:
+        self._sink = sink
         self._as_stream = as_stream
         self._output: _Output | None = None
         self._pairs: dict[bytes, bytes] = {}
@@ -163,39 +119,16 @@ class _Concatenator:
         self._batches = 0
         self._rows = 0
 
-    def begin_source(self, source: _OpenedSource) -> _Output:
-        """Begin a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
-        output = self._output
-        if output is None:
-            first, scan = _FirstSource.from_source(source), source.scan
-            merger = (
-                DictionaryMerger(first.ipc_schema, self._as_stream) if first.ipc_schema.dictionaries_by_id else None
-            )
-            output = self._output = _Output(first, self._create_writer(scan.schema, first), merger)
-        else:
-            output.first.check_compatible(source)
-        output.writer.features |= get_preserved_features(source.scan.schema)
-        return output
-
-    def collect_features(self, message: BatchMessage | None) -> None:
-        """Register a message without writing it."""
-        if self._output is not None and message is not None:
-            self._output.writer.add_codec(message.header.template.compression)
-
-    @property
-    def features(self) -> set[int]:
-        """The features in use so far."""
-        output = self._output
-        if output is None:
-            return set()
-        has_replaced = output.merger is not None and output.merger.has_replaced
-        return output.writer.features | ({DICTIONARY_REPLACEMENT} if has_replaced else set())
-
     def add(self, source: _OpenedSource) -> None:
-        """Write the batches of a source."""
-        output = self.begin_source(source)
-        copier = _MessageCopier(source, output)
-        for message in source.scan.batch_messages():
+        """Write the batches of a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
+        scan, messages = source.scan, source.scan.batch_messages()
+        if self._output is None:
+            self._output, messages = self._begin_output(_FirstSource.from_source(source), scan.schema, messages)
+        else:
+            self._output.first.check_compatible(source)
+        self._output.writer.features |= get_preserved_features(scan.schema)
+        copier = _MessageCopier(source, self._output)
+        for message in messages:
             if message.header.template.kind == headers.DICTIONARY_BATCH:
                 copier.add_dictionary_batch(message)
             else:
@@ -203,10 +136,26 @@ class _Concatenator:
                 self._batches += 1
                 self._rows += message.header.length
         copier.finish_source()
-        scan = source.scan
         self._statistics.append(scan.reader.statistics if isinstance(scan, FileScan) else None)
-        for key, value in source.scan.footer_metadata:
+        for key, value in scan.footer_metadata:
             self._pairs.setdefault(key, value)
+
+    def _begin_output(
+        self, first: _FirstSource, schema: FlatbufferTable, messages: Iterator[BatchMessage]
+    ) -> tuple[_Output, Iterator[BatchMessage]]:
+        """Begin the output, and return it and the messages of the first source.
+
+        A schema message that can't be rewritten has to list the features in advance: those of the first source.
+        """
+        features: set[int] | None = None
+        if not isinstance(self._sink, RewritableSink):
+            features, start = get_preserved_features(schema), list(islice(messages, 1))
+            features |= {COMPRESSED_BODY for message in start if message.header.template.compression is not None}
+            messages = chain(start, messages)
+        dictionaries = first.ipc_schema.dictionaries_by_id
+        writer = MessageWriter(self._sink, schema, dictionaries.values(), first.version, self._as_stream, features)
+        merger = DictionaryMerger(first.ipc_schema, self._as_stream) if dictionaries else None
+        return _Output(first, writer, merger), messages
 
     def finish(self, metadata: Metadata | None) -> tuple[int, int]:
         """Write the end; return the numbers of record batches and rows."""
@@ -220,8 +169,8 @@ class _Concatenator:
         )
         pairs = tuple(self._pairs.items()) if metadata is None else metadata
         writer = output.writer
-        assert isinstance(writer, MessageWriter)
-        writer.features |= self.features
+        if output.merger is not None and output.merger.has_replaced:
+            writer.features.add(DICTIONARY_REPLACEMENT)
         writer.finish(replace_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
         return self._batches, self._rows
 
@@ -231,7 +180,7 @@ class _Output:
     """The first source and the output begun with it."""
 
     first: _FirstSource
-    writer: MessageWriter | DryRunWriter
+    writer: MessageWriter
     merger: DictionaryMerger | None
 
 
@@ -383,40 +332,32 @@ def _map_dictionaries(ipc_schema: IpcSchema, source_schema: IpcSchema) -> dict[i
 
 @dataclass(frozen=True, slots=True)
 class _OpenedSource:
-    """A source whose schema has been read; `memory` is its whole content, or None if bodies are read one by one.
-
-    A pipe (`is_pipe`) can't be reopened; a file from a pipe is kept in memory.
-    """
+    """A source whose schema has been read; `memory` is its whole content, or None if bodies are read one by one."""
 
     name: str
     scan: FileScan | StreamScan
     ipc_schema: IpcSchema
     memory: MemorySource | None
-    is_pipe: bool
 
 
 @contextmanager
 def _open_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[_OpenedSource]:
-    """Open a source until the block ends; one that is open already is returned unchanged.
+    """Open a source until the block ends.
 
     Raises the errors of opening a source, and `LimitError` for a piped file larger than `max_piped_bytes`.
     """
-    if isinstance(source, _OpenedSource):
-        yield source
-        return
     opened_source = open_source(source)
     try:
-        is_pipe = isinstance(opened_source, StreamSource)
         if detect_format(opened_source) == "file":
             seekable = ensure_random_access(opened_source, max_piped_bytes)
             memory = seekable if isinstance(seekable, MemorySource) else None
             scan = FileScan(seekable, limits, keeps_bodies=True)
-            yield _OpenedSource(seekable.name, scan, scan.reader.ipc_schema, memory, is_pipe)
+            yield _OpenedSource(seekable.name, scan, scan.reader.ipc_schema, memory)
         else:
             memory = opened_source if isinstance(opened_source, MemorySource) else None
             stream = StreamScan(opened_source, limits, keeps_bodies=True)
             ipc_schema = get_ipc_schema(stream.schema, limits)
-            yield _OpenedSource(opened_source.name, stream, ipc_schema, memory, is_pipe)
+            yield _OpenedSource(opened_source.name, stream, ipc_schema, memory)
     finally:
         opened_source.close()
 

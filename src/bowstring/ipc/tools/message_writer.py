@@ -74,43 +74,12 @@ def get_preserved_features(schema: Table) -> set[int]:
     return set(schema["features"].tolist()) - _FEATURES_OF_MESSAGES
 
 
-class FeatureCollector:
-    """Collects the features that messages use."""
-
-    def __init__(self) -> None:
-        self.features: set[int] = set()
-
-    def add_codec(self, codec: str | None) -> None:
-        """Add the feature of a body compressed with this codec, if any."""
-        if codec is not None:
-            self.features.add(COMPRESSED_BODY)
-
-
-class DryRunWriter(FeatureCollector):
-    """Accepts messages like `MessageWriter` and writes none; it only collects the features that they use."""
-
-    def write_message(  # the parameters of `MessageWriter.write_message`
-        self,
-        kind: str,  # noqa: ARG002
-        metadata: bytes,  # noqa: ARG002
-        body: EncodedBody,  # noqa: ARG002
-        codec: str | None,
-        dictionary_id: int = 0,  # noqa: ARG002
-    ) -> None:
-        """Collect the features of a new message."""
-        self.add_codec(codec)
-
-    def copy_messages(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:  # noqa: ARG002 -- as there
-        """Collect the features of copied messages."""
-        for message in messages:
-            self.add_codec(message.header.template.compression)
-
-
-class MessageWriter(FeatureCollector):
+class MessageWriter:
     """Writes a file, or with `as_stream` a stream, message by message; `finish` completes it.
 
-    `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema lists `features` if
-    given, else those in use at the end, for which the sink has to be `RewritableSink`.
+    `schema` is its `Schema` table, and `version` the metadata version of the footer. The schema message lists
+    `features` if given, else those in use at the end, for which the sink has to be `RewritableSink`. The footer lists
+    both.
 
     Other readers need each of the schema's `dictionaries`, in a stream before the first record batch, even if all
     indices are null. Missing ones are written without values.
@@ -125,14 +94,15 @@ class MessageWriter(FeatureCollector):
         as_stream: bool = False,
         features: Iterable[int] | None = None,
     ) -> None:
-        super().__init__()
+        self.features = set(features or ())
+        """The features in use so far."""
         self._sink = sink
         self._table = schema
         self._schema = copy_schema_table(schema, features)
         self._version = version
         self._as_stream = as_stream
         self._rewritable_sink = sink if features is None and isinstance(sink, RewritableSink) else None
-        self._declared_features = set(schema["features"].tolist())
+        self._declared_features = set(schema["features"].tolist() if features is None else features)
         self._missing_dictionaries = {declaration.id: declaration for declaration in dictionaries}
         self._empty_dictionary_ids: set[int] = set()
         self.blocks: dict[str, list[Block]] = {
@@ -149,6 +119,11 @@ class MessageWriter(FeatureCollector):
         framed_metadata = self._frame_schema_message()
         sink.write([framed_metadata], len(framed_metadata))
 
+    def _add_codec(self, codec: str | None) -> None:
+        """Add the feature of a body compressed with this codec, if any."""
+        if codec is not None:
+            self.features.add(COMPRESSED_BODY)
+
     def _frame_schema_message(self) -> bytes:
         """Return the framed schema message, with reserved space for all features that may be added later."""
         flatbuffer = headers.build_schema_message(self._schema, self._version)
@@ -159,7 +134,7 @@ class MessageWriter(FeatureCollector):
     ) -> None:
         """Write a new message, compressed with `codec`; its body is a multiple of 8 bytes."""
         self._write_preceding_dictionaries(kind, dictionary_id)
-        self.add_codec(codec)
+        self._add_codec(codec)
         start = self._sink.position
         framed_metadata = frame_message(metadata, start, ALIGNMENT_BYTES)
         self._sink.write_message(framed_metadata, body.parts, body.size_bytes)
@@ -218,7 +193,7 @@ class MessageWriter(FeatureCollector):
         if padding:
             sink.write([padding], len(padding))
         for message in run:
-            self.add_codec(message.header.template.compression)
+            self._add_codec(message.header.template.compression)
             at = start if message is first else message.start + shift
             body_bytes = message.header.body_bytes + len(padding)
             self.blocks[message.header.template.kind].append((at, message.body_offset + shift - at, body_bytes))
@@ -235,10 +210,11 @@ class MessageWriter(FeatureCollector):
         sink.finish()
 
     def _update_features(self) -> None:
-        """Rewrite the schema message if the features in use differ."""
-        if self._rewritable_sink is not None and self._declared_features != self.features:
+        """List the features in use in the footer and, if the sink can be rewritten, in the schema message."""
+        if self._declared_features != self.features:
             self._schema = copy_schema_table(self._table, self.features)
-            self._rewritable_sink.overwrite(self._schema_offset, self._frame_schema_message())
+            if self._rewritable_sink is not None:
+                self._rewritable_sink.overwrite(self._schema_offset, self._frame_schema_message())
 
 
 def _with_padded_body_length(message: BatchMessage) -> bytes:

@@ -165,7 +165,6 @@ class StreamScan:
         self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
         self._messages = MessageReader(source.name, limits, HeaderReader(limits).read, source.position)
         self._counts = {headers.RECORD_BATCH: 0, headers.DICTIONARY_BATCH: 0}
-        self._peeked_batch: BatchMessage | None = None
         self._end: EndOfStream | None = None
         self.footer_metadata: Metadata = ()
         message = read_message(self._messages, source.read)
@@ -182,19 +181,9 @@ class StreamScan:
 
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
-        while (message := self.peek_message()) is not None:
-            self._peeked_batch = None
-            yield message
-
-    def peek_message(self) -> BatchMessage | None:
-        """Return the next batch without consuming it; None at the end."""
-        if self._peeked_batch is None and self._end is None:
-            message = read_message(self._messages, self._source.read)
-            if isinstance(message, EndOfStream):
-                self._end = message
-            else:
-                self._peeked_batch = self._read_or_skip_body(message)
-        return self._peeked_batch
+        while not isinstance(message := read_message(self._messages, self._source.read), EndOfStream):
+            yield self._read_or_skip_body(message)
+        self._end = message
 
     def _read_or_skip_body(self, message: Message[BatchHeader | Table]) -> BatchMessage:
         """Return a message with its body, or skip the body."""
