@@ -319,6 +319,38 @@ def test_a_step_ends_with_a_long_message_however_much_the_server_has_sent(transp
         session.close()
 
 
+def test_a_session_returns_the_credit_that_messages_took_and_no_more(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted: list[tuple[int, int]] = []
+    with served(transport) as server:
+        channel = server.client_channel
+        grant_credit = channel.grant_credit
+
+        def record_and_grant(num_messages: int, nbytes: int) -> None:
+            granted.append((num_messages, nbytes))
+            grant_credit(num_messages, nbytes)
+
+        monkeypatch.setattr(channel, "grant_credit", record_and_grant)
+        session = Session({ConnectionRole.BOTH: channel}, server.client_memory, now=0.0)
+        core = client_core()
+        session.start_request(core, core.request(b"ticket"), 0.0)
+        session.step(0.0)
+        # The last body that is not offered, and the first that is: the latter takes the credit of a message only.
+        bodies = [channel.options.eager_bytes, channel.options.eager_bytes + 1]
+        server.stream(None, [PackedBody.from_parts(bytes(length)) for length in bodies])
+
+        def is_at_end() -> bool:
+            server.step()
+            session.step(1.0)
+            return core.is_complete
+
+        assert wait_until(is_at_end)
+        assert sum(num_messages for num_messages, _ in granted) == 6
+        assert bodies[0] < sum(nbytes for _, nbytes in granted) < sum(bodies)
+        session.close()
+
+
 def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))

@@ -405,7 +405,7 @@ class _TaskHandler(Closable):
         try:
             for event in channel.progress():
                 if isinstance(event, MessageReceived):
-                    channel.grant_credit(1, len(event.data))
+                    channel.grant_credit(1, channel.options.credit_bytes_of(len(event.data)))
                     reply, tag = self._agent.answer(event.data, self._regions)
                     channel.submit((reply,), tag)
                     # A client that does not receive the answer is closed then, too.

@@ -177,6 +177,10 @@ class TransportOptions:
         """Return the deadline of a call that starts now."""
         return Deadline(self.timeout_s if timeout_s is None else timeout_s)
 
+    def credit_bytes_of(self, length_bytes: int) -> int:
+        """Return the bytes of credit that a message of this length takes: none if it is offered."""
+        return length_bytes if length_bytes <= self.eager_bytes else 0
+
 
 DEFAULT_OPTIONS = TransportOptions()
 

@@ -353,7 +353,7 @@ class BlockingChannel(Closable):
     def _handle_event(self, event: Event, allocate: MessageAllocator | None) -> ReceivedMessage | None:
         """Process an event of receiving; return the message if there is one."""
         if isinstance(event, MessageReceived):
-            self.channel.grant_credit(1, len(event.data))
+            self.channel.grant_credit(1, self.channel.options.credit_bytes_of(len(event.data)))
             destination, self._destination = self._destination, None
             if destination is None and allocate is not None:
                 destination = allocate(event.tag, len(event.data))

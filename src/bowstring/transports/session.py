@@ -360,7 +360,7 @@ class Session(Closable):
             core = self.core
             if isinstance(event, MessageReceived):
                 num_messages += 1
-                nbytes += len(event.data)
+                nbytes += channel.options.credit_bytes_of(len(event.data))
                 if core is None:
                     raise ConnectionLostError(f"the server sent a message of {len(event.data)} bytes without a request")
                 # A core raises at the first violation, so no message after it is processed; the events before it are
