@@ -117,6 +117,21 @@ def test_a_handler_that_fails_is_closed_and_reported_and_the_others_continue(
     other.peer.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_call_that_fails_is_reported_and_the_loop_continues(loop: EventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: reported.append(arguments.exc_type))
+    handler = Echo(loop)
+    loop.add(handler)
+    loop.start()
+    loop.call_soon_threadsafe(lambda: list[None]().pop())
+    assert wait_until(lambda: bool(reported))
+    assert echo(handler, b"a") == b"A"
+    assert reported == [IndexError]
+    loop.close()
+    handler.peer.close()
+
+
 class Recorder(Echo):
     """Records its turns in a list shared by several, and continues after a timeout until it has had all turns."""
 

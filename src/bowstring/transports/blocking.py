@@ -91,6 +91,8 @@ class Poll:
                 )
         if busy_s > 0:
             end = time.monotonic() + busy_s
+            # Yields to other threads of this host, which may include the server, instead of spinning on the processor
+            # that it needs.
             while not self._poll.poll(0):
                 if time.monotonic() >= end:
                     break
@@ -116,6 +118,7 @@ def dial(
     deadline = options.start_deadline(timeout_s)
     channel = transport.dial(address, options)
     with close_on_error(channel):
+        # No thread or loop exists yet that could finish a dial that takes several steps, as TCP and TLS do.
         while not channel.is_connected:
             if not deadline.remaining_s():
                 raise deadline.create_error(channel.wait_description)
@@ -151,6 +154,7 @@ class BlockingSession(Closable):
         with self.lock:
             self._events.clear()  # those after the end of an earlier stream
             self.session.start_request(core, request, time.monotonic())
+            # The first look at the answer is left to `next_event`, which may wait without sleeping.
             self._step(SEND)
         self._is_answer_due = True
 
@@ -164,9 +168,11 @@ class BlockingSession(Closable):
         while not self._events:
             if self._failure is not None:
                 return self._failure
+            # Without the lock, so that `flush` in another thread can send meanwhile.
             self._wait()
             with self.lock:
                 self._step()
+            # A lease that was released during the step found the lock taken, so nobody else sends it.
             self.flush()
         return self._events.popleft()
 
@@ -180,6 +186,8 @@ class BlockingSession(Closable):
     def flush(self) -> None:
         """Send the released addresses. If another thread has the lock, that thread sends them."""
         session = self.session
+        # Never waits for the lock: a finalizer may run in the thread that has it. Checked again after every release,
+        # since a lease may be released between the step and the release of the lock.
         while session.has_leases_to_free and not self.is_closed and self.lock.acquire(blocking=False):
             try:
                 self._step(SEND)
@@ -198,8 +206,10 @@ class BlockingSession(Closable):
         """Close the session. May be called from any thread; another that waits gets `SessionFailed`. Idempotent."""
         if not self.is_closed:
             self.is_closed = True
+            # Before the lock: a thread that waits in `poll` without it, or sends with it, returns.
             for channel in self.session.channels.values():
                 channel.shut_down()
+            # With a limit, because a finalizer may close the session in the thread that has the lock.
             is_locked = self.lock.acquire(timeout=_CLOSE_TIMEOUT_S)
             self.session.close()
             self._failure = SessionFailed(ClosedError("the connection was closed"))
@@ -236,8 +246,11 @@ class BlockingChannel(Closable):
         self.exporter = transport.open_exporter(channel)
         self.memory: Any = transport.open_remote_memory(channel, None)
         """The memory that the peer exported, as of the last received message."""
+        # Events that a call did not process: it returns one message, or fails at its deadline.
         self._inbox: deque[Event] = deque()
         self._destination: Any = None
+        # One for each direction, as a channel allows one thread for each. Never both, except in `close`, which takes
+        # them in this order.
         self._send_lock = threading.Lock()
         self._receive_lock = threading.Lock()
         self._is_closed = False

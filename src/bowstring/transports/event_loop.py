@@ -58,6 +58,7 @@ class EventLoop(Closable):
         self._handlers: dict[EventHandler, list[Interest]] = {}
         self._timeouts: dict[EventHandler, float] = {}
         """The ends of the handlers' waits, by `time.monotonic`."""
+        # Other threads append to it, without a lock because that is atomic, and then call `_wake`.
         self._calls: deque[Callable[[], None]] = deque()
         self._next_expiry = math.inf
         self._is_closed = False
@@ -82,11 +83,16 @@ class EventLoop(Closable):
     def run_turn(self, max_wait_s: float = math.inf) -> int:
         """Wait, and call each handler that can continue once. Return their number. Not while a thread does the same."""
         turn = self._wait(max_wait_s)
+        # Descriptors first, then calls, then deadlines: what has arrived in time counts although this thread was late.
         for handler, events in turn.items():
             if handler in self._handlers:  # not removed by one that was called before
                 self.notify_handler(handler, events)
+        # Only those that are queued now: an action that queues another one would keep the handlers from their turn.
         for _ in range(len(self._calls)):
-            self._calls.popleft()()
+            try:
+                self._calls.popleft()()
+            except Exception:  # noqa: BLE001 - reported as the failure of a thread
+                self._report_exception()
         if time.monotonic() >= self._next_expiry:
             self._handle_deadlines()
         return len(turn)
@@ -125,6 +131,7 @@ class EventLoop(Closable):
             return
         self._is_closed = True
         self._wake()
+        # A handler may close the loop in its own thread, and a server's may be one that was never started.
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_TIMEOUT_S)
         for handler in list(self._handlers):
@@ -146,6 +153,7 @@ class EventLoop(Closable):
             if key.data is None:
                 self._reader.recv(1 << 12)
             else:
+                # A handler may have a descriptor for each direction.
                 turn[key.data] = turn.get(key.data, 0) | events
         if self._timeouts:
             now = time.monotonic()
@@ -159,25 +167,32 @@ class EventLoop(Closable):
         try:
             action()
         except Exception:  # noqa: BLE001 - reported as the failure of a thread
-            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
+            self._report_exception()
             self.remove(handler)
             handler.close()
         if handler in self._handlers:
             self._update_registration(handler)
 
+    def _report_exception(self) -> None:
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
+
     def _handle_deadlines(self) -> None:
         """Call the handlers whose deadline has passed, and compute the next deadline."""
         now = time.monotonic()
         for handler in list(self._handlers):
+            # A handler that was called before may have removed it.
             if handler in self._handlers and handler.deadline <= now:
                 self._call_handler(handler, handler.handle_deadline)
         earliest = min((handler.deadline for handler in self._handlers), default=math.inf)
+        # Comparing the deadlines of thousands of handlers in every turn would cost more than the turn. A deadline that
+        # has become later is noticed here; `_update_registration` records one that has become earlier.
         self._next_expiry = max(earliest, now + _RESOLUTION_S)
 
     def _update_registration(self, handler: EventHandler) -> None:
         interests, timeout_s = handler.next_wait()
         if interests != self._handlers[handler]:
             previous = dict(self._handlers[handler])
+            # At once: a ready descriptor that nobody reads would end every wait of the loop.
             for descriptor in previous.keys() - dict(interests).keys():
                 self._selector.unregister(descriptor)
             for descriptor, events in dict(interests).items():
