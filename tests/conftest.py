@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from tests.transports.certificates import Authority
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Deadlines depend on the load of the machine, so tests have none.
-settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+# Failures are not explained: Hypothesis would trace all calls, and a trace function that is called while a consumer's
+# exception is pending prevents the release of C structures, for which pyarrow aborts the process.
+settings.register_profile(
+    "default",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
 settings.register_profile("thorough", settings.get_profile("default"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.errors import BowstringError, TypeMismatchError
@@ -211,9 +211,8 @@ def attempt(function: Callable[[], Any], *errors: type[Exception]) -> Any:
         return error
 
 
-# Not explained: Hypothesis would trace all calls, which the release callbacks of C structures do not bear.
 @pytest.mark.filterwarnings("ignore:The DataFrame has column names of mixed type", "ignore:.*rounds")
-@settings(max_examples=150, phases=(Phase.generate, Phase.shrink))
+@settings(max_examples=150)
 @given(frame=pandas_frames())
 def test_a_pandas_frame_becomes_the_table_of_pyarrow_and_back(frame: pd.DataFrame) -> None:
     expected = attempt(lambda: pa.Table.from_pandas(frame), pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -293,7 +292,7 @@ def polars_frames(draw: Draw) -> pl.DataFrame:
     return frame.slice(draw(st.integers(0, 2))) if draw(st.booleans()) else frame
 
 
-@settings(max_examples=150, phases=(Phase.generate, Phase.shrink))
+@settings(max_examples=150)
 @given(frame=polars_frames())
 def test_a_polars_frame_becomes_the_table_of_pyarrow_and_back(frame: pl.DataFrame) -> None:
     table = bs.table(frame)

@@ -75,8 +75,8 @@ def decimal_types(draw: st.DrawFn) -> t.Decimal:
 
 @functools.cache
 def fields(inner: SearchStrategy[t.DataType]) -> SearchStrategy[Field]:
-    """Nullable fields with short names."""
-    return st.builds(Field, names, inner)
+    """Fields with short names, nullable or not."""
+    return st.builds(Field, names, inner, st.booleans())
 
 
 def _struct_children(inner: SearchStrategy[t.DataType]) -> SearchStrategy[tuple[Field, ...]]:
@@ -211,13 +211,23 @@ _VALUES: dict[type[t.DataType], Callable[[Any], ValueStrategy]] = {
 
 
 @st.composite
-def arrays(draw: st.DrawFn, type_: t.DataType | None = None, max_size: int = 8, length: int | None = None) -> Array:
-    """Arrays of a type (any by default), of `length` slots if given; some are slices of longer ones."""
+def arrays(
+    draw: st.DrawFn,
+    type_: t.DataType | None = None,
+    max_size: int = 8,
+    length: int | None = None,
+    nullable: bool | None = None,
+) -> Array:
+    """Arrays of a type (any by default), of `length` slots if given; some are slices of longer ones.
+
+    They may have nulls unless `nullable` is False. Children of fields that are not nullable have none but under nulls.
+    """
     type_ = draw(types()) if type_ is None else type_
     before, after = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (3, 1), (9, 8)]))
     array_length = draw(st.integers(0, max_size)) if length is None else length
     total = before + array_length + after
-    elements = draw(st.lists(nullable_values(Field("", type_, draw(st.booleans()))), min_size=total, max_size=total))
+    has_nulls = draw(st.booleans()) and nullable is not False
+    elements = draw(st.lists(nullable_values(Field("", type_, has_nulls)), min_size=total, max_size=total))
     array = (
         _union_array(draw, type_, total)
         if isinstance(type_, t.Union)
@@ -231,7 +241,7 @@ def _union_array(draw: st.DrawFn, type: t.Union, length: int) -> Array:
     child_indices = draw(st.lists(st.integers(0, len(type.children) - 1), min_size=length, max_size=length))
     ids = np.array([type.type_ids[m] for m in child_indices], np.int8)
     counts = [length if type.mode == "sparse" else child_indices.count(i) for i in range(len(type.children))]
-    children = [draw(arrays(f.type, length=n)) for f, n in zip(type.children, counts, strict=True)]
+    children = [draw(arrays(f.type, length=n, nullable=f.nullable)) for f, n in zip(type.children, counts, strict=True)]
     if type.mode == "sparse":
         return Array.from_buffers(type, length, [ids], children)
     offsets = np.array([child_indices[:i].count(m) for i, m in enumerate(child_indices)], np.int32)
@@ -246,7 +256,9 @@ def batches(draw: st.DrawFn, schema: Schema | None = None, max_columns: int = 4)
         schema = Schema(tuple(columns), draw(metadata()))
     length = draw(st.integers(0, 8))
     return RecordBatch(
-        schema, length, [draw(arrays(_unwrap_extension_type(f.type), length=length)) for f in schema.fields]
+        schema,
+        length,
+        [draw(arrays(_unwrap_extension_type(f.type), length=length, nullable=f.nullable)) for f in schema.fields],
     )
 
 
