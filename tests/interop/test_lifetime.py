@@ -233,6 +233,31 @@ def test_every_kind_of_pending_exception_survives_a_release(error: type[BaseExce
             min([types.int8().__arrow_c_schema__()], key=failing)
 
 
+def test_pending_exceptions_of_several_threads_survive_releases() -> None:
+    messages: list[str] = []
+
+    def fail(message: str) -> None:
+        def failing(capsule: object) -> int:
+            del capsule
+            raise ValueError(message)
+
+        for _ in range(200):
+            try:
+                min([types.int8().__arrow_c_schema__()], key=failing)
+            except ValueError as error:
+                messages.append(f"{message} {error}")
+
+    switch_interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=fail, args=[str(index)]) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(switch_interval_s)
+    assert sorted(messages) == sorted(f"{index} {index}" for index in range(4) for _ in range(200))
+
+
 def test_a_thousand_round_trips_leak_nothing() -> None:
     table = pa.table({"n": list(range(100)), "s": ["x"] * 100, "l": [[1, None]] * 100}).to_batches()[0]
 
