@@ -20,7 +20,7 @@ from bowstring.interop import c_data
 from bowstring.interop.c_device import CPU
 from bowstring.interop.device_arrays import device_of, import_device_array, to_host
 from bowstring.interop.dlpack_capsule import DLPackTensor, consume_dlpack_capsule, new_dlpack_capsule
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.buffer import EMPTY, Buffer

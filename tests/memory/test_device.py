@@ -14,7 +14,7 @@ import pytest
 import bowstring as bs
 from bowstring.arrays.array import Array
 from bowstring.errors import InvalidArgumentError
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import UINT8, Buffer, view_enclosing_range
 from bowstring.memory.device import CUDA, Device, DeviceAddress, DeviceMemory, DeviceRegion, device_pointer

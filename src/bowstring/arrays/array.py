@@ -17,8 +17,7 @@ from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values
+from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.equality import arrays_equal

@@ -22,8 +22,7 @@ from bowstring.errors import TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Values
+from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.display import format_preview
 from bowstring.layouts.indexing import (
     as_indices,

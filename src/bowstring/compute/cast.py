@@ -21,8 +21,7 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import find_first_true, prefix_errors
+from bowstring.layouts.base import ArrayData, find_first_true, prefix_errors
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout

@@ -8,8 +8,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Bool, DataType, Decimal, FloatingPoint, Int
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, find_first_true, to_object_array
+from bowstring.layouts.base import ArrayData, Values, find_first_true, to_object_array
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout

@@ -14,7 +14,7 @@ from bowstring.compute.cast_numeric import raise_if_any_invalid, to_numeric_slot
 from bowstring.compute.nulls import drop_null, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.gather import gather_bytes

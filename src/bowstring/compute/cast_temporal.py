@@ -9,8 +9,7 @@ import numpy as np
 from bowstring.compute.cast_numeric import build_with_validity, cast_slots_to_integers, raise_if_any_invalid
 from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values
+from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.registry import primitive_layout
 from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 

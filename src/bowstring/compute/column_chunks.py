@@ -15,8 +15,7 @@ from bowstring.compute.cast import cast
 from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.types import DataType, Dictionary, int64
 from bowstring.errors import WouldCopyError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, prefix_errors
+from bowstring.layouts.base import ArrayData, Values, prefix_errors
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.registry import layout_of

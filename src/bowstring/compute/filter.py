@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Values
+from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.boolean import BooleanLayout
 
 MaskLike: TypeAlias = Sequence[bool | None] | Values | ArrayData

@@ -14,8 +14,7 @@ from bowstring.compute.encode import run_end_decode
 from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.datatypes.types import Bool
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, pack_validity, prefix_errors
+from bowstring.layouts.base import ArrayData, Values, pack_validity, prefix_errors
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Layout, to_buffer
+from bowstring.layouts.base import ArrayData, Indices, Layout, to_buffer
 from bowstring.layouts.concatenation import array_lengths
 from bowstring.layouts.dictionary import DictionaryLayout, find_distinct_dictionaries
 from bowstring.layouts.equality import has_prefix

@@ -6,7 +6,7 @@ import numpy as np
 
 from bowstring.compute.nulls import set_nulls
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.struct_ import StructLayout
 
 

@@ -21,8 +21,7 @@ from bowstring.ipc.metadata.header import check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import prefix_errors
+from bowstring.layouts.base import ArrayData, prefix_errors
 from bowstring.layouts.validation import find_faults
 from bowstring.memory.closable import close_on_error
 

@@ -27,8 +27,7 @@ from bowstring.integration_json.buffer_values import (
 )
 from bowstring.integration_json.json_access import Json, convert_values, expect_json_type, read_count, read_member
 from bowstring.integration_json.schema import FieldTreeNode
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
+from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.registry import layout_of
@@ -133,7 +132,7 @@ def _read_validity(storage: Layout, column: Json, length: int) -> Validity:
 
 def _read_buffer(storage: Layout, spec: BufferSpec, column: Json, length: int, valid: Validity) -> Buffer | None:
     key = MEMBER_NAMES[spec.role]
-    if spec.role is BufferRole.VALIDITY:
+    if spec.is_validity:
         return None if valid is None else bitmap.pack(np.array(valid, np.bool_))
     if spec.num_extra and length == 0 and not read_member(column, key, list, []):
         elements: list[Any] = [0] * spec.num_extra  # some writers omit the single offset of an empty array
@@ -206,7 +205,7 @@ def _write_validity(array: ArrayData) -> list[int]:
 def _write_buffer(
     storage: Layout, spec: BufferSpec, array: ArrayData, index: int, mask: bitmap.Mask | None
 ) -> list[Any]:
-    if spec.role is BufferRole.VALIDITY:
+    if spec.is_validity:
         return _write_validity(array)
     if spec.dtype is None:
         bits = array.buffers[index]

@@ -15,8 +15,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import DataType, Map, Struct
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout
+from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.registry import layout_of
 

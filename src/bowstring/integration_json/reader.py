@@ -29,8 +29,7 @@ from bowstring.integration_json.json_access import (
 )
 from bowstring.integration_json.schema import FieldTreeNode, read_schema
 from bowstring.io.sources import open_sequential
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import prefix_errors
+from bowstring.layouts.base import ArrayData, prefix_errors
 from bowstring.layouts.registry import layout_of
 
 _GZIP_MAGIC = b"\x1f\x8b"

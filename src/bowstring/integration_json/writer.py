@@ -17,8 +17,7 @@ from bowstring.integration_json.columns import write_column
 from bowstring.integration_json.json_access import Json
 from bowstring.integration_json.schema import write_schema
 from bowstring.io.sinks import open_sink
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout
+from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import abandon_on_error
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bowstring.errors import BufferExchangeError, WouldCopyError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values
+from bowstring.layouts.base import ArrayData, Values
 
 
 def to_memoryview(array: ArrayData) -> memoryview:

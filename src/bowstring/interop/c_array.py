@@ -16,8 +16,7 @@ import numpy as np
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.interop import c_device
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferRole, BufferSpec, Layout, prefix_errors
+from bowstring.layouts.base import ArrayData, BufferSpec, Layout, prefix_errors
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
 from bowstring.memory import c_abi
@@ -148,7 +147,7 @@ def _buffer_address(
     buffer: Buffer | None, spec: BufferSpec | None = None, num_slots: int = 0, device: Device | None = None
 ) -> int:
     size_bytes = 0 if buffer is None else buffer.size
-    if spec is not None and num_slots and (buffer is not None or spec.role is not BufferRole.VALIDITY):
+    if spec is not None and num_slots and (buffer is not None or not spec.is_validity):
         required_bytes = spec.size_bytes(num_slots)
         if size_bytes < required_bytes:
             role = spec.role.value
@@ -156,7 +155,7 @@ def _buffer_address(
                 f"the {role} buffer has {size_bytes} bytes, but {num_slots} slots need {required_bytes}"
             )
     if not size_bytes or buffer is None:
-        return 0 if spec is None or spec.role is BufferRole.VALIDITY or device is not None else _ZERO_OFFSETS_ADDRESS
+        return 0 if spec is None or spec.is_validity or device is not None else _ZERO_OFFSETS_ADDRESS
     if device is not None:
         if buffer.device != str(device):
             raise InvalidArgumentError(f"can't export a buffer on {buffer.device} with others on {device}")
@@ -343,8 +342,7 @@ class _ExpectedArrowArray:
 @lru_cache(maxsize=4096)
 def _expected_arrow_array(layout: Layout) -> _ExpectedArrowArray:
     declared_buffers = tuple(
-        (-1 if s.dtype is None else s.dtype.itemsize, s.num_extra, s.per_slot, s.role is BufferRole.VALIDITY)
-        for s in layout.buffers
+        (-1 if s.dtype is None else s.dtype.itemsize, s.num_extra, s.per_slot, s.is_validity) for s in layout.buffers
     )
     num_buffers = len(declared_buffers) + (1 if layout.VARIADIC else 0)
     return _ExpectedArrowArray(

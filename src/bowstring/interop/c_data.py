@@ -35,7 +35,7 @@ from bowstring.interop.c_array import (
 )
 from bowstring.interop.c_stream import ImportedArrayStream, build_stream_block
 from bowstring.interop.device_arrays import device_of
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.device import Device

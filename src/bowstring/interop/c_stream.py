@@ -15,8 +15,7 @@ from bowstring.datatypes.field import Field
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.interop import c_device
 from bowstring.interop.c_array import import_array_struct
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import prefix_errors
+from bowstring.layouts.base import ArrayData, prefix_errors
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.c_callbacks import make_immortal

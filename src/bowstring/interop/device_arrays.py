@@ -15,8 +15,7 @@ from bowstring.errors import BufferExchangeError, TypeMismatchError, Unsupported
 from bowstring.interop.c_array import ArrayImporter, ImportedStruct
 from bowstring.interop.c_device import format_device
 from bowstring.interop.dlpack_capsule import DLPackTensor, check_contiguous, consume_dlpack_capsule, new_dlpack_capsule
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout
+from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.type_inference import type_of_numpy_array
 from bowstring.memory import c_abi, cuda

@@ -16,8 +16,7 @@ from bowstring.errors import BufferExchangeError
 from bowstring.interop.buffer_protocol import check_no_nulls, to_numpy_without_copy
 from bowstring.interop.c_device import CPU, check_cpu_readable_device
 from bowstring.interop.device_arrays import device_array_to_dlpack, device_of
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout, Values
+from bowstring.layouts.base import ArrayData, Layout, Values
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 

@@ -18,7 +18,7 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema_from_field
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.memory import c_abi
 
 

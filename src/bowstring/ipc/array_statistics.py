@@ -14,8 +14,7 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.nested import RunEndEncoded
 from bowstring.datatypes.types import Dictionary
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Layout, Values
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.primitive import PrimitiveLayout

@@ -18,8 +18,7 @@ from bowstring.compute.unify_dictionaries import concat_and_unify, has_dictionar
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout, prefix_errors
+from bowstring.layouts.base import ArrayData, Layout, prefix_errors
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import abandon_on_error
 

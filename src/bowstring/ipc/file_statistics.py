@@ -42,8 +42,7 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import prefix_errors
+from bowstring.layouts.base import ArrayData, prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory

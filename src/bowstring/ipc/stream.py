@@ -32,7 +32,7 @@ from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.memory.closable import close_on_error
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bowstring.layouts import utf8_decoding
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferRole, BufferSpec, Indices, to_buffer
+from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Indices, to_buffer
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import buffer_sizes, concat_byte_ranges, concat_validity
 from bowstring.layouts.equality import bytes_equal

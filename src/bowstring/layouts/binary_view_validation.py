@@ -13,12 +13,10 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import utf8_decoding
-from bowstring.layouts.base import find_first_true
+from bowstring.layouts.base import ArrayData, Indices, Values, find_first_true
 from bowstring.memory.buffer import EMPTY, UINT8
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
-    from bowstring.layouts.base import Indices, Values
     from bowstring.memory.buffer import Bytes
 
 INLINE_BYTES = 12

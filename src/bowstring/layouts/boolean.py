@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
+    ArrayData,
     BufferRole,
     BufferSpec,
     Indices,

@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts import utf8_decoding
-from bowstring.layouts.base import Indices, Layout, Values, pack_validity, replace_none, short_repr
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, pack_validity, replace_none, short_repr
 from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import is_bytes_like
@@ -18,7 +18,6 @@ from bowstring.memory.buffer import UINT8, Buffer, Bytes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.array_data import ArrayData
     from bowstring.memory.bitmap import Mask
 
 

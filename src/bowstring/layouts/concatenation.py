@@ -15,8 +15,7 @@ from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import UINT8, Buffer, Bytes, allocate, view_enclosing_range
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
-    from bowstring.layouts.base import Indices, Values
+    from bowstring.layouts.base import ArrayData, Indices, Values
 
 
 MIN_ARRAYS = 32

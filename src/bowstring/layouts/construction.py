@@ -9,8 +9,7 @@ import numpy as np
 
 from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout, Values, pack_validity
+from bowstring.layouts.base import ArrayData, Layout, Values, pack_validity
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.registry import layout_of

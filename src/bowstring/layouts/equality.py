@@ -15,8 +15,7 @@ from bowstring.layouts.factorize import factorize
 from bowstring.memory import bitmap
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
-    from bowstring.layouts.base import Layout, Values
+    from bowstring.layouts.base import ArrayData, Layout, Values
 
 _COPIED_BYTES = 1 << 14
 """Up to this size, comparing copies as bytes takes less time than calling NumPy."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bowstring.errors import LimitError
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
+    from bowstring.layouts.base import ArrayData
 
 MAX_VALUES = 1 << 27
 """The maximum number of values to materialize from an array that has fewer bytes and elements than that.

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Layout, Values, prefix_errors
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, prefix_errors
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:

@@ -8,18 +8,14 @@ values of a layout. Nested layouts use the codes of their children.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bowstring.layouts.base import Indices, Values
+from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.sort_keys import run_start_mask, stable_argsort
 from bowstring.memory.buffer import UINT8
-
-if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
 
 _MIN_TABLE_SIZE = 1 << 16
 

@@ -10,8 +10,7 @@ from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expa
 from bowstring.memory.buffer import UINT8, Bytes
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
-    from bowstring.layouts.base import Indices, Values
+    from bowstring.layouts.base import ArrayData, Indices, Values
 
 _MAX_INT64 = (1 << 63) - 1
 _BLOCK_RANGES = 1 << 16

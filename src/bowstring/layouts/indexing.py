@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, UnsupportedError
-from bowstring.layouts.base import Indices, Values
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
+    from bowstring.layouts.base import ArrayData, Indices, Values
 
 
 def to_integer(name: str, value: Any) -> int:

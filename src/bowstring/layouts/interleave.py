@@ -20,8 +20,7 @@ from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, view_enclosing_range
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
-    from bowstring.layouts.base import Indices, Values
+    from bowstring.layouts.base import ArrayData, Indices, Values
 
 
 _LONGEST_RUN = 1 << 20

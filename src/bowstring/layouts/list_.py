@@ -20,8 +20,8 @@ import numpy as np
 
 from bowstring.datatypes.types import Map
 from bowstring.errors import InvalidDataError, TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
+    ArrayData,
     Indices,
     Layout,
     Values,

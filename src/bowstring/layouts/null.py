@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Layout, Values, short_repr
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, short_repr
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.memory.bitmap import Mask
 

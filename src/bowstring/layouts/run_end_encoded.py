@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices, Layout, Values, find_first_true, to_buffer
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, find_first_true, to_buffer
 from bowstring.layouts.dictionary import to_hashable_key
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_array, check_expanded_slots

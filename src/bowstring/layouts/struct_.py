@@ -16,9 +16,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import InvalidDataError, TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
     VALIDITY,
+    ArrayData,
     Indices,
     Layout,
     Values,

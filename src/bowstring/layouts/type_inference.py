@@ -16,8 +16,7 @@ from bowstring.datatypes import types
 from bowstring.datatypes.canonical.uuid import uuid
 from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError, UnsupportedError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, pack_validity, replace_none
+from bowstring.layouts.base import ArrayData, Values, pack_validity, replace_none
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.list_ import ListLayout, concatenate_numpy_arrays
 from bowstring.layouts.registry import layout_of

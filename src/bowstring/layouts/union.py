@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError, TypeMismatchError
-from bowstring.layouts.array_data import ArrayData
 from bowstring.layouts.base import (
+    ArrayData,
     BufferRole,
     BufferSpec,
     Indices,

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import set_nulls_to_none
+from bowstring.layouts.base import Indices, Values, set_nulls_to_none
 from bowstring.memory.buffer import Bytes
 
 if TYPE_CHECKING:
-    from bowstring.layouts.base import Indices, Values
     from bowstring.memory.bitmap import Mask
 
 _BLOCK_BYTES = 1 << 18

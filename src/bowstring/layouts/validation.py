@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import BufferRole
 
 if TYPE_CHECKING:
-    from bowstring.layouts.array_data import ArrayData
+    from bowstring.layouts.base import ArrayData
 
 
 class Fault(NamedTuple):
@@ -65,7 +64,7 @@ def _find_buffer_faults(array: ArrayData) -> Iterator[InvalidDataError]:
     for spec, buffer in zip(layout.buffers, array.buffers, strict=False):
         needed = spec.size_bytes(slots)
         if buffer is None:
-            if spec.role is not BufferRole.VALIDITY and slots and needed:
+            if not spec.is_validity and slots and needed:
                 yield InvalidDataError(f"the {spec.role.value} buffer is absent")
         elif buffer.size < needed and (slots or buffer.size):
             yield InvalidDataError(

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.layouts.base import VALIDITY, BufferRole, BufferSpec, Indices, Layout, Values, find_first_true
+from bowstring.layouts.base import VALIDITY, ArrayData, BufferRole, BufferSpec, Indices, Layout, Values, find_first_true
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values
 from bowstring.layouts.equality import bytes_equal, is_true_for_all_blocks
 from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
-    from bowstring.layouts.array_data import ArrayData
     from bowstring.layouts.interleave import SlotSelection
 
 

@@ -15,7 +15,7 @@ from bowstring.errors import InvalidArgumentError, UnsupportedTypeError
 from bowstring.interop.device_arrays import device_of, import_device_array, import_field_and_device_array
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, BatchHeaderValues
 from bowstring.ipc.stream import Encoder
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
 from bowstring.memory.device import Device, DeviceRegion
 from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage

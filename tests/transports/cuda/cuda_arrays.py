@@ -11,7 +11,7 @@ import pytest
 
 from bowstring.arrays.array import Array
 from bowstring.errors import BowstringError
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.memory import cuda
 from bowstring.memory.buffer import Buffer
 

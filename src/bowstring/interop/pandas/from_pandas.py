@@ -21,8 +21,7 @@ from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
 from bowstring.interop.pandas.pandas_api import as_series, import_pandas
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, pack_validity, prefix_errors
+from bowstring.layouts.base import ArrayData, Values, pack_validity, prefix_errors
 from bowstring.layouts.construction import array_from_numpy, array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.list_ import ListLayout, concatenate_numpy_arrays

@@ -25,8 +25,7 @@ from bowstring.errors import InvalidArgumentError, WouldCopyError
 from bowstring.interop.c_data import ColumnStreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import get_default_string_dtype, import_pandas, to_arrow_extension_array
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Values, set_nulls_to_none, to_object_array
+from bowstring.layouts.base import ArrayData, Values, set_nulls_to_none, to_object_array
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import decode_dictionary

@@ -90,7 +90,7 @@ class _GrowableArray:
         self.length = 0
         self._source_bytes = 0
         self._buffers: list[_GrowableBuffer | None] = [
-            None if s.role is BufferRole.VALIDITY else _GrowableBuffer() for s in layout.buffers
+            None if s.is_validity else _GrowableBuffer() for s in layout.buffers
         ]
         self._children = [_GrowableArray(child) for child in layout.children]
         self._dictionary: Array | None = None
@@ -103,7 +103,7 @@ class _GrowableArray:
         for child, child_array in zip(self._children, array.children, strict=True):
             child.append(child_array.compact())
         for index, spec in enumerate(self._layout.buffers):
-            if spec.role is BufferRole.VALIDITY:
+            if spec.is_validity:
                 self._append_validity(array)
                 continue
             buffer = self._buffers[index]

@@ -30,8 +30,7 @@ from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.write_options import IpcWriteOptions
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices
+from bowstring.layouts.base import ArrayData, Indices
 from bowstring.layouts.equality import has_prefix
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferRole, BufferSpec
+from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec
 from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.binary_view_validation import INLINE_BYTES
 from bowstring.memory.buffer import Buffer

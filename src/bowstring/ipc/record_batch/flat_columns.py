@@ -15,8 +15,7 @@ from bowstring.ipc.metadata.header import BatchHeaderValues
 from bowstring.ipc.metadata.schema import BatchColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import BufferRole, BufferSpec, Layout
+from bowstring.layouts.base import ArrayData, BufferSpec, Layout
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
 _MIN_COLUMNS = 16
@@ -39,7 +38,7 @@ class FlatColumnsEncoder:
         self._matching_layout: BatchColumnPositions | None = None
         self._specs = list(specs.values())
         self._spec_of = np.array([spec_indices[id(spec)] for spec in all_specs], np.intp)
-        is_validity = np.array([spec.role is BufferRole.VALIDITY for spec in self._specs], bool)
+        is_validity = np.array([spec.is_validity for spec in self._specs], bool)
         self._has_free_size = np.array([not spec.per_slot for spec in self._specs], bool)[self._spec_of]
         self._validity_at = np.flatnonzero(is_validity[self._spec_of])
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import find_first_true, prefix_errors, to_buffer
+from bowstring.layouts.base import ArrayData, find_first_true, prefix_errors, to_buffer
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer

@@ -21,8 +21,7 @@ from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Layout, prefix_errors
+from bowstring.layouts.base import ArrayData, Layout, prefix_errors
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer, Memory

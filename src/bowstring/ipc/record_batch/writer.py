@@ -14,7 +14,7 @@ from bowstring.ipc.metadata.schema import V4, has_legacy_validity
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import compress_buffers
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.iovec import Int64Array
 

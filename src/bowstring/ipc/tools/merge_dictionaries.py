@@ -30,8 +30,7 @@ from bowstring.ipc.metadata.schema import V4, IpcSchema
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.ipc.write_options import IpcWriteOptions, MetadataVersion
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import Indices
+from bowstring.layouts.base import ArrayData, Indices
 from bowstring.layouts.equality import has_prefix
 from bowstring.memory.buffer import Buffer
 

@@ -36,8 +36,7 @@ from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
 from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
 from bowstring.ipc.tools.scan import BatchMessage
-from bowstring.layouts.array_data import ArrayData
-from bowstring.layouts.base import prefix_errors
+from bowstring.layouts.base import ArrayData, prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
 _MAX_GROUP_LENGTH = 1000

@@ -15,7 +15,7 @@ from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans, encode_body
 from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.write_options import IpcWriteOptions
-from bowstring.layouts.array_data import ArrayData
+from bowstring.layouts.base import ArrayData
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
 
