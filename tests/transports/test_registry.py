@@ -1,0 +1,106 @@
+"""Transports of other packages, which declare them as entry points."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bowstring.errors import InvalidArgumentError
+from bowstring.transports import registry
+from bowstring.transports.loopback import LoopbackTransport
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+TRANSPORT = """
+from bowstring.transports.unix import UnixTransport
+
+class Example(UnixTransport):
+    scheme = "example"
+
+EXAMPLE = Example()
+"""
+
+SERVE_AND_CONNECT = """
+import sys
+import bowstring as bs
+from bowstring.transports.registry import list_schemes
+
+assert "example" in list_schemes()
+assert "example_transport" not in sys.modules
+with bs.serve({"t": bs.table({"n": [1, 2]})}, scheme="example") as server:
+    uri = server.uri("t")
+    with bs.connect(uri) as dataset:
+        print(uri.partition(":")[0], dataset.read_all()["n"].to_pylist())
+"""
+
+FIND = "from bowstring.transports.registry import find_transport; print(find_transport({scheme!r}, 'uri'))"
+
+
+def install(folder: Path, *entry_points: str) -> None:
+    """Write an installed distribution with one module and these entry points."""
+    (folder / "example_transport.py").write_text(TRANSPORT)
+    metadata = folder / "example_transport-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: example-transport\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("\n".join(["[bowstring.transports]", *entry_points]))
+
+
+def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a process that finds distributions in a folder, too."""
+    path = os.pathsep.join([str(folder), str(REPOSITORY / "src")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-c", code], check=False, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_a_transport_of_another_package_is_used_once_it_is_installed(tmp_path: Path) -> None:
+    install(tmp_path, "example = example_transport:EXAMPLE")
+    assert run_python(SERVE_AND_CONNECT, tmp_path).stdout == "example [1, 2]\n"
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "text"),
+    [
+        ("example = missing_module:EXAMPLE", "example: missing_module:EXAMPLE can't be imported: No module"),
+        ("example = example_transport:OTHER", "example: example_transport:OTHER can't be imported: module"),
+        ("example = example_transport:Example", "example: example_transport:Example is not a transport"),
+        ("other = example_transport:EXAMPLE", "other: example_transport:EXAMPLE is not a transport with this scheme"),
+    ],
+)
+def test_an_entry_point_that_is_not_a_transport_is_reported(tmp_path: Path, entry_point: str, text: str) -> None:
+    install(tmp_path, entry_point)
+    process = run_python(FIND.format(scheme=entry_point.partition(" ")[0]), tmp_path)
+    assert f"UnmetRequirementError: {text}" in process.stderr
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ucx"])
+def test_another_package_does_not_replace_a_transport_of_ours(tmp_path: Path, scheme: str) -> None:
+    install(tmp_path, f"{scheme} = example_transport:EXAMPLE")
+    assert f"<bowstring.transports.{scheme}" in run_python(FIND.format(scheme=scheme), tmp_path).stdout
+
+
+def test_the_table_of_optional_transports_is_that_of_the_metadata() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"][registry._GROUP] == registry._OPTIONAL
+
+
+@pytest.mark.parametrize("scheme", ["unix", "ucx"])
+def test_a_second_transport_with_a_scheme_is_not_registered(scheme: str) -> None:
+    transport = type("Other", (LoopbackTransport,), {"scheme": scheme})()
+    with pytest.raises(InvalidArgumentError, match=f"the scheme {scheme} already"):
+        registry.register_transport(transport)
+
+
+def test_a_registered_transport_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "TRANSPORTS", dict(registry.TRANSPORTS))
+    transport = type("Other", (LoopbackTransport,), {"scheme": "registered"})()
+    registry.register_transport(transport)
+    registry.register_transport(transport)
+    assert registry.find_transport("registered", "registered:x") is transport
+    assert "registered" in registry.list_schemes()
