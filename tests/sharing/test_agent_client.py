@@ -189,8 +189,9 @@ def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: 
         os.kill(agent.status()["pid"], 9)
         with pytest.raises(ConnectionLostError):
             agent.status()
-    with pytest.raises(ConnectionLostError):
-        data.read_all()
+    for use in (data.read_all, lambda: bs.connect(uri)):
+        with pytest.raises(ConnectionLostError, match=r"the published data is gone.*publish it again"):
+            use()
     assert table.to_pydict() == {"a": [1, 2]}
     with pytest.raises(ConnectionLostError):
         AgentClient.open(key, start=False)

@@ -181,6 +181,20 @@ def test_nanoseconds_of_a_time_of_six_digits_are_an_error_or_truncated(spark: Sp
     assert truncated.where("t = time '00:00:00.000001'").count() == 2
 
 
+def test_a_view_after_an_overwrite_names_the_cure(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    spark.range(3).write.format("arrow").mode("append").save(path)
+    create = f"CREATE OR REPLACE TEMPORARY VIEW replaced USING arrow OPTIONS (path '{path}')"
+    spark.sql(create)
+    assert spark.table("replaced").count() == 3
+    spark.range(5).write.format("arrow").mode("overwrite").save(path)
+    spark.sql("REFRESH TABLE replaced")
+    with pytest.raises(PythonException, match=r"removed after the query was planned.*CREATE OR REPLACE TEMPORARY VIEW"):
+        spark.table("replaced").count()
+    spark.sql(create)
+    assert spark.table("replaced").count() == 5
+
+
 def test_an_error_is_reported_by_its_message_without_a_traceback(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.arrow").write_bytes(b"PAR1" + bytes(100))
     for path, message in (
@@ -189,7 +203,7 @@ def test_an_error_is_reported_by_its_message_without_a_traceback(spark: SparkSes
     ):
         first_line, *others = planning_error(lambda path=path: reader(spark).load(str(path))).splitlines()  # type: ignore[misc]
         assert message in first_line
-        assert [line for line in others if "SQLSTATE" not in line] == []
+        assert not any("Traceback" in line or line.startswith("  File") for line in others)
 
 
 def test_a_traceback_is_hidden_only_in_sparks_workers() -> None:

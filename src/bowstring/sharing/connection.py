@@ -43,7 +43,13 @@ from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.dataset_locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, decode_error_message, parse_error_tag, servers_by_role
+from bowstring.sharing.uris import (
+    PUBLISHED_ADDRESS_PREFIX,
+    Ticket,
+    decode_error_message,
+    parse_error_tag,
+    servers_by_role,
+)
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
@@ -98,7 +104,10 @@ class Connection:
                     tls=tls if transport.supports_tls else None,
                     allow_other_users=options.allow_other_users and transport.identifies_users,
                 )
-                channels[role] = on_error.enter_context(dial(transport, servers[role].address, channel_options))
+                try:
+                    channels[role] = on_error.enter_context(dial(transport, servers[role].address, channel_options))
+                except ConnectionLostError as error:
+                    raise _explain_lost_connection(servers[role], error) from error
             memory = transport.open_remote_memory(channels[role], servers[role].remote_handle)
             on_error.pop_all()
         session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=options.copy)
@@ -294,7 +303,8 @@ class Stream:
         if isinstance(error, DeadlineError):
             return DeadlineError(f"{self._ticket}: the server sends nothing: {error}")
         if isinstance(error, ConnectionLostError):
-            return type(error)(f"{self._ticket}: the server disconnected before the end: {error}", error)
+            lost = type(error)(f"{self._ticket}: the server disconnected before the end: {error}", error)
+            return _explain_lost_connection(self._connection.uri, lost)
         if isinstance(error, ProtocolError | InvalidDataError):
             return type(error)(f"{self._ticket}, {error}")
         return error
@@ -362,3 +372,16 @@ def _close_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_close_after_fork)
+
+
+def _explain_lost_connection(uri: StreamURI, error: ConnectionLostError) -> ConnectionLostError:
+    """Return an error that says that published data is gone, if its host agent does not listen any more."""
+    if not uri.address.startswith(PUBLISHED_ADDRESS_PREFIX):
+        return error
+    try:
+        dial(find_transport(uri.scheme, uri), uri.address, TransportOptions()).close()
+    except ConnectionLostError:
+        return ConnectionLostError(
+            f"the published data is gone, because its host agent has ended: publish it again ({error})", error
+        )
+    return error

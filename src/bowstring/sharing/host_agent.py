@@ -17,6 +17,7 @@ import json
 import math
 import os
 import resource
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +31,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
-from bowstring.sharing.uris import ERROR_DATA, encode_error_message
+from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
 from bowstring.transports.base import (
     RECEIVE,
     SEND,
@@ -115,7 +116,7 @@ class HostAgent(Closable):
     def __init__(self) -> None:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
-        self._server = Server(options=options)
+        self._server = Server(f"{PUBLISHED_ADDRESS_PREFIX}{secrets.token_hex(8)}", options)
         self._loop = EventLoop("bowstring-agent")
         self._max_regions = limit // 4
         self._max_connections = min(limit // 8, _MAX_CONNECTIONS)

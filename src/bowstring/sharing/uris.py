@@ -48,6 +48,8 @@ ROLES = {WANT_DATA: ConnectionRole.BOTH, WANT_METADATA: ConnectionRole.METADATA,
 """What a server sends, by the tag of the request."""
 MAX_TICKETS = 256
 """The maximum number of data sets in a request."""
+PUBLISHED_ADDRESS_PREFIX = "@bowstring-published-"
+"""The beginning of the address of a host agent's server, whose data ends with the agent."""
 ERROR_DATA = 0xFF << BODY_TYPE_SHIFT | SEQUENCE_MASK
 
 _PACKED = b"\0packed"

@@ -29,7 +29,7 @@ from bowstring.spark.schema_compatibility import (
     merge_schemas,
 )
 from bowstring.spark.types import parse_struct_type
-from bowstring.spark.unsupported_streaming import UnsupportedStreamReader, streaming_write_error
+from bowstring.spark.unsupported_calls import UnsupportedStreamReader, streaming_write_error
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class ArrowReader(DataSourceReader):
             for batch_range in partition.value:
                 indices = None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop)
                 column_names = [name for name in self._schema.names if name not in batch_range.missing_columns]
-                for index, batch in read_batches(Path(batch_range.path), indices, column_names):
+                for index, batch in _read_planned_batches(Path(batch_range.path), indices, column_names):
                     location = f"{batch_range.path}, record batch {index}"
                     yield from _split_batch(
                         cast_batch(batch, self._schema, location, truncate_times=self._truncate_times)
@@ -206,6 +206,22 @@ class ArrowReader(DataSourceReader):
             for file in group.files:
                 for start, stop, length_bytes in _split_file(file, self._split_bytes):
                     yield BatchRange(str(file.path), start, stop, missing_columns), length_bytes
+
+
+def _read_planned_batches(path: Path, indices: range | None, column_names: list[str]) -> Iterator[tuple[int, Any]]:
+    """Read batches of a file that existed when the query was planned.
+
+    Raises:
+        MissingFileError: it does not exist any more; the message names the cure.
+    """
+    try:
+        yield from read_batches(path, indices, column_names)
+    except MissingFileError as error:
+        raise MissingFileError(
+            f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or run "
+            "CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source)",
+            filename=str(path),
+        ) from error
 
 
 def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:

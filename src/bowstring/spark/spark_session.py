@@ -31,7 +31,7 @@ except ImportError as error:
     raise MissingExtraError.for_package("PySpark", "spark") from error
 
 from bowstring.spark.source import ArrowDataSource
-from bowstring.spark.unsupported_streaming import disable_arrow_streams
+from bowstring.spark.unsupported_calls import disable_unsupported_calls
 
 _MIN_VERSION = (4, 2)
 """The first version of PySpark with which the tests pass."""
@@ -151,7 +151,7 @@ def register(spark: SparkSession) -> SparkSession:
     that writes: Spark looks a data source up in the active session of the thread, and a new thread has none.
     """
     spark.dataSource.register(ArrowDataSource)
-    disable_arrow_streams(spark)
+    disable_unsupported_calls(spark)
     jvm = getattr(spark, "_jvm", None)  # None for a Connect session
     if jvm is not None:
         type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)

@@ -1,7 +1,7 @@
-"""Structured Streaming, which ``format("arrow")`` does not support: errors that name what works instead.
+"""What ``format("arrow")`` does not support, streams and `partitionBy`: errors that name what works instead.
 
 Spark calls a Python source only in the thread of a query, after ``load()`` and ``start()`` have returned. So
-`disable_arrow_streams` puts the check where the user names the format.
+`disable_unsupported_calls` puts the check where the user names the format.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from bowstring.errors import InvalidArgumentError
@@ -36,8 +37,17 @@ def streaming_write_error() -> InvalidArgumentError:
     )
 
 
-def disable_arrow_streams(spark: SparkSession) -> None:
-    """Make ``readStream.format("arrow")`` and ``writeStream.format("arrow")`` raise `InvalidArgumentError`.
+def partition_error() -> InvalidArgumentError:
+    """The error for ``write.format("arrow").partitionBy(…)``."""
+    return InvalidArgumentError(
+        'Python data sources, such as format("arrow"), do not support partitionBy: write each value to a folder of its '
+        "own, or use df.repartition(columns)"
+    )
+
+
+def disable_unsupported_calls(spark: SparkSession) -> None:
+    """Make ``readStream.format("arrow")``, ``writeStream.format("arrow")`` and ``write.format("arrow").partitionBy(…)``
+    raise `InvalidArgumentError`.
 
     So do `load` and `start` with this format, in sessions of the kind of `spark` (classic or Connect).
     """
@@ -48,6 +58,9 @@ def disable_arrow_streams(spark: SparkSession) -> None:
     ):
         if not hasattr(class_.format, "__wrapped__"):
             class_.format = _reject_arrow_format(class_.format, error)
+    writer_class = import_module(type(spark.read).__module__).DataFrameWriter
+    if not hasattr(writer_class.save, "__wrapped__"):
+        writer_class.save = _explain_partition_error(writer_class.save)
 
 
 def _reject_arrow_format(
@@ -60,6 +73,21 @@ def _reject_arrow_format(
         return method(self, source)
 
     return set_format
+
+
+def _explain_partition_error(save: Callable[..., None]) -> Callable[..., None]:
+    """Replace Spark's error for `partitionBy`, which speaks of the columns of an existing table."""
+
+    @functools.wraps(save)
+    def explained_save(self: Any, *args: Any, **options: Any) -> None:
+        try:
+            save(self, *args, **options)
+        except PySparkException as problem:
+            if "partitioning or clustering columns do not match" in str(problem):
+                raise partition_error() from problem
+            raise
+
+    return explained_save
 
 
 class UnsupportedStreamReader(DataSourceStreamReader):

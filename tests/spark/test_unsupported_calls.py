@@ -1,4 +1,4 @@
-"""Structured Streaming with ``format("arrow")``: refused where it is named, and what works instead."""
+"""What ``format("arrow")`` does not support is refused where it is named, with what works instead."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def test_a_stream_that_writes_arrow_files_is_rejected_by_start(spark: SparkSessi
         stream(spark).writeStream.start(str(tmp_path), format="arrow")
     with pytest.raises(InvalidArgumentError, match=WRITE):
         stream(spark).writeStream.toTable("t", format="arrow")
+
+
+def test_partition_columns_are_rejected_with_what_works_instead(spark: SparkSession, tmp_path: Path) -> None:
+    writer = spark.range(3).write.format("arrow").mode("append")
+    with pytest.raises(InvalidArgumentError, match="do not support partitionBy: write each value to a folder"):
+        writer.partitionBy("id").save(str(tmp_path / "data"))
+    assert not (tmp_path / "data").exists()
+    frame = spark.range(3).selectExpr("id", "id % 2 AS parity")
+    frame.write.mode("append").save(str(tmp_path / "other"), format="parquet", partitionBy="parity")
+    assert (tmp_path / "other" / "parity=1").is_dir()
 
 
 def test_other_formats_still_stream_and_foreach_batch_writes_arrow_files(spark: SparkSession, tmp_path: Path) -> None:
