@@ -7,7 +7,6 @@ allocations, which are reused (`memory.mapping_pool`), and each is decompressed 
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -31,13 +30,8 @@ class CompressFunction(Protocol):
 _LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
 _DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 
-_LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
-_LZ4_VERSION_BITS, _LINKED_BLOCKS_FLAG, _CONTENT_SIZE_FLAG = 0b0100_0000, 0b0010_0000, 0b0000_1000
-_BLOCK_HEADER = struct.Struct("<I")
-_UNCOMPRESSED_FLAG = 1 << 31
 _BLOCK_BYTES = 1 << 20
-_WINDOW_BYTES = 1 << 16
-_PIECE_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 19
 
 
 def import_lz4_frame() -> Any:
@@ -47,12 +41,6 @@ def import_lz4_frame() -> Any:
     except ImportError:
         raise MissingExtraError.for_package("lz4", EXTRA) from None
     return lz4.frame
-
-
-def _import_lz4_block() -> Any:
-    import lz4.block
-
-    return lz4.block
 
 
 def import_zstandard() -> Any:
@@ -120,75 +108,9 @@ def _compress_lz4_blocks(lz4: Any, context: Any, data: memoryview | bytes, optio
 
 
 def decompress_lz4_into(data: memoryview, out: memoryview) -> None:
-    """Decompress an LZ4 frame. Raises `InvalidDataError` unless it fills `data`, and its content fills `out`."""
-    if not _try_decompress_lz4_blocks(data, out):
-        _decompress_lz4_stream_into(data, out)
-
-
-def _try_decompress_lz4_blocks(data: memoryview, out: memoryview) -> bool:
-    """Decompress block by block into `out`. Return False for checksums, many small blocks and errors, which are left to
-    the package.
+    """Decompress an LZ4 frame, in pieces that fit in the processor's cache. Raises `InvalidDataError` unless it fills
+    `data`, and its content fills `out`.
     """
-    if (
-        len(data) < 15
-        or data[:4] != _LZ4_MAGIC
-        or data[4] & ~(_LINKED_BLOCKS_FLAG | _CONTENT_SIZE_FLAG) != _LZ4_VERSION_BITS
-    ):
-        return False
-    try:
-        max_block_bytes: int = import_lz4_frame().get_frame_info(data[:15])["block_size"]
-    except RuntimeError:
-        return False
-    decompress, is_linked = _import_lz4_block().decompress, bool(data[4] & _LINKED_BLOCKS_FLAG)
-    offset, filled = 15 if data[4] & _CONTENT_SIZE_FLAG else 7, 0
-    for _ in range(len(out) // max_block_bytes * 2 + 4):
-        if offset + _BLOCK_HEADER.size > len(data):
-            return False
-        (word,) = _BLOCK_HEADER.unpack_from(data, offset)
-        if not word:
-            return filled == len(out) and offset + _BLOCK_HEADER.size == len(data)
-        offset += _BLOCK_HEADER.size
-        block_bytes, capacity = word & ~_UNCOMPRESSED_FLAG, min(max_block_bytes, len(out) - filled)
-        if offset + block_bytes > len(data) or not capacity:
-            return False
-        if word & _UNCOMPRESSED_FLAG:
-            if not 0 < block_bytes <= capacity:
-                return False
-            count = _copy_uncompressed_blocks(data[offset:], block_bytes, out[filled:])
-            filled += count * block_bytes
-            offset += count * (block_bytes + _BLOCK_HEADER.size) - _BLOCK_HEADER.size
-            continue
-        window = out[max(filled - _WINDOW_BYTES, 0) : filled] if is_linked else b""
-        try:
-            block = decompress(data[offset : offset + block_bytes], uncompressed_size=capacity, dict=window)
-        except (_import_lz4_block().LZ4BlockError, ValueError):
-            return False
-        if len(block) > capacity:
-            return False
-        out[filled : filled + len(block)] = block
-        filled += len(block)
-        offset += block_bytes
-    return False
-
-
-def _copy_uncompressed_blocks(data: memoryview, block_bytes: int, out: memoryview) -> int:
-    """Copy an uncompressed block from the start of `data`, and those of the same size that follow it, as far as they
-    fit in `out`. Return their number.
-
-    One NumPy call copies them without the interpreter lock: data that does not compress is read 1.4 times as fast.
-    """
-    stride = block_bytes + _BLOCK_HEADER.size
-    num_following = min((len(data) - block_bytes) // stride, len(out) // block_bytes - 1)
-    following = np.ndarray(num_following, "<u4", data, block_bytes, stride)
-    is_last = following != _UNCOMPRESSED_FLAG | block_bytes
-    count = 1 + (int(is_last.argmax()) if is_last.any() else num_following)
-    blocks = np.ndarray((count, block_bytes), np.uint8, data, 0, (stride, 1))
-    np.ndarray((count, block_bytes), np.uint8, out)[:] = blocks
-    return count
-
-
-def _decompress_lz4_stream_into(data: memoryview, out: memoryview) -> None:
-    """Decompress with the package, in pieces that fit in the processor's cache."""
     lz4, filled, is_at_end = import_lz4_frame(), 0, False
     try:
         context = lz4.create_decompression_context()
