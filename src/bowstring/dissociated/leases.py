@@ -85,6 +85,7 @@ class LeaseTable:
         count = body.num_leased
         if count < body.addresses.size:
             self._empty_addresses.update(body.addresses[body.lengths == 0].tolist())
+        # Empty buffers count, too: a server could otherwise fill a client's memory with their addresses.
         if self.outstanding + len(self._empty_addresses) + count > self._limits.max_outstanding_addresses:
             raise LimitError(
                 f"{self.holder} holds {self.outstanding} addresses; {count} more would pass "
@@ -121,6 +122,8 @@ class LeaseTable:
             body = self._bodies[key]
             if not body.count:  # the addresses of empty buffers may be freed again
                 continue
+            # Any owner: bodies with the same addresses are the same memory, and a message does not tell which of them
+            # it frees.
             body.owners.pop()
             self.outstanding -= body.count
             self.outstanding_bytes -= body.nbytes
@@ -140,6 +143,8 @@ class LeaseTable:
 
     def _match_bodies(self, data: bytes) -> list[bytes]:
         """Split the addresses of several bodies into the keys of these; empty if they are not those of whole bodies."""
+        # The longest first, because a body may be the beginning of another. A division that this misses is found
+        # address by address.
         keys, start, lengths = Counter[bytes](), 0, sorted(self._key_lengths, reverse=True)
         while start < len(data):
             candidates = (data[start : start + length] for length in lengths)
@@ -176,6 +181,7 @@ class LeaseTable:
                 )
 
     def _free_addresses(self, addresses: Addresses) -> None:
+        # All are checked before one is freed: a message that is wrong must leave the leases as they are.
         counts = Counter[int](addresses.tolist())
         for address, count in counts.items():
             num_leases = self._addresses.get(address, _AddressLeases()).num_leases

@@ -75,6 +75,7 @@ class MessageAssembler:
 
     def add_metadata(self, sequence: int, header: Any, needs_body: bool) -> list[StreamMessage]:
         """Add a metadata message. Return the messages that can now be delivered."""
+        # Otherwise it is the next message and complete, and needs no entry.
         if needs_body or sequence != self._next or sequence in self._pending or self._end_distance is not None:
             pending = self._get_or_add_pending(sequence, "metadata message")
             if pending.header is not None:
@@ -109,6 +110,7 @@ class MessageAssembler:
             raise ProtocolError(
                 f"{self._stream}: the end of stream has number {sequence}, but message {self._next} is the next one"
             )
+        # From now on `_get_or_add_pending` rejects messages after the end; these came before it.
         late_sequences = [number for number in self._pending if sequence_distance(self._next, number) >= distance]
         if late_sequences:
             raise ProtocolError(
@@ -166,6 +168,8 @@ class MessageAssembler:
             self._next = (self._next + 1) & SEQUENCE_MASK
             if self._end_distance is not None:
                 self._end_distance -= 1
+        # After the delivery: the last part of a message may have any length within its own limit, and waits for
+        # nothing.
         if self._pending_bytes > self._limits.max_pending_bytes:
             raise LimitError(
                 f"{self._stream}: {self._pending_bytes} bytes of pending messages, "

@@ -61,6 +61,7 @@ def _add_failure_transitions(
         if state is not StreamState.COMPLETE:
             table[state, StreamAction.CONNECTION_LOST] = StreamState.LOST
         table[state, StreamAction.VIOLATION] = StreamState.FAILED
+    # Nothing is missing then: both ends close a connection that they do not use any more, without notice.
     table[StreamState.COMPLETE, StreamAction.CONNECTION_LOST] = StreamState.COMPLETE
     return table
 
@@ -102,6 +103,7 @@ CLIENT_METADATA_STREAM = TransitionTable(
             (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.METADATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.END_OF_STREAM): StreamState.ENDING,
+            # On a transport that reorders messages, the end may arrive before earlier ones.
             (StreamState.ENDING, StreamAction.METADATA): StreamState.ENDING,
             (StreamState.ENDING, StreamAction.ALL_PAIRED): StreamState.COMPLETE,
         }
@@ -124,6 +126,7 @@ CLIENT_BODY_STREAM = TransitionTable(
             (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.BODY): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.FREE_DATA): StreamState.STREAMING,
+            # The end of the stream is a metadata message, so only the pairing tells when the last body has arrived.
             (StreamState.STREAMING, StreamAction.ALL_PAIRED): StreamState.LEASED,
             (StreamState.LEASED, StreamAction.FREE_DATA): StreamState.LEASED,
             (StreamState.LEASED, StreamAction.ALL_FREED): StreamState.COMPLETE,

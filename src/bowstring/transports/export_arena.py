@@ -69,6 +69,8 @@ class ExportArena(ABC):
         self._scheme = scheme
         self._size_bytes = size_bytes
         self._free: list[tuple[int, int]] = [(0, size_bytes)]
+        # Weak, because the arena must not keep a region that is no longer served; its copy stays as long as peers read
+        # it.
         self._copies: weakref.WeakKeyDictionary[Region, _RegionCopy] = weakref.WeakKeyDictionary()
         self._unused: dict[_RegionCopy, None] = {}
         """The copies that nobody reads, the least recently used first."""
@@ -128,9 +130,11 @@ class ExportArena(ABC):
 
     def _release_departed(self) -> None:
         """Release what peers have read that were disconnected and have left meanwhile."""
+        # Without the lock: an entry that is added at the same time is found the next time.
         if not self._disconnected:
             return
         with self._lock:
+            # Called with the lock, although it takes that of the peer's channel: see `MessageChannel._lock`.
             departed = [entry for entry in self._disconnected if entry[0].has_left()]
             self._disconnected = [entry for entry in self._disconnected if entry not in departed]
         for peer, copies in departed:
@@ -153,6 +157,7 @@ class ExportArena(ABC):
         while (offset := self._take_free_block(aligned_bytes)) is None:
             available_bytes = sum(free_bytes for _, free_bytes in self._free)
             available_bytes += sum(_round_up(copy.size_bytes) for copy in self._unused)
+            # Copies are not moved together: peers have their addresses.
             if aligned_bytes > available_bytes or not self._unused:
                 raise ResourceError(
                     f"{self._scheme}: a region of {size_bytes} bytes does not fit into the arena; "
@@ -235,6 +240,8 @@ class ArenaExporter(MemoryExporter):
             raise InvalidArgumentError(
                 f"region {exported_region.index}: this end has exported {self._num_exported} regions"
             )
+        # Not released here: bodies that were sent before may have its addresses. Each lease refers to the
+        # `ExportedRegion`, so the memory is free when the last reference is gone.
         if exported_region.index in self._copies:
             self._retired[exported_region.index] = weakref.ref(exported_region)
 

@@ -233,7 +233,11 @@ class MessageChannel(Channel):
         self._name = name
         self._sender = sender
         self._receiver = receiver
+        # One for each direction, besides the library's descriptor: a thread that progresses takes the event that
+        # another thread waits for, and then has to wake it.
         self._timers = {RECEIVE: Timer(), SEND: Timer()}
+        # Taken before the lock of an arena. The arena takes it in the other order only for channels that are closed,
+        # which take no lock of the arena any more.
         self._lock = threading.RLock()
         self._process_id = os.getpid()
         self._next_token = 1
@@ -284,6 +288,7 @@ class MessageChannel(Channel):
         with self._lock:
             token = self._next_token
             self._next_token += 1
+            # Otherwise the timer is set already, or the library reports when it can send more.
             if not self._sender.queue:
                 self._timers[SEND].set()
             self._sender.queue.append(SubmittedMessage(token, tag, parts, length_bytes))
@@ -318,6 +323,7 @@ class MessageChannel(Channel):
             directions &= ~self._lost_directions
             if not directions:
                 return events
+            # Before the progress: what another thread adds meanwhile sets the timer again.
             for direction, timer in self._timers.items():
                 if directions & direction:
                     timer.clear()
@@ -380,6 +386,7 @@ class MessageChannel(Channel):
                 timer.close()
             exporter, self._exporter = self._exporter, None
             is_peer_reading = not (has_peer_left or self._is_inherited)
+            # A peer that may still read the arena keeps the connection, which the arena closes when the peer has left.
             if exporter is None or not (is_peer_reading and exporter.close(self)):
                 self.close_connection()
             if exporter is not None:
@@ -487,6 +494,7 @@ class MessageChannel(Channel):
 
     def _send(self, events: list[Event]) -> None:
         sender, error = self._sender, self._error
+        # With nothing to send, only receiving reports the error, after the messages that arrived before it.
         if error is not None and (sender.is_sending or not self.is_connected):
             raise error
         if sender.is_connected:
