@@ -52,8 +52,8 @@ class Field:
     def __post_init__(self) -> None:
         if not isinstance(self.type, DataType):
             raise InvalidArgumentError(
-                f"field {self.name!r}: expected a data type, found {self.type!r:.100}: bowstring.datatypes.as_type "
-                "converts names of types and types of other libraries"
+                f"field {self.name!r}: expected a data type, found {self.type!r:.100}: bowstring.field and "
+                "bowstring.datatypes.as_type convert names of types and types of other libraries"
             )
         if not isinstance(self.name, str):
             check_field_name(self.name)
