@@ -199,11 +199,17 @@ def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: 
         agent.commit_attempts("d", {0: 0})
 
 
-def test_a_data_set_ends_with_its_time_to_live(key: AgentKey) -> None:
+def test_the_time_to_live_of_a_data_set_begins_with_its_commit(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         region, rows = store_in_region(bs.table({"a": [1]}))
-        agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
+        uri = agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
+        time.sleep(2.5)  # the agent looks for expired data sets each second
+        assert "short" in agent.status()["datasets"], "the job still runs"
+        agent.put("short", (1, 0), region, rows=rows, ttl_s=0.1)
+        assert agent.commit_attempts("short", {0: 0, 1: 0}) == []
         assert wait_until(lambda: "short" not in agent.status()["datasets"])
+        with pytest.raises(NotFoundError, match=r"data set 'short' expired at .*, 0\.1 s after its commit"):
+            bs.connect(uri)
 
 
 def test_the_agent_inherits_no_descriptors_of_the_process_that_started_it(key: AgentKey) -> None:
