@@ -122,6 +122,8 @@ def test_observed_classes_override_every_default_of_their_interface(interface: t
     )
     defaults = {name for name in vars(interface) if not name.startswith("_")}
     attributes = {*vars(observed), *observed.__init__.__code__.co_names}
+    if "__annotations__" in attributes:
+        attributes |= interface.__annotations__.keys()
     assert defaults - attributes == set()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import InvalidArgumentError
+from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.transports import registry
 from bowstring.transports.loopback import LoopbackTransport
 
@@ -77,6 +78,19 @@ def test_an_entry_point_that_is_not_a_transport_is_reported(tmp_path: Path, entr
     install(tmp_path, entry_point)
     process = run_python(FIND.format(scheme=entry_point.partition(" ")[0]), tmp_path)
     assert f"UnmetRequirementError: {text}" in process.stderr
+
+
+def test_the_command_serve_offers_an_installed_transport(tmp_path: Path) -> None:
+    install(tmp_path, "example = example_transport:EXAMPLE")
+    code = "import sys; from bowstring.cli.main import main; sys.argv = ['bowstring', 'serve', '--help']; main()"
+    text = run_python(code, tmp_path).stdout
+    assert "[cuda+unix|example|fabric|tcp|tcp+tls|ucx|unix]" in text
+
+
+def test_locations_are_sorted_by_the_distances_of_their_transports() -> None:
+    schemes = ["loopback", "unix", "cuda+unix", "ucx", "fabric", "tcp", "tcp+tls", "unknown"]
+    uris = [f"{scheme}:address" for scheme in schemes]
+    assert sort_by_distance(reversed(uris)) == uris
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ucx"])

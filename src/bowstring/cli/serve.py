@@ -16,9 +16,11 @@ from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.server import serve as serve_sources
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import catch_signals
+from bowstring.transports.loopback import LOOPBACK
+from bowstring.transports.registry import list_schemes
 from bowstring.transports.tls import TlsOptions
 
-_SCHEMES = ("unix", "tcp", "tcp+tls", "ucx", "fabric")
+_SCHEMES = [scheme for scheme in list_schemes() if scheme != LOOPBACK.scheme]  # other processes can't connect to it
 _LOG_LEVELS = ("debug", "info", "warning")
 
 

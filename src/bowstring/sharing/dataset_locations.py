@@ -1,12 +1,13 @@
 """The locations of a data set: several URIs of the same data, of which a client uses the nearest that works.
 
-Memory of the same host is nearest, then UCX, libfabric and TCP. A URI with the parameter `scope` is used only in
-processes for which its address is that of the server: an abstract unix address or 127.0.0.1 may be another server's
-elsewhere.
+The transports declare how near they are (`Transport.distance`): memory of the same host is nearest. A URI with the
+parameter `scope` is used only in processes for which its address is that of the server: an abstract unix address or
+127.0.0.1 may be another server's elsewhere.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,10 +25,7 @@ from bowstring.errors import (
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
 
-SCHEMES_BY_DISTANCE = ("loopback", "unix", "cuda+unix", "ucx", "fabric", "tcp", "tcp+tls")
-"""The schemes of transports; others are tried after them."""
 MAX_LOCATIONS = 64
-_LOCAL_SCHEMES = ("loopback", "unix", "cuda+unix")
 _URI = re.compile(r"[^\s]+")
 
 
@@ -65,7 +63,7 @@ class DatasetLocations:
 
 def sort_by_distance(uris: Iterable[str]) -> list[str]:
     """Return URIs in the order in which they are tried."""
-    return sorted(uris, key=_rank_scheme)
+    return sorted(uris, key=_find_distance)
 
 
 def check_same_address_scope(uri: StreamURI) -> None:
@@ -78,7 +76,7 @@ def check_same_address_scope(uri: StreamURI) -> None:
 def is_local_or_encrypted(uri: StreamURI) -> bool:
     """Return whether a connection to a URI's server stays within this host, or is encrypted."""
     transport = find_transport(uri.scheme, uri)
-    if uri.scheme in _LOCAL_SCHEMES or transport.supports_tls:
+    if transport.is_local or transport.supports_tls:
         return True
     scope = uri.get_parameter("scope")
     return scope is not None and scope == transport.address_scope(uri.address)
@@ -107,6 +105,9 @@ def hide_secrets(uri: str) -> str:
     return hide_signatures(uri.partition("?")[0])
 
 
-def _rank_scheme(uri: str) -> int:
-    scheme = uri.partition(":")[0].lower()
-    return SCHEMES_BY_DISTANCE.index(scheme) if scheme in SCHEMES_BY_DISTANCE else len(SCHEMES_BY_DISTANCE)
+def _find_distance(uri: str) -> float:
+    """Return the distance of a URI's transport; without one, the URI is tried last, which reports the error."""
+    try:
+        return find_transport(uri.partition(":")[0].lower(), uri).distance
+    except BowstringError:
+        return math.inf

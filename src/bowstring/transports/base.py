@@ -532,6 +532,12 @@ class Transport(ABC):
     """Whether channels know the user of their peer, and refuse others unless `TransportOptions.allow_other_users`."""
     unsupported_options: ClassVar[tuple[str, ...]] = ()
     """The `TransportOptions` that have to be false."""
+    is_local: ClassVar[bool] = False
+    """Whether both ends are on one host, whatever the address."""
+    distance: ClassVar[float] = math.inf
+    """Of several locations of the same data, a client tries those with the smallest number first: 10 for memory of the
+    same host, from 30 on for networks.
+    """
 
     @abstractmethod
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:

@@ -422,6 +422,8 @@ class LoopbackTransport(Transport):
     """Connections within a process."""
 
     scheme: ClassVar[str] = "loopback"
+    is_local: ClassVar[bool] = True
+    distance: ClassVar[float] = 0
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackListener:
         """As `Transport.listen`."""

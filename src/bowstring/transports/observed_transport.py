@@ -145,26 +145,8 @@ class ObservedTransport(Transport):
         self._observer = observer
         self._uri_of = format_uri
         self._connection_indices = count() if connection_indices is None else connection_indices
-
-    @property
-    def scheme(self) -> str:  # type: ignore[override]
-        """As `Transport.scheme`."""
-        return self._transport.scheme
-
-    @property
-    def supports_tls(self) -> bool:  # type: ignore[override]
-        """As `Transport.supports_tls`."""
-        return self._transport.supports_tls
-
-    @property
-    def identifies_users(self) -> bool:  # type: ignore[override]
-        """As `Transport.identifies_users`."""
-        return self._transport.identifies_users
-
-    @property
-    def unsupported_options(self) -> tuple[str, ...]:  # type: ignore[override]
-        """As `Transport.unsupported_options`."""
-        return self._transport.unsupported_options
+        for name in Transport.__annotations__:  # the scheme and other properties of the transport's class
+            setattr(self, name, getattr(transport, name))
 
     def check_options(self, options: TransportOptions) -> None:
         """As `Transport.check_options`."""

@@ -65,6 +65,7 @@ class TcpTransport(Transport):
     """
 
     scheme: ClassVar[str] = "tcp"
+    distance: ClassVar[float] = 50
     unsupported_options: ClassVar[tuple[str, ...]] = ("keep_descriptors", "allow_other_users")
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:
@@ -103,6 +104,7 @@ class TlsTransport(TcpTransport):
     """Connections over TCP with TLS, according to `TransportOptions.tls`."""
 
     scheme: ClassVar[str] = "tcp+tls"
+    distance: ClassVar[float] = 60
     supports_tls: ClassVar[bool] = True
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:

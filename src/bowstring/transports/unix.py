@@ -27,6 +27,8 @@ class UnixTransport(Transport):
     """Connections between processes of this machine and user."""
 
     scheme: ClassVar[str] = "unix"
+    is_local: ClassVar[bool] = True
+    distance: ClassVar[float] = 10
     identifies_users: ClassVar[bool] = True
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UnixListener:

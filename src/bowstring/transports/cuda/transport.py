@@ -131,6 +131,8 @@ class CudaTransport(Transport):
     """Connections between processes of this machine and user that share memory of a GPU."""
 
     scheme: ClassVar[str] = "cuda+unix"
+    is_local: ClassVar[bool] = True
+    distance: ClassVar[float] = 20
     identifies_users: ClassVar[bool] = True
 
     def __init__(self, settings: CudaOptions | None = None) -> None:

@@ -119,6 +119,7 @@ class FabricTransport(Transport):
     """
 
     scheme: ClassVar[str] = "fabric"
+    distance: ClassVar[float] = 40
     unsupported_options: ClassVar[tuple[str, ...]] = ("keep_descriptors", "allow_other_users", "tls")
 
     def __init__(self, settings: FabricOptions | None = None) -> None:

@@ -142,6 +142,7 @@ class UcxTransport(Transport):
     """Connections over UCX. All channels of a process share one context, which is closed with the last of them."""
 
     scheme: ClassVar[str] = "ucx"
+    distance: ClassVar[float] = 30
 
     def __init__(self, settings: UcxOptions | None = None) -> None:
         self.settings = settings or UcxOptions()
