@@ -119,16 +119,6 @@ class ClientStream:
         self.leases = LeaseTable("this client", limits)
 
     @property
-    def metadata_state(self) -> StreamState:
-        """The state of the metadata stream."""
-        return self._metadata.state
-
-    @property
-    def body_state(self) -> StreamState:
-        """The state of the body stream."""
-        return self._bodies.state
-
-    @property
     def has_all_messages(self) -> bool:
         """Whether all messages were delivered."""
         return self._metadata.state is StreamState.COMPLETE

@@ -142,8 +142,6 @@ CLIENT_BODY_STREAM = TransitionTable(
     },
 )
 
-TRANSITION_TABLES = (SERVER_STREAM, CLIENT_METADATA_STREAM, CLIENT_BODY_STREAM)
-
 
 class StateMachine:
     """The current state of one stream."""
@@ -178,26 +176,3 @@ class StateMachine:
 
     def __repr__(self) -> str:
         return f"<{self.table.name}: {self.state.value}>"
-
-
-def to_mermaid(table: TransitionTable) -> str:
-    """Return the table as a mermaid state diagram without lost and failed streams, which every state can lead to."""
-    final = (StreamState.LOST, StreamState.FAILED)
-    actions: dict[tuple[StreamState, StreamState], list[str]] = {}
-    for (before, action), after in table.transitions.items():
-        if action not in (StreamAction.CONNECTION_LOST, StreamAction.VIOLATION):
-            actions.setdefault((before, after), []).append(action.value)
-    return "\n".join(
-        (
-            "stateDiagram-v2",
-            f"    [*] --> {table.initial.name}",
-            *(
-                f"    {state.name}: {state.value} — {text}"
-                for state, text in table.descriptions.items()
-                if state not in final
-            ),
-            *(f"    {before.name} --> {after.name}: {', '.join(texts)}" for (before, after), texts in actions.items()),
-            f"    {StreamState.COMPLETE.name} --> [*]",
-            "",
-        )
-    )
