@@ -34,6 +34,8 @@ _HOUR_S = 3600.0
 _REPORT_S = 60.0
 _TIMEOUT_S = 60.0
 _MAX_STEPS = 40
+_MAX_AGENT_IDLE_S = 30.0
+"""On a slow machine minutes may pass until chance chooses to publish, and an idle host agent exits."""
 
 
 class SoakTest:
@@ -49,6 +51,7 @@ class SoakTest:
         self._agent = children.start("run_agent", address=self._key.address)
         self._agent.receive()
         self._num_published = 0
+        self._published_at = time.monotonic()
         self.counts = Counter[str]()
 
     def run(self, time_s: float, report: Callable[[str], object]) -> None:
@@ -60,7 +63,8 @@ class SoakTest:
         started = reported = time.monotonic()
         before: dict[str, Usage] = {}
         while (now := time.monotonic()) < started + time_s:
-            action = first.pop() if first else self._random.choice(actions)
+            is_agent_idle = now >= self._published_at + _MAX_AGENT_IDLE_S
+            action = first.pop() if first else self._publish if is_agent_idle else self._random.choice(actions)
             action()
             self.counts[action.__name__.strip("_").replace("_", " ")] += 1
             if not before and now >= started + min(WARM_UP_S, time_s / 3):
@@ -151,6 +155,7 @@ class SoakTest:
     def _publish(self) -> None:
         """Publish a data set in a task that may be killed."""
         self._num_published += 1
+        self._published_at = time.monotonic()
         kill_at = self._random.choice((None, self._random.randrange(_MAX_STEPS)))
         name = f"published {self._num_published}"
         self._end(self._children.start("publish", key=self._key, name=name, kill_at=kill_at))
