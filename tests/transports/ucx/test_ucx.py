@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+import pytest
+
+from bowstring.errors import ResourceError
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
 from bowstring.testing.transport_conformance import TransportConformance
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UcxTransport
+from bowstring.transports.ucx.ucp import Worker
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -54,6 +60,26 @@ class TestUcx(TransportConformance):
         with run_in_thread(send) as raised:
             assert [len(other.receive().data) for _ in sizes_bytes] == sizes_bytes
         assert not raised
+
+
+def test_a_connection_that_could_not_be_accepted_for_lack_of_memory_keeps_no_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_arguments: object) -> NoReturn:
+        raise ResourceError("no memory")
+
+    transport = UcxTransport()
+    with transport.listen() as listener, transport.dial(listener.address) as channel:
+        context = transport.acquire_context()
+        num_workers = len(context.workers)
+        monkeypatch.setattr(Worker, "accept", fail)
+        with pytest.raises(ResourceError):
+            while True:
+                channel.progress()
+                listener.accept()
+        assert len(context.workers) == num_workers
+        transport.release_context()
+    assert context.is_closed
 
 
 def is_plain(message: tuple[int | None, bytes]) -> bool:

@@ -66,6 +66,7 @@ class _Sender(MessageSender):
                 else:
                     self.bytes_sent += message.length_bytes
                     self.report_sent(message, events)
+            # A message that libucp sends at once leaves room for the next.
             if not self.queue or len(self.started_messages) >= _MAX_STARTED:
                 return
 
@@ -98,6 +99,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
         super().__init__(name, options)
         self._worker = worker
         self._arrivals: list[_IncomingMessage] = []
+        # Counted because the end overtakes messages: it has ended when as many were received as the peer has sent.
         self._counts = (0, 0)
         self._total: tuple[int, int] | None = None
 
@@ -122,6 +124,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
         """As `MessageReceiver.progress`."""
         while True:
             self._receive_available(events)
+            # A plain message that has arrived allows the next to be received.
             if not self._report_arrivals(events) or not self._worker.active_messages:
                 return
 
@@ -156,6 +159,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
         try:
             super().offer_or_receive(message, events)
         except LimitError:
+            # libucp would keep the message, which nobody receives any more.
             message.discard()
             raise
         self._counts = (self._counts[0] + (message.tag is None), self._counts[1] + (message.tag is not None))
@@ -211,6 +215,7 @@ class UcxChannel(MessageChannel):
         name = f"ucx: {endpoint.name}"
         receiver = _Receiver(name, options, self._worker)
         super().__init__(name, options, ChannelTraits(is_ordered=False), _Sender(endpoint), receiver)
+        # libucp connects only during progress, and a driver waits for the descriptor before it calls that.
         self._progress_until_armed(0, [])
 
     @property
@@ -270,6 +275,7 @@ class UcxChannel(MessageChannel):
 
     def _close_after_sends(self) -> None:
         """Close the endpoint after its messages are sent, at most `MAX_SEND_WAIT_S` later."""
+        # Started messages may wait for a peer that never receives them: closing the worker ends them.
         if self._sender.started_messages or self.endpoint.status < 0:
             return
         request = self.endpoint.close(is_forced=False)

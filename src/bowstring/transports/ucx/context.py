@@ -167,11 +167,13 @@ class Context(Closable):
             self._destroy_if_unused()
 
     def _destroy_if_unused(self) -> None:
+        # Views of allocated memory may outlive the context: the last of them ends it.
         if self._is_closed and not self._mappings and not self.workers and self.handle:
             handle, self.handle = self.handle, 0
             self.library.ucp_cleanup(handle)
 
     def _unmap(self, handle: int, fork_count: int) -> None:
+        # A finalizer that was created before the fork: the mapping is the parent's.
         if fork_count != _fork_count:
             return
         with self.lock:
@@ -215,6 +217,8 @@ class RegisteredMemory(Closable):
         if memory is None:
             self._array = (ctypes.c_uint8 * size_bytes).from_address(self.address)
             arguments = self._handle, context._fork_count
+            # Not `self`: that would keep the array alive. Not at exit, when libucp may be gone and the process frees
+            # all memory.
             weakref.finalize(self._array, context._unmap, *arguments).atexit = False
 
     def _map(self, memory: Memory | None, size_bytes: int) -> int:
@@ -276,6 +280,7 @@ class RegisteredMemory(Closable):
         with self._context.lock:
             handle, self._handle = self._handle, 0
             self._array = None
+            # Memory that libucp allocated is freed by the finalizer of its array, because views may still refer to it.
             if handle and self._owner is not None:
                 self._context._unmap(handle, self._context._fork_count)
                 self._owner = None

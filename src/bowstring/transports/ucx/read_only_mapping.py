@@ -33,6 +33,7 @@ def remap_read_only(address: int, size_bytes: int) -> memoryview | None:
         return memoryview(b"")
     if _mremap is None:
         return None
+    # The peer chose the range. Of a private mapping, old kernels would map other pages instead of failing.
     _check_is_shared_mapping(address, size_bytes)
     offset = address % mmap.PAGESIZE
     mapped_bytes = -(-(offset + size_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE

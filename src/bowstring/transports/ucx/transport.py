@@ -86,18 +86,22 @@ class UcxListener(Listener):
         """As `Listener.accept`."""
         if self.is_closed:
             raise ClosedError(f"ucx {self.address}: the listener is closed")
+        # Before the progress, so that what arrives after it sets the timer or makes the descriptor readable again.
         self._timer.clear()
         self._worker.progress()
         channels: list[Channel] = []
         while self._listener.requests and len(channels) < limit:
             request = self._listener.requests[0]
+            # libucp does not report the sender of a tagged message, so a connection needs a worker of its own.
             worker = self._transport.create_worker()
             try:
                 endpoint = worker.accept(request)
-            except (ConnectionLostError, InvalidArgumentError, UnsupportedError):  # the client has left
+            except BaseException as error:
                 worker.close()
                 self._transport.release_context()
-                continue
+                if isinstance(error, ConnectionLostError | InvalidArgumentError | UnsupportedError):
+                    continue  # the client has left
+                raise
             channel = UcxChannel(endpoint, self.options, self._transport.release_context)
             channel.arena = self.arena
             channels.append(channel)
@@ -160,6 +164,7 @@ class UcxTransport(Transport):
     def acquire_context(self) -> Context:
         """Return the context, which stays open until the matching `release_context`. Raises as `Context`."""
         with self._lock:
+            # A context that is closed belongs to the parent of this process, whose users do not count here.
             if self._context is None or self._context.is_closed:
                 features = DEFAULT_FEATURES | Feature.RMA if self.settings.shares_memory else DEFAULT_FEATURES
                 self._context = Context(features, self.settings.options, self.settings.library)

@@ -55,6 +55,8 @@ _MAX_STEPS = 256
 _KEY_PADDING = bytes(4096)
 """Follows a key to unpack, so that libucp reads no memory of others if the key is truncated."""
 
+# Numbers instead of the addresses of Python objects: a late call of libucp finds no object, where an address could be
+# that of a freed one.
 _callback_targets: dict[int, Any] = {}
 """The objects that libucp refers to, by the number that it passes to the functions below."""
 _keys = itertools.count(1)
@@ -108,6 +110,8 @@ def _on_active_message(key: int, _header: int, header_bytes: int, data: int, len
     if attributes & libucp.AM_RECV_RENDEZVOUS:
         message._set_descriptor(data)
         return StatusCode.IN_PROGRESS
+    # A copy, because the data is libucp's and ends with this call. That of a rendezvous message stays with the sender
+    # until this end takes or discards it.
     message.payload = ctypes.string_at(data, length_bytes)
     return StatusCode.OK
 
@@ -298,7 +302,9 @@ class Worker(Closable):
         context, handle = self.context, libucp.Handle()
         params = libucp.WorkerParams(
             field_mask=libucp.WORKER_PARAM_THREAD_MODE | libucp.WORKER_PARAM_FLAGS | libucp.WORKER_PARAM_CLIENT_ID,
+            # `_lock` makes this true.
             thread_mode=libucp.THREAD_MODE_SERIALIZED,
+            # `close` waits for requests only for a limited time.
             flags=libucp.WORKER_FLAG_IGNORE_REQUEST_LEAK,
             client_id=_PEER_MODE_CLIENT_ID,
         )
@@ -456,6 +462,7 @@ class Worker(Closable):
                 return
             for listener in list(self._listeners):
                 listener.close()
+            # libucp keeps their data until they are received or discarded.
             for message in list(self._unreceived):
                 message.discard()
             requests = [endpoint.close() for endpoint in list(self.endpoints)]
@@ -518,8 +525,11 @@ class Worker(Closable):
             user_data=key,
             memory_type=libucp.MEMORY_TYPE_HOST,
         )
+        # Before the call, because libucp may call the function below before it returns. If it fails or ends at once, it
+        # does not call that at all.
         _callback_targets[key] = request
         pointer = function(*arguments, ctypes.byref(param))
+        # Statuses of errors are the last addresses (`UCS_PTR_IS_ERR`).
         status = pointer - (1 << 64) if pointer >= (1 << 64) + libucp.LAST_ERROR else 0
         if status < 0 or not pointer:
             _callback_targets.pop(key, None)
@@ -619,6 +629,7 @@ class Listener(Closable):
             self._handle = 0
             return
         with self.worker._lock_library() as library:
+            # libucp keeps a client waiting until it is accepted or rejected.
             for request in list(self.requests):
                 request.reject()
             handle, self._handle = self._handle, 0
@@ -707,11 +718,13 @@ class Endpoint:
 
         If it `is_forced`, all requests end at once. Otherwise, or with `ErrorMode.NONE`, sent messages are flushed.
         """
+        # libucp may still report an error while it closes the endpoint, which is not one of the connection any more.
         _callback_targets.pop(self._key, None)
         if not self.handle or self.worker.is_closed:
             self.handle = 0
             return None
         with self.worker._lock_library() as library:
+            # A key can be used only with its endpoint.
             for key in list(self._remote_keys):
                 key.close()
             handle, self.handle = self.handle, 0
