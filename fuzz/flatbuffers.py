@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import Table
-from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableVector, Union, Vector
+from bowstring.flatbuf.reader import FlatTable
+from bowstring.flatbuf.specs import Scalar, String, StructSlot, SubTable, TableVector, UnionSlot, Vector
 from bowstring.flatbuf.tables import SPECS, read_root
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
@@ -19,7 +19,7 @@ UNIONS = {
     (spec.name, name): (f"{name}_type", slot.type.members)
     for spec in SPECS.values()
     for name, slot in spec.slots.items()
-    if isinstance(slot.type, Union)
+    if isinstance(slot.type, UnionSlot)
 }
 """The union slots: for each, the slot with the type of its table, and the members of the union."""
 
@@ -60,17 +60,17 @@ def parse_table(raw: bytes, name: str) -> TableNode:
     return _parse_table(read_root(name, raw, "seed", _MAX_NODES))
 
 
-def _parse_table(table: Table) -> TableNode:
+def _parse_table(table: FlatTable) -> TableNode:
     node = TableNode(table.spec.name)
     for name, slot in table.spec.slots.items():
         type_ = slot.type
         if not table.locate_slot(name):
             continue
-        if isinstance(type_, SubTable | Union):
+        if isinstance(type_, SubTable | UnionSlot):
             child = table[name]
             if child is not None:
                 node.slots[name] = _parse_table(child)
-            elif isinstance(type_, Union):
+            elif isinstance(type_, UnionSlot):
                 raise InvalidDataError(f"{slot.path} has an unknown type")
         elif isinstance(type_, TableVector):
             node.slots[name] = [_parse_table(child) for child in table[name]]
@@ -79,7 +79,7 @@ def _parse_table(table: Table) -> TableNode:
             node.slots[name] = bytes(table.flatbuffer.raw[offset : offset + count])
         elif isinstance(type_, Vector):
             node.slots[name] = table[name].copy()
-        elif isinstance(type_, Struct):
+        elif isinstance(type_, StructSlot):
             node.slots[name] = np.array([table[name]], type_.dtype)
         else:
             node.slots[name] = table[name]
@@ -101,7 +101,7 @@ def _value(type_: Any, value: Any) -> Any:
         return UnionValue(value.spec, _record(value))
     if isinstance(value, list):
         return [_record(child) for child in value]
-    if isinstance(type_, Struct):
+    if isinstance(type_, StructSlot):
         return value[0]
     return truncate(type_.format, value) if isinstance(type_, Scalar) else value
 

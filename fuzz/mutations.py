@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
-from bowstring.flatbuf.specs import Scalar, SubTable, TableVector, Union, Vector
+from bowstring.flatbuf.specs import Scalar, SubTable, TableVector, UnionSlot, Vector
 from bowstring.flatbuf.tables import SPECS, TYPES
 from fuzz.compressed_frames import compress, decompress
 from fuzz.editable_stream import EditableMessage, EditableStream
@@ -145,7 +145,7 @@ def change_children(rng: random.Random, stream: EditableStream) -> None:
 
 def change_table(rng: random.Random, stream: EditableStream) -> None:
     """Delete the table of a slot, or replace it with another one of its kind."""
-    node, name = rng.choice(_slots(stream, SubTable, Union))
+    node, name = rng.choice(_slots(stream, SubTable, UnionSlot))
     if rng.random() < 0.3:
         del node.slots[name]
         return

@@ -19,7 +19,7 @@ from bowstring import integration_json
 from bowstring.arrays.record_batch import import_batch
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, UnsupportedError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc.message import CONTINUATION, is_file_start
@@ -93,14 +93,14 @@ def _check_batches(open_reader: Callable[..., Any], data: bytes) -> bool:
     return message is None
 
 
-def _schema_table(data: bytes) -> Table:
+def _schema_table(data: bytes) -> FlatTable:
     if is_file_start(data):
         length = int.from_bytes(data[-10:-6], "little")
         schema = read_root("Footer", data[len(data) - 10 - length : -10], "footer")["schema"]
     else:
         start = 8 if data[:4] == CONTINUATION else 4
         schema = read_root("Message", data[start:], "message")["header"]
-    assert isinstance(schema, Table)
+    assert isinstance(schema, FlatTable)
     return schema
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bowstring import errors
-from bowstring.flatbuf.reader import Flatbuffer, Table
-from bowstring.flatbuf.specs import Scalar, String, Struct, TableSpec, TableVector, Vector
+from bowstring.flatbuf.reader import Flatbuffer, FlatTable
+from bowstring.flatbuf.specs import Scalar, String, StructSlot, TableSpec, TableVector, Vector
 from bowstring.flatbuf.tables import BUFFER, SPECS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
@@ -29,12 +29,12 @@ TREE = {
         numbers=Vector(np.dtype("<i8")),
         pairs=Vector(PAIR),
         children=TableVector("Tree"),
-        inline=Struct(BUFFER),
+        inline=StructSlot(BUFFER),
     )
 }
 
 
-def root(data: bytes, **options: Any) -> Table:
+def root(data: bytes, **options: Any) -> FlatTable:
     return Flatbuffer(data, TREE, "tree", **options).get_root_table("Tree")
 
 
@@ -55,7 +55,7 @@ TREES = st.recursive(
 )
 
 
-def is_equal(table: Table, record: dict[str, Any]) -> bool:
+def is_equal(table: FlatTable, record: dict[str, Any]) -> bool:
     for name, slot in table.spec.slots.items():
         actual = table[name]
         expected: Any = record.get(name, slot.type.default)
@@ -115,7 +115,7 @@ def test_text_that_is_not_utf8_names_the_byte() -> None:
         _ = root(data)["text"]
 
 
-def count_tables(table: Table) -> int:
+def count_tables(table: FlatTable) -> int:
     return 1 + sum(count_tables(child) for child in table["children"])
 
 
@@ -179,7 +179,7 @@ def test_vtables_are_shared_and_stored_after_the_offset_to_their_table() -> None
     )
     vtables: list[int] = []
 
-    def visit(table: Table, slot: int) -> None:
+    def visit(table: FlatTable, slot: int) -> None:
         assert slot <= table.vtable, "Polars does not read before the slot"
         vtables.append(table.vtable)
         start, count = table.locate_elements("children")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import Flatbuffer, Table
-from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, Union, Vector
+from bowstring.flatbuf.reader import Flatbuffer, FlatTable
+from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, UnionSlot, Vector
 from bowstring.flatbuf.vectorized_reader import TableArray, VectorizedReader
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
@@ -26,7 +26,7 @@ SPECS = {
             numbers=Vector(np.dtype("<i8")),
             leaf=SubTable("Leaf"),
             value_type=Scalar("B"),
-            value=Union(("NONE", "Leaf", "Root")),
+            value=UnionSlot(("NONE", "Leaf", "Root")),
         ),
         TableSpec("Leaf", width=Scalar("i", 32)),
     )
@@ -59,7 +59,7 @@ def row_offsets(raw: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
     return start + 4 * np.arange(count, dtype=np.int64)
 
 
-def read_slot(table: Table, name: str) -> Any:
+def read_slot(table: FlatTable, name: str) -> Any:
     """A slot's value in a form that can be compared; None if reading it raises an error."""
     try:
         value = table[name]
@@ -67,7 +67,7 @@ def read_slot(table: Table, name: str) -> Any:
         if isinstance(type_, String | Vector):
             start, length = table.locate_elements(name)
             return (start, length) if table.locate_slot(name) else (4, 0)
-        if isinstance(type_, SubTable | Union):
+        if isinstance(type_, SubTable | UnionSlot):
             return None if value is None else value.position
         return int(value)
     except InvalidDataError:
@@ -95,7 +95,7 @@ def compare_readers(raw: bytes) -> tuple[int, int]:
             value = None
             try:
                 buffer = flatbuffer(raw)
-                value = read_slot(Table(buffer, SPECS["Row"], buffer.follow_offset(position, "Root.rows")), name)
+                value = read_slot(FlatTable(buffer, SPECS["Row"], buffer.follow_offset(position, "Root.rows")), name)
             except InvalidDataError:
                 pass
             is_text_malformed = name == "text" and value is None and is_valid[index]  # the array does not decode text

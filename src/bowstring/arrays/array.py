@@ -57,7 +57,7 @@ class Array(ArrayData):
                 dictionary = dictionaries.get(id(data.dictionary))
                 if dictionary is None:
                     dictionary = dictionaries[id(data.dictionary)] = cls.from_array_data(data.dictionary, dictionaries)
-        return cls(data.layout, data.length, data.buffers, children, dictionary, data._null_count, data.offset)
+        return cls(data.layout, data.length, data.buffers, children, dictionary, data.known_null_count, data.offset)
 
     @classmethod
     def from_buffers(  # noqa: PLR0913 -- an array has this many parts

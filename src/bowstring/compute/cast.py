@@ -157,7 +157,13 @@ def _cast_from_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> A
     dictionary_type = t.Dictionary(layout.index_layout.type, target)  # type: ignore[arg-type]
     return decode_dictionary(
         ArrayData(
-            layout_of(dictionary_type), compact.length, compact.buffers, (), values, compact._null_count, compact.offset
+            layout_of(dictionary_type),
+            compact.length,
+            compact.buffers,
+            (),
+            values,
+            compact.known_null_count,
+            compact.offset,
         )
     )
 

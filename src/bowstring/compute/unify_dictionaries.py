@@ -34,7 +34,7 @@ def replace_dictionary_encoded_arrays(array: ArrayData, replacements: Iterator[A
     if not array.children:
         return array
     children = tuple([replace_dictionary_encoded_arrays(child, replacements) for child in array.children])
-    return ArrayData(array.layout, array.length, array.buffers, children, None, array._null_count, array.offset)
+    return ArrayData(array.layout, array.length, array.buffers, children, None, array.known_null_count, array.offset)
 
 
 def merge_dictionaries(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, list[Indices]]:
@@ -71,7 +71,9 @@ def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: I
         layout = layout.storage
     assert isinstance(layout, DictionaryLayout)
     if transposition is None:
-        return ArrayData(array.layout, array.length, array.buffers, (), dictionary, array._null_count, array.offset)
+        return ArrayData(
+            array.layout, array.length, array.buffers, (), dictionary, array.known_null_count, array.offset
+        )
     indices = layout.indices(array.with_layout(layout))
     indices = transposition[indices] if transposition.size else indices
     return layout.create_from_int64_indices(indices, array.validity_mask(), dictionary).with_layout(array.layout)

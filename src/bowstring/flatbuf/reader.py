@@ -1,7 +1,7 @@
 """Read the tables of a flatbuffer («Serialization and Interprocess Communication»); `bowstring.flatbuf.writer` writes
 them.
 
-`Table` reads a table from untrusted bytes as its `TableSpec` describes it: each offset is checked by the rules of
+`FlatTable` reads a table from untrusted bytes as its `TableSpec` describes it: each offset is checked by the rules of
 `bowstring.flatbuf.bounds` when it is followed, and work is bounded by the size of the flatbuffer.
 
 The format in short: a table begins with a signed distance back to its vtable. The vtable contains its own size, the
@@ -19,7 +19,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
-from bowstring.flatbuf.specs import Scalar, Slot, String, Struct, TableSpec, TableVector, Union, Vector
+from bowstring.flatbuf.specs import Scalar, Slot, String, StructSlot, TableSpec, TableVector, UnionSlot, Vector
 
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -46,11 +46,11 @@ class Flatbuffer:
         self.tables_left = min(max_tables, self.size // 4)
         self.text_left = 4 * self.size
 
-    def get_root_table(self, name: str) -> Table:
+    def get_root_table(self, name: str) -> FlatTable:
         """Return the root table, as specification `name`."""
         if self.size < 8:
             raise TruncatedError(f"{self.location}: {self.size} bytes are too few for a flatbuffer")
-        return Table(self, self.specs[name], self.follow_offset(0, name))
+        return FlatTable(self, self.specs[name], self.follow_offset(0, name))
 
     def create_error(self, problem: str, position: int) -> InvalidDataError:
         """Return an error that names the flatbuffer and the byte."""
@@ -84,7 +84,7 @@ class Flatbuffer:
         return start + 4, length
 
 
-class Table:
+class FlatTable:
     """One table of a flatbuffer; `table["name"]` reads a slot."""
 
     __slots__ = ("flatbuffer", "position", "size", "spec", "vtable", "vtable_size")
@@ -116,12 +116,12 @@ class Table:
             return self._read_string(slot, position, type_.is_utf8)
         if isinstance(type_, TableVector):
             return self._read_tables(slot, position, type_.spec)
-        if isinstance(type_, Struct):
+        if isinstance(type_, StructSlot):
             return np.frombuffer(flatbuffer.raw, type_.dtype, 1, position)[0]
         if isinstance(type_, Vector):
             start, length = flatbuffer.locate_vector(position, type_.item_bytes, slot.path)
             return np.frombuffer(flatbuffer.raw, type_.dtype, length, start) if length else type_.default
-        spec = self.get_union_spec_name(name) if isinstance(type_, Union) else type_.spec
+        spec = self.get_union_spec_name(name) if isinstance(type_, UnionSlot) else type_.spec
         return self._read_table(slot, position, spec) if spec else None
 
     def locate_slot(self, name: str) -> int:
@@ -142,7 +142,7 @@ class Table:
             return self.flatbuffer.locate_vector(position, slot.type.item_bytes, slot.path)
         return position, int(position > 0)
 
-    def get_element_table(self, name: str, index: int) -> Table:
+    def get_element_table(self, name: str, index: int) -> FlatTable:
         """Return one table of a vector of tables; `index` has to be less than its length."""
         slot = self.spec.slots[name]
         assert isinstance(slot.type, TableVector)
@@ -154,7 +154,7 @@ class Table:
         Raises `InvalidDataError` if the union has no such member.
         """
         slot = self.spec.slots[name]
-        assert isinstance(slot.type, Union)
+        assert isinstance(slot.type, UnionSlot)
         index: int = self[f"{name}_type"]
         if index >= len(slot.type.members):
             raise self.flatbuffer.create_error(
@@ -176,10 +176,10 @@ class Table:
             )
         return self.position + offset
 
-    def _read_table(self, slot: Slot, position: int, spec: str) -> Table:
+    def _read_table(self, slot: Slot, position: int, spec: str) -> FlatTable:
         """Return the table that the offset at `position` points to."""
         flatbuffer = self.flatbuffer
-        return Table(flatbuffer, flatbuffer.specs[spec], flatbuffer.follow_offset(position, slot.path))
+        return FlatTable(flatbuffer, flatbuffer.specs[spec], flatbuffer.follow_offset(position, slot.path))
 
     def _read_string(self, slot: Slot, position: int, is_utf8: bool) -> str | bytes:
         flatbuffer = self.flatbuffer
@@ -198,7 +198,7 @@ class Table:
                 f"{slot.path} is not valid UTF-8: {error.reason}", start + error.start
             ) from None
 
-    def _read_tables(self, slot: Slot, position: int, spec: str) -> list[Table]:
+    def _read_tables(self, slot: Slot, position: int, spec: str) -> list[FlatTable]:
         start, length = self.flatbuffer.locate_vector(position, 4, slot.path)
         self.flatbuffer.check_table_limit(length)
         return [self._read_table(slot, start + 4 * index, spec) for index in range(length)]

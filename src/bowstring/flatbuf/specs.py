@@ -33,7 +33,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Struct:
+class StructSlot:
     """One struct of `dtype`, inline in the table."""
 
     dtype: np.dtype[Any]
@@ -88,7 +88,7 @@ class TableVector:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class UnionSlot:
     """A table of one of several specifications.
 
     The preceding slot, called like this one with `_type` appended, has the index into `members`.
@@ -101,7 +101,7 @@ class Union:
 
 VTABLE_HEADER_BYTES = 4
 """The sizes of the vtable and of the table, before the entries."""
-SlotType: TypeAlias = Scalar | Struct | String | Vector | SubTable | TableVector | Union
+SlotType: TypeAlias = Scalar | StructSlot | String | Vector | SubTable | TableVector | UnionSlot
 
 
 @dataclass(frozen=True, slots=True)

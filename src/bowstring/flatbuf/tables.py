@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bowstring.flatbuf.reader import Flatbuffer, Table
-from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableSpec, TableVector, Union, Vector
+from bowstring.flatbuf.reader import Flatbuffer, FlatTable
+from bowstring.flatbuf.specs import Scalar, String, StructSlot, SubTable, TableSpec, TableVector, UnionSlot, Vector
 
 FIELD_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
@@ -59,8 +59,8 @@ _BOOL = Scalar("?", False)
 _BYTE, _UBYTE, _SHORT, _INT, _LONG = (Scalar(format_) for format_ in "bBhiq")
 _STRING, _BYTES = String(), String(is_utf8=False)
 _INTS, _LONGS, _BUFFERS = Vector(np.dtype("<i4")), Vector(np.dtype("<i8")), Vector(BUFFER)
-_BUFFER = Struct(BUFFER)
-_TYPE = Union(TYPES)
+_BUFFER = StructSlot(BUFFER)
+_TYPE = UnionSlot(TYPES)
 _KEY_VALUES = TableVector("KeyValue")
 
 _SCHEMA_FBS = (
@@ -120,7 +120,7 @@ _MESSAGE_FBS = (
         "Message",
         version=_SHORT,
         header_type=_UBYTE,
-        header=Union(HEADERS),
+        header=UnionSlot(HEADERS),
         bodyLength=_LONG,
         custom_metadata=_KEY_VALUES,
     ),
@@ -174,7 +174,7 @@ _SPARSE_TENSOR_FBS = (
         shape=TableVector("TensorDim"),
         non_zero_length=_LONG,
         sparseIndex_type=_UBYTE,
-        sparseIndex=Union(SPARSE_INDEXES),
+        sparseIndex=UnionSlot(SPARSE_INDEXES),
         data=_BUFFER,
     ),
 )
@@ -194,7 +194,7 @@ SPECS = {spec.name: spec for spec in (*_SCHEMA_FBS, *_MESSAGE_FBS, *_TENSOR_FBS,
 """The specification of every table, by name."""
 
 
-def read_root(name: str, flatbuffer: bytes, location: str, max_tables: int = 1_000_000) -> Table:
+def read_root(name: str, flatbuffer: bytes, location: str, max_tables: int = 1_000_000) -> FlatTable:
     """Return the root table of a flatbuffer of Arrow metadata, as specification `name`.
 
     `location` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises

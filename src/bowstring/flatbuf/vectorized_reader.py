@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
 from bowstring.flatbuf.reader import Flatbuffer
-from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, Union, Vector
+from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, UnionSlot, Vector
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -194,7 +194,7 @@ class TableArray:
         The tables of a union may differ in their members: `take` reads those of one member.
         """
         type_ = self._spec.slots[name].type
-        assert isinstance(type_, SubTable | Union)
+        assert isinstance(type_, SubTable | UnionSlot)
         spec = self._reader.specs[type_.spec] if isinstance(type_, SubTable) else TableSpec(name)
         targets, is_valid = self.follow_offsets(name)
         return TableArray(self._reader, spec, targets, is_valid & (targets > 0))

@@ -18,11 +18,11 @@ from bowstring.flatbuf.specs import (
     Scalar,
     SlotType,
     String,
-    Struct,
+    StructSlot,
     SubTable,
     TableSpec,
     TableVector,
-    Union,
+    UnionSlot,
     Vector,
 )
 
@@ -129,7 +129,7 @@ class _Builder:
             at, value = position + offset, record[name]
             if isinstance(type_, Scalar):
                 type_.packer.pack_into(self.out, at, value)
-            elif isinstance(type_, Struct):
+            elif isinstance(type_, StructSlot):
                 self.out[at : at + type_.inline_bytes] = np.array(value, type_.dtype).tobytes()
             else:
                 self.patch_offset(at, self._write_target(type_, value, at))
@@ -150,7 +150,7 @@ class _Builder:
         _I32.pack_into(self.out, position, position - self.vtables[vtable])
         return position
 
-    def _write_target(self, type_: String | Vector | SubTable | TableVector | Union, value: Any, slot: int) -> int:
+    def _write_target(self, type_: String | Vector | SubTable | TableVector | UnionSlot, value: Any, slot: int) -> int:
         if isinstance(type_, String):
             return self._write_string(value.encode() if isinstance(value, str) else value)
         if isinstance(type_, Vector):

@@ -139,7 +139,7 @@ def _write_children(block: c_abi.ExportedStructBlock, node: int, children: Any, 
 def _exported_null_count(array: ArrayData) -> int:
     """Return the null count if it is cached or implied by the layout, else -1 (not computed)."""
     if array.layout.has_validity:
-        return 0 if array.buffers[0] is None else array._null_count
+        return 0 if array.buffers[0] is None else array.known_null_count
     return 0 if array.layout.buffers or array.layout.children else array.null_count
 
 

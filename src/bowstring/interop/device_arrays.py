@@ -42,7 +42,7 @@ def to_host(array: ArrayData) -> ArrayData:
     """Copy the buffers that are on a device to the CPU's memory; an array without any shares all of its memory."""
     dictionary = None if array.dictionary is None else to_host(array.dictionary)
     children, buffers = tuple(map(to_host, array.children)), tuple(map(_buffer_to_host, array.buffers))
-    return ArrayData(array.layout, array.length, buffers, children, dictionary, array._null_count, array.offset)
+    return ArrayData(array.layout, array.length, buffers, children, dictionary, array.known_null_count, array.offset)
 
 
 def _buffer_to_host(buffer: Buffer | None) -> Buffer | None:

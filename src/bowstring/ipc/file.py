@@ -15,7 +15,7 @@ from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError
-from bowstring.flatbuf.reader import Table as FlatbufferTable
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.interop import c_data
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
@@ -80,7 +80,7 @@ class FileMessages:
         """The position of a message, unchecked."""
         return self.footer.get_block(self.block_lists[kind], index)
 
-    def read_schema_message(self) -> FlatbufferTable:
+    def read_schema_message(self) -> FlatTable:
         """Read the schema message at the beginning of the file. Only readers of streams need it: the footer has a copy.
 
         Raises `InvalidDataError` if there is another message or none, or if it is malformed.
@@ -88,7 +88,7 @@ class FileMessages:
         source, reader = self.source, MessageReader(self.source.name, self.limits, HeaderReader(self.limits).read)
         reader.seek(len(FILE_START))
         message = read_message_at(reader, source.read_at, self.footer.offset)
-        if isinstance(message, Message) and isinstance(message.header, FlatbufferTable):
+        if isinstance(message, Message) and isinstance(message.header, FlatTable):
             return message.header
         actual = f"a {message.header.template.kind}" if isinstance(message, Message) else "the end of the stream"
         raise InvalidDataError(f"{source.name}: message at byte {message.offset}: expected a schema, found {actual}")
@@ -166,7 +166,7 @@ class FileReader(Closable):
     # Footer
 
     @property
-    def footer(self) -> FlatbufferTable:
+    def footer(self) -> FlatTable:
         """The footer's flatbuffer table."""
         return self.messages.footer.table
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import FormatMismatchError, InvalidDataError, TruncatedError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import BLOCK, read_root
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.limits import ReadLimits
@@ -50,7 +50,7 @@ class Footer:
 
     offset: int
     raw: bytes
-    table: Table
+    table: FlatTable
     batches: BlockList
     dictionaries: BlockList
 

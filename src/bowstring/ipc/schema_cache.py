@@ -9,7 +9,7 @@ from threading import Lock
 import numpy as np
 
 from bowstring.datatypes.extension import NAME_KEY
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.layouts.equality import bytes_equal
@@ -34,7 +34,7 @@ _cache: dict[tuple[object, ...], _CacheEntry] = {}
 _lock = Lock()
 
 
-def get_ipc_schema(table: Table, limits: ReadLimits, key_parts: Sequence[Bytes] = ()) -> IpcSchema:
+def get_ipc_schema(table: FlatTable, limits: ReadLimits, key_parts: Sequence[Bytes] = ()) -> IpcSchema:
     """Return the schema of a `Schema` table, from the cache or decoded.
 
     `key_parts` are the byte ranges that define it, by default its whole message.

@@ -253,10 +253,11 @@ class ArrayData:
     """The layout, length, null count, offset, buffers, children and dictionary of an array; immutable.
 
     The slots are those from `offset` to `offset + length` of the buffers, so that slicing does not copy, as in the C
-    data interface. The constructor checks nothing; call `validate` for that.
+    data interface. `known_null_count` is negative until the null slots are counted. The constructor checks nothing;
+    call `validate` for that.
     """
 
-    __slots__ = ("_null_count", "buffers", "children", "dictionary", "layout", "length", "offset")
+    __slots__ = ("buffers", "children", "dictionary", "known_null_count", "layout", "length", "offset")
 
     def __init__(  # noqa: PLR0913 -- an array has this many parts
         self,
@@ -274,7 +275,7 @@ class ArrayData:
         self.children = children
         self.dictionary = dictionary
         self.offset = offset
-        self._null_count = null_count
+        self.known_null_count = null_count
 
     @property
     def type(self) -> DataType:
@@ -284,9 +285,9 @@ class ArrayData:
     @property
     def null_count(self) -> int:
         """The number of null slots, counted on first use."""
-        if self._null_count < 0:
-            self._null_count = self.layout.count_nulls(self)
-        return self._null_count
+        if self.known_null_count < 0:
+            self.known_null_count = self.layout.count_nulls(self)
+        return self.known_null_count
 
     @property
     def nbytes(self) -> int:
@@ -305,7 +306,7 @@ class ArrayData:
         if layout is self.layout:
             return self
         return self.__class__(
-            layout, self.length, self.buffers, self.children, self.dictionary, self._null_count, self.offset
+            layout, self.length, self.buffers, self.children, self.dictionary, self.known_null_count, self.offset
         )
 
     def buffer_values(self, index: int) -> Values:
@@ -349,7 +350,7 @@ class ArrayData:
     def is_null_at(self, index: int) -> bool:
         """Return whether a slot is null by the validity bitmap, which the layout must have."""
         validity = self.buffers[0]
-        return validity is not None and self._null_count != 0 and not bitmap.get(validity, self.offset + index)
+        return validity is not None and self.known_null_count != 0 and not bitmap.get(validity, self.offset + index)
 
     def compact_validity(self) -> Buffer | None:
         """Return the validity bitmap with the first slot at bit 0; None if no slot is null."""
@@ -366,7 +367,7 @@ class ArrayData:
         offset, length = clip_slice(offset, length, self.length)
         if length == self.length:
             return self
-        null_count = 0 if self._null_count == 0 else (length if self._null_count == self.length else -1)
+        null_count = 0 if self.known_null_count == 0 else (length if self.known_null_count == self.length else -1)
         return self.__class__(
             self.layout, length, self.buffers, self.children, self.dictionary, null_count, self.offset + offset
         )

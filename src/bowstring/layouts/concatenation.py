@@ -70,7 +70,7 @@ def _unpack_bit_ranges(packed: Bytes, sizes: Indices, bit_offsets: Indices, leng
 
 def concat_validity(arrays: Sequence[ArrayData]) -> Buffer | None:
     """Concatenate the validity bitmaps of arrays; None if nothing is null."""
-    has_bits = [array.buffers[0] is not None and array._null_count != 0 for array in arrays]
+    has_bits = [array.buffers[0] is not None and array.known_null_count != 0 for array in arrays]
     if True not in has_bits:
         return None
     lengths, mask = array_lengths(arrays), concat_bits(list(compress(arrays, has_bits)), 0)

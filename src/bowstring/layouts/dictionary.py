@@ -69,7 +69,9 @@ class DictionaryLayout(Layout):
 
     def create_array(self, indices: ArrayData, dictionary: ArrayData) -> ArrayData:
         """Create an array of indices and a dictionary."""
-        return ArrayData(self, indices.length, indices.buffers, (), dictionary, indices._null_count, indices.offset)
+        return ArrayData(
+            self, indices.length, indices.buffers, (), dictionary, indices.known_null_count, indices.offset
+        )
 
     def create_from_int64_indices(self, indices: Indices, mask: Mask | None, dictionary: ArrayData) -> ArrayData:
         """Create an array of 64-bit indices, which are valid where `mask` is true. Raises as `cast_to_index_type`."""
@@ -195,11 +197,13 @@ class DictionaryLayout(Layout):
 
     def compact(self, array: ArrayData) -> ArrayData:
         indices = self.index_layout.compact(array.with_layout(self.index_layout))
-        return ArrayData(self, indices.length, indices.buffers, (), array.dictionary, indices._null_count)
+        return ArrayData(self, indices.length, indices.buffers, (), array.dictionary, indices.known_null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         index_array = self.index_layout.take(array.with_layout(self.index_layout), indices)
-        return ArrayData(self, index_array.length, index_array.buffers, (), array.dictionary, index_array._null_count)
+        return ArrayData(
+            self, index_array.length, index_array.buffers, (), array.dictionary, index_array.known_null_count
+        )
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}

@@ -128,7 +128,7 @@ class SlotSelection:
 
     def gather_validity(self) -> Buffer | None:
         """Return the validity bitmap of the slots; None if none is null."""
-        has_bits = [array.buffers[0] is not None and array._null_count != 0 for array in self.arrays]
+        has_bits = [array.buffers[0] is not None and array.known_null_count != 0 for array in self.arrays]
         if not any(has_bits):
             return None
         mask = self.gather_bits(0, has_bits)

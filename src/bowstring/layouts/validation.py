@@ -73,7 +73,7 @@ def _find_buffer_faults(array: ArrayData) -> Iterator[InvalidDataError]:
 
 
 def _find_null_count_faults(array: ArrayData, full: bool) -> Iterator[InvalidDataError]:
-    null_count = array._null_count
+    null_count = array.known_null_count
     if null_count > array.length:
         yield InvalidDataError(f"the null count of {null_count} exceeds the length of {array.length}")
     elif not array.layout.buffers and not array.layout.children:

@@ -24,7 +24,7 @@ from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.flatbuf.reader import Table as FlatbufferTable
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
 from bowstring.ipc.file import FileReader
@@ -304,7 +304,7 @@ def _read_messages_of_stream(source: MemorySource) -> tuple[bytes, Iterator[Mess
 
 
 def _read_batch_messages(
-    reader: MessageReader[BatchHeader | FlatbufferTable], source: MemorySource
+    reader: MessageReader[BatchHeader | FlatTable], source: MemorySource
 ) -> Iterator[Message[BatchHeader]]:
     """The messages of a stream after its schema message."""
     while not isinstance(message := read_message_at(reader, source.read_at, source.size), EndOfStream):

@@ -11,7 +11,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Int
 from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError, UnsupportedTypeError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
@@ -53,7 +53,7 @@ class TensorHeader:
     """The flatbuffer of a tensor message: its kind, its table, and the size of its body."""
 
     kind: str
-    table: Table
+    table: FlatTable
     body_bytes: int
 
 
@@ -97,7 +97,7 @@ def decode_tensor(header: TensorHeader, body: Buffer, location: str) -> AnyTenso
         raise type(error)(f"{location}: {error}") from None
 
 
-def _read_shape(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _read_shape(table: FlatTable) -> tuple[tuple[int, ...], tuple[str, ...]]:
     dimensions = [(dim["size"], dim["name"] or "") for dim in table["shape"]]
     names = tuple(name for _, name in dimensions)
     return tuple(size for size, _ in dimensions), names if any(names) else ()
@@ -122,7 +122,7 @@ def _read_elements(body: Buffer, location: Any, dtype: np.dtype[Any], what: str,
     return buffer.view(dtype, 0, count)
 
 
-def _read_dense(table: Table, body: Buffer) -> Tensor:
+def _read_dense(table: FlatTable, body: Buffer) -> Tensor:
     type_ = read_type(table, ())
     itemsize = element_type_to_dtype(type_).itemsize
     shape, names = _read_shape(table)
@@ -133,7 +133,7 @@ def _read_dense(table: Table, body: Buffer) -> Tensor:
     return Tensor(type_, data, shape, strides, names)
 
 
-def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
+def _read_sparse(table: FlatTable, body: Buffer) -> SparseTensor:
     type_ = read_type(table, ())
     dtype = element_type_to_dtype(type_)
     shape, names = _read_shape(table)
@@ -151,7 +151,7 @@ def _read_sparse(table: Table, body: Buffer) -> SparseTensor:
     return tensor
 
 
-def _read_coo_index(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
+def _read_coo_index(index: FlatTable, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
     dtype = index_type_to_dtype(read_int_type(index["indicesType"]))
     coords_shape = (count, len(shape))
     strides = tuple(index["indicesStrides"].tolist()) or row_major_strides(coords_shape, dtype.itemsize)
@@ -160,7 +160,7 @@ def _read_coo_index(index: Table, body: Buffer, shape: tuple[int, ...], count: i
     return SparseCOOTensor, (strided_view(buffer, dtype, coords_shape, strides), index["isCanonical"])
 
 
-def _read_csx_index(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
+def _read_csx_index(index: FlatTable, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
     axis: int = index["compressedAxis"]
     if not 0 <= axis < len(_MATRIX_CLASSES):
         raise InvalidDataError(f"compressed axis {axis} is neither Row (0) nor Column (1)")
@@ -173,7 +173,7 @@ def _read_csx_index(index: Table, body: Buffer, shape: tuple[int, ...], count: i
     )
 
 
-def _read_csf_index(index: Table, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
+def _read_csf_index(index: FlatTable, body: Buffer, shape: tuple[int, ...], count: int) -> _IndexFields:
     """Read a CSF index. Lengths are in elements, as in Arrow C++, or in bytes, as specified for `Buffer`; the number of
     leaves and nodes determines which.
     """
@@ -210,7 +210,7 @@ def _read_csf_buffer(body: Buffer, location: Any, dtype: np.dtype[Any], what: st
     return _slice_body(body, int(location["offset"]), count * dtype.itemsize, what).view(dtype)
 
 
-_INDEX_READERS: dict[str, Callable[[Table, Buffer, tuple[int, ...], int], _IndexFields]] = {
+_INDEX_READERS: dict[str, Callable[[FlatTable, Buffer, tuple[int, ...], int], _IndexFields]] = {
     SparseCOOTensor.INDEX_TYPE: _read_coo_index,
     SparseMatrix.INDEX_TYPE: _read_csx_index,
     SparseCSFTensor.INDEX_TYPE: _read_csf_index,

@@ -17,7 +17,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import Dictionary, RunEndEncoded, Struct, Union
 from bowstring.errors import BowstringError, InvalidDataError, LimitError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import bulk_field_reader
@@ -51,12 +51,12 @@ _NESTED = [
 ]  # fmt: skip
 
 
-def schema_table(raw: bytes, max_tables: int = 1_000_000) -> Table:
+def schema_table(raw: bytes, max_tables: int = 1_000_000) -> FlatTable:
     start = len(raw) - 10 - int.from_bytes(raw[-10:-6], "little")
     table = read_root("Footer", raw[start:-10], "footer", max_tables)["schema"]
     if table is None:
         raise InvalidDataError("the footer has no schema")
-    assert isinstance(table, Table)
+    assert isinstance(table, FlatTable)
     return table
 
 

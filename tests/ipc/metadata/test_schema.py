@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, LimitError, NotFoundError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
@@ -216,7 +216,7 @@ def test_a_name_that_is_not_utf8_raises_when_it_or_all_names_are_read() -> None:
 
 def lazy_schema(assembly: FlatbufferAssembler) -> IpcSchema:
     table = read_root("Message", assembly.to_bytes(), "message")["header"]
-    assert isinstance(table, Table)
+    assert isinstance(table, FlatTable)
     return IpcSchema.from_table(table, DEFAULT_LIMITS)
 
 

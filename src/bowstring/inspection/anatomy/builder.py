@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.inspection.anatomy.body_layout import dictionary_layout, record_batch_layout, tensor_layout
 from bowstring.inspection.anatomy.message_byte_ranges import body_byte_ranges, clip_buffers
 from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, FilePart, FilePartKind
@@ -193,7 +193,7 @@ class _BodySplitter:
 class _ValidBatchScan:
     """The valid batches with the interface of a scan."""
 
-    schema: Table
+    schema: FlatTable
     version: int
     footer_metadata: Metadata
     spans: list[BatchMessage]

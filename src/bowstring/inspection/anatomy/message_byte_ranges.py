@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import Table
-from bowstring.flatbuf.specs import Scalar, String, Struct, SubTable, TableVector, Union
+from bowstring.flatbuf.reader import FlatTable
+from bowstring.flatbuf.specs import Scalar, String, StructSlot, SubTable, TableVector, UnionSlot
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges
 
@@ -70,16 +70,16 @@ def flatbuffer_size(raw: bytes, root: str, location: str, max_tables: int) -> in
     return end if len(rest) < _MAX_PADDING and not any(rest) else len(raw)
 
 
-def _iter_value_ends(root: Table) -> Iterator[int]:
+def _iter_value_ends(root: FlatTable) -> Iterator[int]:
     tables = [root]
     while tables:
         table = tables.pop()
         yield table.vtable + table.vtable_size
         yield table.position + table.size
         for name, slot in table.spec.slots.items():
-            if isinstance(slot.type, Scalar | Struct) or not table.locate_slot(name):
+            if isinstance(slot.type, Scalar | StructSlot) or not table.locate_slot(name):
                 continue
-            if isinstance(slot.type, SubTable | Union):
+            if isinstance(slot.type, SubTable | UnionSlot):
                 child = table[name]
                 tables += [] if child is None else [child]
                 continue

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, framing_byte_ranges
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FilePart, FilePartKind
@@ -55,7 +55,7 @@ _TENSOR_PART_KINDS = {"Tensor": FilePartKind.TENSOR, "SparseTensor": FilePartKin
 class LocatedSchema:
     """The schema of a source, the offset of the footer or schema message that it is from, and its metadata version."""
 
-    table: Table
+    table: FlatTable
     offset: int
     version: int
 
@@ -243,7 +243,7 @@ class Walker:
 
     def _read_header(
         self, raw: bytes, flatbuffer_offset: int, location: MessageLocation
-    ) -> BatchHeader | Table | _TensorHeader:
+    ) -> BatchHeader | FlatTable | _TensorHeader:
         try:
             return self._headers.read(raw, flatbuffer_offset, location)
         except UnsupportedError as error:
@@ -352,7 +352,7 @@ class _Footer:
         schema = root["schema"]
         if schema is None:
             raise InvalidDataError(f"{location}: there is no schema")
-        self.schema: Table = schema
+        self.schema: FlatTable = schema
         self.version: int = root["version"]
         self.pairs = read_custom_metadata(root)
         self.blocks_by_kind = {
@@ -391,7 +391,7 @@ class _TensorHeader:
     """The header of a tensor message of any metadata version."""
 
     kind: str
-    table: Table
+    table: FlatTable
     body_bytes: int
 
     @classmethod
@@ -404,7 +404,7 @@ class _TensorHeader:
         return None if table is None or body_bytes < 0 else cls(kind, table, body_bytes)
 
 
-def _sparse_index_buffers(sparse: Table) -> list[Any]:
+def _sparse_index_buffers(sparse: FlatTable) -> list[Any]:
     """Return the buffers of a sparse tensor's index («SparseTensor») in the order of its table."""
     index = sparse["sparseIndex"]
     if index is None:

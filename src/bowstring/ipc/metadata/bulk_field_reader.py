@@ -20,7 +20,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Field, Metadata, create_fields
 from bowstring.datatypes.type_specs import TYPE_SPECS, TYPE_SPECS_BY_NAME
 from bowstring.errors import BowstringError, InvalidDataError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.specs import Scalar
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.flatbuf.vectorized_reader import (
@@ -76,7 +76,7 @@ class FieldTables:
     """
 
     def __init__(
-        self, schema: Table, reader: VectorizedReader, offsets: IntArray, depth: int, tables_left: int
+        self, schema: FlatTable, reader: VectorizedReader, offsets: IntArray, depth: int, tables_left: int
     ) -> None:
         self.schema = schema
         self.flatbuffer = schema.flatbuffer
@@ -86,7 +86,7 @@ class FieldTables:
         self._tables_left = tables_left
 
     @classmethod
-    def from_schema_table(cls, schema: Table, max_depth: int = 64) -> FieldTables:
+    def from_schema_table(cls, schema: FlatTable, max_depth: int = 64) -> FieldTables:
         """Return the fields of a `Schema` table. Raises `LimitError` if there are too many."""
         flatbuffer = schema.flatbuffer
         start, count = schema.locate_elements("fields")
@@ -317,8 +317,8 @@ class _FieldReader:
             except BowstringError:
                 pass
 
-    def _get_table(self, row: int) -> Table:
-        return Table(self._flatbuffer, SPECS["Field"], int(self._fields.tables.positions[row]))
+    def _get_table(self, row: int) -> FlatTable:
+        return FlatTable(self._flatbuffer, SPECS["Field"], int(self._fields.tables.positions[row]))
 
     def _resolve_nested_types(self, below: FieldTables, rows: IntArray, numbers: IntArray) -> None:
         """Resolve the types of the fields at `rows`, whose types have `numbers` and whose children are in `below`."""

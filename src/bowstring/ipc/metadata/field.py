@@ -15,7 +15,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import TYPES
 from bowstring.ipc.metadata.types import create_int_record, create_type_record, read_int_type, read_type
 
@@ -32,12 +32,12 @@ class DictionaryDeclaration:
 # Reading
 
 
-def read_custom_metadata(table: Table) -> Metadata:
+def read_custom_metadata(table: FlatTable) -> Metadata:
     """Return the custom metadata of a table, in order («Custom Application Metadata»)."""
     return tuple((pair["key"] or b"", pair["value"] or b"") for pair in table["custom_metadata"])
 
 
-def read_field(table: Table, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
+def read_field(table: FlatTable, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
     """Return the field of a `Field` table and its dictionaries, in the order of a walk over its array.
 
     `depth` is that of the field. Raises `InvalidDataError` with the field's name, `LimitError` for types nested too
@@ -77,7 +77,7 @@ def _resolve_extension(field: Field) -> Field:
     return values.with_type(Dictionary(dictionary_type.index_type, values.type, dictionary_type.ordered))
 
 
-def _read_dictionary_type(encoding: Table, values: DataType) -> Dictionary:
+def _read_dictionary_type(encoding: FlatTable, values: DataType) -> Dictionary:
     if encoding["dictionaryKind"] != 0:
         raise UnsupportedError(f"unknown dictionary kind {encoding['dictionaryKind']}")
     index = encoding["indexType"]

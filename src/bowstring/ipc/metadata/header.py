@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, SerializedSubTable, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
@@ -158,7 +158,7 @@ class HeaderReader:
 
     def read(
         self, raw: MetadataBytes, flatbuffer_offset: int, location: str | tuple[object, ...]
-    ) -> BatchHeader | Table:
+    ) -> BatchHeader | FlatTable:
         """Read the header in `raw`, whose flatbuffer begins at `flatbuffer_offset`: a batch header, or the table of a
         schema message.
 
@@ -172,7 +172,7 @@ class HeaderReader:
             location = format_location(location)
         root = read_root("Message", bytes(raw[flatbuffer_offset:]), location, self.limits.max_tables)
         kind = read_header_kind(root)
-        inner: Table | None = root["header"]
+        inner: FlatTable | None = root["header"]
         if inner is None:
             raise InvalidDataError(f"{location}: the message has no header")
         if kind == SCHEMA:
@@ -201,7 +201,7 @@ def check_metadata_version(version: int, location: str) -> None:
         )
 
 
-def read_header_kind(root: Table) -> str:
+def read_header_kind(root: FlatTable) -> str:
     """Return the kind of header of a `Message`: "Schema", "DictionaryBatch" or "RecordBatch"."""
     location, version, number = root.flatbuffer.location, root["version"], root["header_type"]
     check_metadata_version(version, location)
@@ -214,7 +214,7 @@ def read_header_kind(root: Table) -> str:
     return kind
 
 
-def _read_template(root: Table, inner: Table, raw: MetadataBytes, flatbuffer_offset: int) -> HeaderTemplate:
+def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbuffer_offset: int) -> HeaderTemplate:
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
@@ -259,7 +259,7 @@ def _read_template(root: Table, inner: Table, raw: MetadataBytes, flatbuffer_off
     )
 
 
-def _read_custom_metadata_and_codec(root: Table, batch: Table) -> tuple[Metadata, str | None]:
+def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[Metadata, str | None]:
     """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
     pairs, codec = read_custom_metadata(root), _read_codec(batch["compression"])
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
@@ -277,7 +277,7 @@ def _remove_codec(pairs: Metadata) -> Metadata:
     return tuple(pair for pair in pairs if pair[0] != V4_COMPRESSION_KEY)
 
 
-def _read_codec(compression: Table | None) -> str | None:
+def _read_codec(compression: FlatTable | None) -> str | None:
     if compression is None:
         return None
     codec, location = compression["codec"], compression.flatbuffer.location

@@ -19,7 +19,7 @@ import numpy as np
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.errors import BowstringError, InvalidDataError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.bulk_field_reader import DictionariesByField, FieldTables, HeaderEntryCounts
 from bowstring.ipc.metadata.field import (
@@ -49,7 +49,7 @@ class IpcFields(LazyFields):
     field twice, but all get the same object.
     """
 
-    def __init__(self, entries: Iterable[FieldEntry], table: Table | None = None, max_nesting: int = 0) -> None:
+    def __init__(self, entries: Iterable[FieldEntry], table: FlatTable | None = None, max_nesting: int = 0) -> None:
         self._entries: dict[int, FieldEntry] = dict(enumerate(entries))
         self._table = table
         self._max_nesting = max_nesting
@@ -58,7 +58,7 @@ class IpcFields(LazyFields):
         self._all: tuple[FieldEntry, ...] | None = None if self._tables else tuple(self._entries.values())
 
     @classmethod
-    def from_table(cls, table: Table, max_nesting: int) -> IpcFields:
+    def from_table(cls, table: FlatTable, max_nesting: int) -> IpcFields:
         """Return the fields of a `Schema` table. Raises `InvalidDataError` if they can't be located."""
         if table.locate_elements("fields")[1] <= _MAX_EAGER_FIELDS:
             try:
@@ -149,7 +149,7 @@ class IpcSchema:
         self._column_positions: dict[bool, BatchColumnPositions] = {}
 
     @classmethod
-    def from_table(cls, table: Table, limits: ReadLimits) -> IpcSchema:
+    def from_table(cls, table: FlatTable, limits: ReadLimits) -> IpcSchema:
         """Return the schema of a `Schema` table.
 
         Raises `InvalidDataError` for an unknown byte order, malformed custom metadata and fields that are absent or
@@ -207,7 +207,7 @@ def _walk_declarations(declarations: Iterable[DictionaryDeclaration]) -> Iterato
         yield from _walk_declarations(declaration.nested)
 
 
-def _is_big_endian(table: Table) -> bool:
+def _is_big_endian(table: FlatTable) -> bool:
     """Whether the data of a `Schema` table is big-endian; raises `InvalidDataError` for an unknown order."""
     endianness: int = table["endianness"]
     if endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):

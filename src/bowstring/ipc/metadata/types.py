@@ -10,11 +10,11 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.type_specs import TYPE_SPECS_BY_CLASS, TYPE_SPECS_BY_NAME, Enumeration, TypeParameter
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.writer import Record, UnionValue
 
 
-def read_int_type(table: Table) -> types.Int:
+def read_int_type(table: FlatTable) -> types.Int:
     """The integer type of an `Int` table."""
     return types.Int(table["bitWidth"], table["is_signed"])
 
@@ -24,7 +24,7 @@ def create_int_record(type: types.Int) -> Record:
     return {"bitWidth": type.bit_width, "is_signed": type.is_signed}
 
 
-def read_type(field: Table, children: Sequence[Field]) -> DataType:
+def read_type(field: FlatTable, children: Sequence[Field]) -> DataType:
     """Return the type of a `Field` table, given its children.
 
     Raises `InvalidDataError` for an unknown or malformed type; parameters out of range raise the types' own
@@ -37,7 +37,7 @@ def read_type(field: Table, children: Sequence[Field]) -> DataType:
     return type_spec.create_type(children, [_read_parameter(table, parameter) for parameter in type_spec.parameters])
 
 
-def _read_parameter(table: Table, parameter: TypeParameter) -> Any:
+def _read_parameter(table: FlatTable, parameter: TypeParameter) -> Any:
     value, value_type = table[parameter.name], parameter.value_type
     if isinstance(value_type, Enumeration):
         choices = tuple(value_type.values.values())

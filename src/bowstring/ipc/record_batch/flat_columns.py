@@ -90,7 +90,7 @@ class FlatColumnsEncoder:
         buffers = list(chain.from_iterable([array.buffers for array in arrays]))
         if len(buffers) != len(self._spec_of):
             return None
-        null_counts = np.array([array._null_count for array in arrays], np.int64)
+        null_counts = np.array([array.known_null_count for array in arrays], np.int64)
         if (null_counts < 0).any():
             null_counts = np.array([array.null_count for array in arrays], np.int64)
         stored_sizes = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)

@@ -19,7 +19,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import FormatMismatchError, InvalidArgumentError, InvalidDataError, ResourceError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.writer import SerializedSubTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import PathSink
@@ -205,7 +205,7 @@ class _ExistingFile:
         raw = self._source.read_at(self._schema_offset, self._schema_bytes)
         try:
             message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
-            if not isinstance(message, Table) or read_custom_metadata(message.flatbuffer.get_root_table("Message")):
+            if not isinstance(message, FlatTable) or read_custom_metadata(message.flatbuffer.get_root_table("Message")):
                 return schema_table, None
             features = {*message["features"].tolist(), feature}
             schema_message = headers.build_schema_message(

@@ -16,7 +16,7 @@ from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidArgumentError
-from bowstring.flatbuf.reader import Table as FlatbufferTable
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import RewritableSink, Sink, open_sink, reject_same_file
 from bowstring.io.sources import ensure_random_access, open_source
@@ -141,7 +141,7 @@ class _Concatenator:
             self._pairs.setdefault(key, value)
 
     def _begin_output(
-        self, first: _FirstSource, schema: FlatbufferTable, messages: Iterator[BatchMessage]
+        self, first: _FirstSource, schema: FlatTable, messages: Iterator[BatchMessage]
     ) -> tuple[_Output, Iterator[BatchMessage]]:
         """Begin the output, and return it and the messages of the first source.
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
@@ -78,7 +78,7 @@ class DecodedFooter:
 
     offset: int
     ipc_schema: IpcSchema
-    schema: Table
+    schema: FlatTable
     version: int
     batches: list[int]
     dictionaries: list[int]
@@ -127,7 +127,7 @@ class ExpectedSchema:
     before it that was dropped, if any.
     """
 
-    table: Table
+    table: FlatTable
     version: int
     ipc_schema: IpcSchema
     stop: int
@@ -139,7 +139,7 @@ class SchemaOrEndMarker:
     """A schema message or, without a schema, the end marker."""
 
     stop: int
-    schema: Table | None
+    schema: FlatTable | None
 
 
 class CandidateReader:
@@ -192,7 +192,7 @@ class CandidateReader:
             return None
         return None if isinstance(header, BatchHeader) else SchemaOrEndMarker(stop, header)
 
-    def _read_header(self, raw: bytes, flatbuffer_offset: int, location: MessageLocation) -> BatchHeader | Table:
+    def _read_header(self, raw: bytes, flatbuffer_offset: int, location: MessageLocation) -> BatchHeader | FlatTable:
         self._remaining_bytes -= len(raw)
         if self._remaining_bytes < 0:
             raise LimitError(f"{format_location(location)}: too many invalid messages: search abandoned")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.field import Metadata
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import SPECS, read_root
 from bowstring.flatbuf.writer import SerializedSubTable, UnionValue, serialize_subtable
 from bowstring.io.memory_source import MemorySource
@@ -35,7 +35,7 @@ from bowstring.memory.buffer import Buffer
 _FEATURES_OF_MESSAGES = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
 
 
-def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> SerializedSubTable:
+def copy_schema_table(table: FlatTable, features: Iterable[int] | None = None) -> SerializedSubTable:
     """Serialize a `Schema` table for other flatbuffers, with its dictionary ids, and with other `features` if given.
 
     Other readers reject nullable entries and keys of maps, and indices without a type, so these are written in full.
@@ -49,13 +49,13 @@ def copy_schema_table(table: Table, features: Iterable[int] | None = None) -> Se
     return serialize_subtable(SPECS, table.spec.name, record)
 
 
-def _table_to_record(table: Table) -> dict[str, Any]:
+def _table_to_record(table: FlatTable) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name in table.spec.slots:
         if not table.locate_slot(name):
             continue
         value = table[name]
-        if isinstance(value, Table):
+        if isinstance(value, FlatTable):
             record[name] = UnionValue(value.spec.name, _table_to_record(value))
         elif isinstance(value, list):
             record[name] = [_table_to_record(child) for child in value]
@@ -69,7 +69,7 @@ def _table_to_record(table: Table) -> dict[str, Any]:
     return record
 
 
-def get_preserved_features(schema: Table) -> set[int]:
+def get_preserved_features(schema: FlatTable) -> set[int]:
     """Return the features of a source's `Schema` table, except those that its messages show."""
     return set(schema["features"].tolist()) - _FEATURES_OF_MESSAGES
 
@@ -88,7 +88,7 @@ class MessageWriter:
     def __init__(
         self,
         sink: Sink,
-        schema: Table,
+        schema: FlatTable,
         dictionaries: Iterable[DictionaryDeclaration],
         version: int,
         as_stream: bool = False,

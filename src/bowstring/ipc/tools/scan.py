@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, TruncatedError
-from bowstring.flatbuf.reader import Table
+from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import AnySource
@@ -107,7 +107,7 @@ class FramingSizes:
 class MessageScan(Protocol):
     """A source whose schema has been read."""
 
-    schema: Table
+    schema: FlatTable
     version: int
     footer_metadata: Metadata
 
@@ -127,7 +127,7 @@ class FileScan:
         self.reader = create_file_reader(source, None, limits)  # checks magic and the footer's offset
         footer = self.reader.footer
         self._footer_bytes = footer.flatbuffer.size
-        self.schema: Table = footer["schema"]
+        self.schema: FlatTable = footer["schema"]
         self.version: int = footer["version"]
         self.footer_metadata = read_custom_metadata(footer)
         self._end = len(FILE_START)
@@ -185,7 +185,7 @@ class StreamScan:
             yield self._read_or_skip_body(message)
         self._end = message
 
-    def _read_or_skip_body(self, message: Message[BatchHeader | Table]) -> BatchMessage:
+    def _read_or_skip_body(self, message: Message[BatchHeader | FlatTable]) -> BatchMessage:
         """Return a message with its body, or skip the body."""
         source, reader, header = self._source, self._messages, message.header
         if not isinstance(header, BatchHeader):
