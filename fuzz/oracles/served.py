@@ -55,7 +55,7 @@ def check_served(data: bytes) -> bool:
     batches: list[bs.RecordBatch] = []
     with server_end, session, Region.copy_of([data or b"\0"]) as region:
         is_falsified = _serve(server_end, region, data, checksum)
-        connection = Connection.from_session(StreamURI("loopback", "served", WANT_DATA, FREE_DATA), session)
+        connection = Connection(StreamURI("loopback", "served", WANT_DATA, FREE_DATA), session)
         stream = Stream(connection, Ticket(("t",)))
         try:
             connection.driver.start_request(stream.protocol, stream.protocol.request(b"t"))

@@ -108,7 +108,7 @@ def _read(options: int, received: bytes) -> bool:
             for segment, descriptors in split_segments(options, received):
                 send_segment(peer, segment, descriptors)
             peer.shutdown(socket.SHUT_WR)
-            connection = Connection.from_session(uri, session)
+            connection = Connection(uri, session)
             try:
                 for batch in connection.request_stream(Ticket((NAME,))):
                     batch.validate(full=True)

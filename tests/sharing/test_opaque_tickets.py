@@ -75,7 +75,7 @@ def test_a_copy_frees_the_memory_of_any_server_at_once(foreign_server: tuple[Pyt
         ticket, events = server.receive()
         assert ticket == TICKET
         assert not events or events[-1] == "StreamComplete"
-        assert [connection.num_leased_messages for connection in data._connections] == [0]
+        assert [len(connection._leased_memories) for connection in data._connections] == [0]
     server.send("end")
     assert table.to_pydict() == {name: values * 3 for name, values in COLUMNS.items()}
 

@@ -85,7 +85,7 @@ def server() -> Iterator[bs.sharing.Server]:
 
 
 def count_leases(data: bs.sharing.Dataset) -> int:
-    return sum(connection.num_leased_messages for connection in data._connections)
+    return sum(len(connection._leased_memories) for connection in data._connections)
 
 
 def test_another_process_reads_a_table(server: bs.sharing.Server) -> None:
@@ -222,7 +222,7 @@ def test_parts_whose_equal_schemas_are_encoded_differently_are_one_data_set(
 
 
 def test_a_request_for_more_than_max_tickets_is_an_error(server: bs.sharing.Server) -> None:
-    connection = Connection(parse_uri(server.uri("t")), ConnectionOptions(timeout_s=10))
+    connection = Connection.dial(parse_uri(server.uri("t")), ConnectionOptions(timeout_s=10))
     with pytest.raises(InvalidArgumentError, match="maximum is 256"):
         connection.request_stream(Ticket(("t",) * 257))
 
@@ -809,7 +809,7 @@ if not (pid := os.fork()):
     data.close()
     os._exit(0 if (before, again) == (6, 6) else 1)
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-send((code, sum(link.num_leased_messages for link in data._connections), data.read_all().num_rows, table.num_rows))
+send((code, sum(len(link._leased_memories) for link in data._connections), data.read_all().num_rows, table.num_rows))
 """
     assert run_python(code, uri=server.uri("t")) == (0, 2, 6, 6)
 
@@ -894,7 +894,7 @@ def test_regions_stay_mapped_between_reads_until_their_data_set_is_removed(serve
     def received_regions() -> list[int]:
         (connection,) = data._connections
         memory: Any = connection.driver.session.memory
-        connection.driver.poll_events()
+        connection.driver.session.step(time.monotonic())
         return list(memory)
 
     with bs.connect(server.uri("t")) as data:
@@ -917,7 +917,7 @@ def test_a_client_keeps_a_limited_number_of_regions() -> None:
             memory: Any = connection.driver.session.memory
 
             def has_kept_three_regions() -> bool:
-                connection.driver.poll_events()
+                connection.driver.session.step(time.monotonic())
                 return len(memory) == 3
 
             assert wait_until(has_kept_three_regions)

@@ -40,6 +40,14 @@ def receive_all(driver: BlockingSession) -> list[Any]:
     return messages
 
 
+def poll_events(driver: BlockingSession) -> list[Any]:
+    """What happened so far."""
+    driver._step()
+    events = list(driver._events)
+    driver._events.clear()
+    return events
+
+
 def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
@@ -150,7 +158,7 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         bodies.exporter.retire(ExportedRegion(0))  # the region that all bodies refer to
         bodies.step()
         for _ in range(5):
-            assert driver.poll_events() == []  # bodies wait for their metadata
+            assert poll_events(driver) == []  # bodies wait for their metadata
         metadata.stream(None, content)
         located = receive_all(driver)[1:]
         assert [bytes(each.memory[each.offsets[0] :][:2]) for each in located] == [b"01", b"12", b"23", b"34", b"45"]
@@ -178,7 +186,7 @@ def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(
         events: list[Any] = []
 
         def has_lost_the_first() -> bool:
-            events.extend(driver.poll_events())
+            events.extend(poll_events(driver))
             return closes_first in driver.session._lost_channels
 
         assert wait_until(has_lost_the_first)
@@ -221,7 +229,7 @@ def test_a_lost_connection_among_pending_events_is_reported_to_every_later_wait(
         events: list[Any] = []
 
         def has_events() -> bool:
-            events.extend(driver.poll_events())
+            events.extend(poll_events(driver))
             return bool(events)
 
         assert wait_until(has_events)
@@ -246,7 +254,7 @@ def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Tra
                 located += [event] if isinstance(event, MessageLocated) else []
             for _ in range(3):
                 server.step()
-                located += [event for event in driver.poll_events() if isinstance(event, MessageLocated)]
+                located += [event for event in poll_events(driver) if isinstance(event, MessageLocated)]
             assert len(located) == expected
             for each in located[-2:]:
                 assert each.lease is not None

@@ -221,7 +221,7 @@ class Dataset(Closable):
                 # The server may have ended meanwhile, or sent a message without a request: try a new connection.
                 self._close_connection(connection)
         try:
-            connection = Connection(request.uris[0], self._options, self._recorder)
+            connection = Connection.dial(request.uris[0], self._options, self._recorder)
         except ConnectionLostError as error:
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:

@@ -76,13 +76,23 @@ class Connection:
     `request_stream` may be called again after the last stream was read to its end.
     """
 
-    def __init__(
-        self,
-        uri: StreamURI,
-        options: ConnectionOptions,
-        recorder: Recorder | None = None,
-    ) -> None:
-        """Connect.
+    def __init__(self, uri: StreamURI, session: Session) -> None:
+        self.uri = uri
+        self.servers = servers_by_role(uri)
+        tags = (parse_error_tag(server) for server in self.servers.values())
+        self.error_data = next((tag for tag in tags if tag is not None), None)
+        self.want_data = {role: server.want_data for role, server in self.servers.items()}
+        self.is_ordered = session.channel_for(ConnectionRole.METADATA).traits.is_ordered
+        self.decoder = Decoder()
+        """Decodes one stream after the other."""
+        self.driver = BlockingSession(session)
+        self._leased_memories: dict[object, weakref.ref[Any]] = {}
+        self._is_closing = False
+        _CONNECTIONS.add(self)
+
+    @classmethod
+    def dial(cls, uri: StreamURI, options: ConnectionOptions, recorder: Recorder | None = None) -> Connection:
+        """Connect to the servers of a URI.
 
         Raises `ConnectionLostError`, `DeadlineError`, and `InvalidArgumentError` for a scheme without a transport, or
         if only one of two servers has TLS.
@@ -111,38 +121,12 @@ class Connection:
             memory = transport.open_remote_memory(channels[role], servers[role].remote_handle)
             on_error.pop_all()
         session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=options.copy)
-        self._initialize(uri, Session(channels, memory, now=time.monotonic(), options=session_options))
-
-    @classmethod
-    def from_session(cls, uri: StreamURI, session: Session) -> Connection:
-        """Return a connection over a session that is connected already."""
-        connection = cls.__new__(cls)
-        connection._initialize(uri, session)
-        return connection
-
-    def _initialize(self, uri: StreamURI, session: Session) -> None:
-        self.uri = uri
-        self.servers = servers_by_role(uri)
-        tags = (parse_error_tag(server) for server in self.servers.values())
-        self.error_data = next((tag for tag in tags if tag is not None), None)
-        self.want_data = {role: server.want_data for role, server in self.servers.items()}
-        self.is_ordered = session.channel_for(ConnectionRole.METADATA).traits.is_ordered
-        self.decoder = Decoder()
-        """Decodes one stream after the other."""
-        self.driver = BlockingSession(session)
-        self._leased_memories: dict[object, weakref.ref[Any]] = {}
-        self._is_closing = False
-        _CONNECTIONS.add(self)
+        return cls(uri, Session(channels, memory, now=time.monotonic(), options=session_options))
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection was closed, by `close` or after an error."""
         return self.driver.is_closed
-
-    @property
-    def num_leased_messages(self) -> int:
-        """The number of batches and dictionaries of this connection in use."""
-        return len(self._leased_memories)
 
     def request_stream(self, ticket: Ticket) -> Stream:
         """Request a data set, and read its schema. Raises the server's error, and errors of the connection and data.

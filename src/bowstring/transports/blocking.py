@@ -176,13 +176,6 @@ class BlockingSession(Closable):
             self.flush()
         return self._events.popleft()
 
-    def poll_events(self) -> list[SessionEvent]:
-        """Return what happened so far, without waiting."""
-        with self.lock:
-            self._step()
-        events, self._events = list(self._events), deque()
-        return events
-
     def flush(self) -> None:
         """Send the released addresses. If another thread has the lock, that thread sends them."""
         session = self.session

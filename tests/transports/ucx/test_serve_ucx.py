@@ -92,7 +92,7 @@ with bs.connect(sys.argv[1], copy=True) as dataset:
         assert dataset.read_all()["number"].to_pylist() == list(range(200_000))
         (channel,) = connections[0].driver.session.channels.values()
         received.append(channel.bytes_received)
-    assert connections[0].num_leased_messages == 0
+    assert len(connections[0]._leased_memories) == 0
 print(*(end - start for start, end in zip(received, received[1:])))
 """
 
