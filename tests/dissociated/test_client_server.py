@@ -21,7 +21,7 @@ from bowstring.dissociated.events import (
     StreamMessage,
 )
 from bowstring.dissociated.limits import ProtocolLimits
-from bowstring.dissociated.messages import AddressBody, Message, PackedBody
+from bowstring.dissociated.messages import AddressBody, OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
 from bowstring.dissociated.states import StreamState
 from bowstring.errors import (
@@ -58,11 +58,11 @@ def streaming_server(**options: Any) -> ServerConnection:
     return server
 
 
-def message_bytes(message: Message) -> bytes:
+def message_bytes(message: OutgoingMessage) -> bytes:
     return b"".join(message.parts)
 
 
-def receive_all(client: ClientStream, messages: list[Message]) -> list[ClientEvent]:
+def receive_all(client: ClientStream, messages: list[OutgoingMessage]) -> list[ClientEvent]:
     return [event for message in messages for event in client.receive(message.tag, message_bytes(message))]
 
 
@@ -262,8 +262,8 @@ def test_metadata_and_bodies_of_two_connections_are_paired() -> None:
         streaming_server(role=ConnectionRole.BODIES),
         requesting_client(),
     )
-    plain: list[Message] = []
-    tagged: list[Message] = []
+    plain: list[OutgoingMessage] = []
+    tagged: list[OutgoingMessage] = []
     for header, body in [
         (b"Schema", None),
         (b"B1", PackedBody.from_parts(b"x")),

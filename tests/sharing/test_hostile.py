@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.dissociated.messages import AddressBody, Message, PackedBody
+from bowstring.dissociated.messages import AddressBody, OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ServerConnection
 from bowstring.errors import (
     BowstringError,
@@ -63,7 +63,7 @@ def false_server(act: Callable[[BlockingChannel, ServerConnection, StoredDataset
             thread.join(20)
 
 
-def send_messages(transport: BlockingChannel, messages: list[Message]) -> None:
+def send_messages(transport: BlockingChannel, messages: list[OutgoingMessage]) -> None:
     for message in messages:
         transport.send_message(message)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bowstring.dissociated.events import AddressesFreed, AllMessagesReceived, StreamComplete, StreamMessage
-from bowstring.dissociated.messages import AddressBody, Body, Message, PackedBody
+from bowstring.dissociated.messages import AddressBody, Body, OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
@@ -284,7 +284,7 @@ def test_the_first_messages_of_a_stream_are_sent_before_the_last_are_created(tra
         server.step_until(lambda: bool(server.events))
         bytes_sent: list[int] = []
 
-        def messages() -> Iterator[Sequence[Message]]:
+        def messages() -> Iterator[Sequence[OutgoingMessage]]:
             for number in range(100):
                 bytes_sent.append(server.other.channel.bytes_sent)
                 yield (

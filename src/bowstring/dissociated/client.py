@@ -1,8 +1,8 @@
 """The client's side of a stream («Client Sequence»): messages in, events and messages to send out.
 
 A `ClientStream` does no I/O and uses no threads and no clock. The caller passes it each received message, sends
-each returned `Message`, and reports a lost connection. After a protocol violation it accepts no more messages. It is
-not thread-safe.
+each returned `OutgoingMessage`, and reports a lost connection. After a protocol violation it accepts no more messages.
+It is not thread-safe.
 
 Metadata and bodies may use one connection or two, to one server or two, but one `ClientStream`: call
 `receive_metadata` for plain messages and `receive_body` for tagged ones.
@@ -34,8 +34,8 @@ from bowstring.dissociated.messages import (
     BodyTag,
     BodyType,
     BytesLike,
-    Message,
     MessageType,
+    OutgoingMessage,
     PackedBody,
     decode_addresses,
     decode_body_tag,
@@ -149,7 +149,7 @@ class ClientStream:
             self._assembler.has_missing_body if role is ConnectionRole.BODIES else not self._assembler.has_all_metadata
         )
 
-    def request(self, ticket: bytes, role: ConnectionRole = ConnectionRole.BOTH) -> Message:
+    def request(self, ticket: bytes, role: ConnectionRole = ConnectionRole.BOTH) -> OutgoingMessage:
         """Return the <want_data> message for the connection with this role; by default, for all connections.
 
         Raises `InvalidArgumentError` if it was requested already, or there is no tag for this role.
@@ -171,7 +171,7 @@ class ClientStream:
                 )
         for stream in streams:
             stream.apply(_WANT_DATA)
-        return Message(self._want_data[role], (ticket,), len(ticket))
+        return OutgoingMessage(self._want_data[role], (ticket,), len(ticket))
 
     def check_tag_and_length(self, tag: int | None, length_bytes: int) -> None:
         """Raise `ProtocolError` or `LimitError` if `receive` would refuse a message for its tag or length.
@@ -247,7 +247,7 @@ class ClientStream:
             self._record_violation()
             raise
 
-    def free(self, *bodies: AddressBody | Addresses) -> Message | None:
+    def free(self, *bodies: AddressBody | Addresses) -> OutgoingMessage | None:
         """Return one <free_data> message for bodies, or for some of their addresses.
 
         None if there are no addresses or the connection is closed. Raises `InvalidArgumentError` for addresses that are
@@ -264,7 +264,7 @@ class ClientStream:
         self._bodies.apply(StreamAction.FREE_DATA)
         self._complete_if_freed()
         data = encode_free_data(addresses)
-        return Message(self._free_data, (data,), len(data))
+        return OutgoingMessage(self._free_data, (data,), len(data))
 
     def connection_lost(self) -> None:
         """Record that a connection ended. Raises `ConnectionLostError` unless all messages were delivered."""

@@ -62,7 +62,7 @@ class BodyTag(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class OutgoingMessage:
     """A message to send: the bytes of `parts` in order, never joined; `tag` is None for a plain message."""
 
     tag: int | None
@@ -71,7 +71,7 @@ class Message:
 
     def __repr__(self) -> str:
         kind = "plain" if self.tag is None else f"tag 0x{self.tag:016x}"
-        return f"<Message {kind}, {self.length_bytes} bytes in {len(self.parts)} parts>"
+        return f"<OutgoingMessage {kind}, {self.length_bytes} bytes in {len(self.parts)} parts>"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

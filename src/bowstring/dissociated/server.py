@@ -1,8 +1,8 @@
 """The server's side of a stream («Server Sequence»): messages in; messages to send and events out.
 
 A `ServerConnection` does no I/O and uses no threads and no clock. The caller passes it each received message, sends
-each returned `Message`, and reports a lost connection. After a protocol violation it accepts no more messages. It is
-not thread-safe.
+each returned `OutgoingMessage`, and reports a lost connection. After a protocol violation it accepts no more messages.
+It is not thread-safe.
 
 Metadata and bodies may use one connection or two. A server has one `ServerConnection` per connection, and its
 `ConnectionRole` is the kind of messages that it carries; it may follow from the tag of the request.
@@ -30,8 +30,8 @@ from bowstring.dissociated.messages import (
     Body,
     BodyType,
     BytesLike,
-    Message,
     MessageType,
+    OutgoingMessage,
     PackedBody,
     decode_free_data,
     encode_addresses,
@@ -163,7 +163,7 @@ class ServerConnection:
             self._record_violation()
             raise
 
-    def send(self, header: BytesLike, body: Body | None = None, owner: Any = None) -> list[Message]:
+    def send(self, header: BytesLike, body: Body | None = None, owner: Any = None) -> list[OutgoingMessage]:
         """Return the messages for the next IPC message: its header and its body, as far as the role includes them.
 
         Nothing is copied. The first header has to be the schema's, without a body. `owner` is kept alive until the
@@ -177,24 +177,28 @@ class ServerConnection:
         if isinstance(body, AddressBody) and body.total_bytes >> 64:
             raise InvalidArgumentError(f"server stream: a body of {body.total_bytes} bytes exceeds the 64-bit total")
         self._state_machine.apply(StreamAction.METADATA)
-        messages: list[Message] = []
+        messages: list[OutgoingMessage] = []
         if self.role is not ConnectionRole.BODIES:
             prefix = encode_prefix(MessageType.METADATA, sequence)
-            messages.append(Message(None, (prefix, header), PREFIX_BYTES + len(header)))
+            messages.append(OutgoingMessage(None, (prefix, header), PREFIX_BYTES + len(header)))
         if body is not None and self.role is not ConnectionRole.METADATA:
             self._state_machine.apply(StreamAction.BODY)
             if isinstance(body, AddressBody):
                 self.leases.lease_body(body, owner)
                 self._num_addresses += body.addresses.size
                 encoded = encode_addresses(body)
-                messages.append(Message(encode_body_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded)))
+                messages.append(
+                    OutgoingMessage(encode_body_tag(sequence, BodyType.ADDRESSES), (encoded,), len(encoded))
+                )
             else:
-                messages.append(Message(encode_body_tag(sequence, BodyType.PACKED), body.parts, body.length_bytes))
+                messages.append(
+                    OutgoingMessage(encode_body_tag(sequence, BodyType.PACKED), body.parts, body.length_bytes)
+                )
         self._sequence = (sequence + 1) & SEQUENCE_MASK
         self._has_sent_schema = True
         return messages
 
-    def send_stream(self, stream: EncodedStream) -> Sequence[Message]:
+    def send_stream(self, stream: EncodedStream) -> Sequence[OutgoingMessage]:
         """Return the messages of a whole stream.
 
         Raises `InvalidArgumentError` after `send`, or if the role is not `ConnectionRole.BOTH`.
@@ -207,14 +211,14 @@ class ServerConnection:
         self._end_stream()
         return stream.messages
 
-    def send_end(self) -> list[Message]:
+    def send_end(self) -> list[OutgoingMessage]:
         """Return the messages that end the stream; none on a connection for bodies only."""
         if not self._has_sent_schema and self.state is StreamState.STREAMING:
             raise InvalidArgumentError("server stream: send the schema before the end")
         self._end_stream()
         if self.role is ConnectionRole.BODIES:
             return []
-        return [Message(None, (encode_prefix(MessageType.END_OF_STREAM, self._sequence),), PREFIX_BYTES)]
+        return [OutgoingMessage(None, (encode_prefix(MessageType.END_OF_STREAM, self._sequence),), PREFIX_BYTES)]
 
     def _end_stream(self) -> None:
         self._state_machine.apply(StreamAction.END_OF_STREAM)
@@ -256,7 +260,7 @@ class ServerConnection:
 class EncodedStream:
     """All messages of a stream that is sent often, with bodies as bytes; see `ServerConnection.send_stream`."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[OutgoingMessage, ...]
     next_sequence: int
     """The sequence number of the end."""
 
@@ -269,7 +273,7 @@ class EncodedStream:
         for header, body in batches:
             messages += connection.send(header, body)
         messages += connection.send_end()
-        joined = (Message(each.tag, (b"".join(each.parts),), each.length_bytes) for each in messages)
+        joined = (OutgoingMessage(each.tag, (b"".join(each.parts),), each.length_bytes) for each in messages)
         return cls(tuple(joined), connection.next_sequence)
 
     @property

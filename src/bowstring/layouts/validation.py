@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import ArrayData
 
 
-class Fault(NamedTuple):
+class ArrayFault(NamedTuple):
     """An error in an array, with the path to the child or dictionary, outermost first."""
 
     path: tuple[str, ...]
@@ -27,18 +27,18 @@ def validate(array: ArrayData, full: bool) -> None:
         raise type(fault.error)(str(fault)) from None
 
 
-def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None = None) -> Iterator[Fault]:
+def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None = None) -> Iterator[ArrayFault]:
     """Yield all faults of an array, its children and its dictionaries, but only the first invalid value of each.
 
     Dictionaries in `visited`, by their `id`, are skipped, and others are added to it, so that a dictionary that several
     batches share is checked once.
     """
     if array.length < 0 or array.offset < 0:
-        yield Fault((), InvalidDataError(f"length {array.length} and offset {array.offset} must not be negative"))
+        yield ArrayFault((), InvalidDataError(f"length {array.length} and offset {array.offset} must not be negative"))
         return
-    array_faults = [Fault((), error) for error in _find_buffer_faults(array)]
+    array_faults = [ArrayFault((), error) for error in _find_buffer_faults(array)]
     if not array_faults:
-        array_faults = [Fault((), error) for error in _find_null_count_faults(array, full)]
+        array_faults = [ArrayFault((), error) for error in _find_null_count_faults(array, full)]
     nested_faults = list(_find_child_faults(array, full, visited))
     yield from array_faults
     yield from nested_faults
@@ -51,7 +51,7 @@ def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | No
         if full and not (nested_faults and array.layout.CHECKS_CHILD_VALUES):
             array.layout.check_full(array)
     except InvalidDataError as error:
-        yield Fault((), error)
+        yield ArrayFault((), error)
 
 
 def _find_buffer_faults(array: ArrayData) -> Iterator[InvalidDataError]:
@@ -86,29 +86,29 @@ def _find_null_count_faults(array: ArrayData, full: bool) -> Iterator[InvalidDat
             yield InvalidDataError(f"the null count is {null_count}, but the validity bitmap has {count} nulls")
 
 
-def _find_child_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None) -> Iterator[Fault]:
+def _find_child_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None) -> Iterator[ArrayFault]:
     layout = array.layout
     if len(array.children) != len(layout.children):
         message = f"{layout.type} requires {len(layout.children)} children, found {len(array.children)}"
-        yield Fault((), InvalidDataError(message))
+        yield ArrayFault((), InvalidDataError(message))
         return
     for index, (child_layout, child) in enumerate(zip(layout.children, array.children, strict=True)):
         name = layout.child_name(index)
         if child.type != child_layout.type:
-            yield Fault((name,), InvalidDataError(f"the type is {child.type}, expected {child_layout.type}"))
+            yield ArrayFault((name,), InvalidDataError(f"the type is {child.type}, expected {child_layout.type}"))
         else:
             yield from _prefix_paths(name, find_faults(child, full, visited))
     values = array.dictionary
     if values is None:
         return
     if layout.dictionary is None or values.type != layout.dictionary.type:
-        yield Fault(("dictionary",), InvalidDataError(f"{layout.type} cannot have a dictionary of {values.type}"))
+        yield ArrayFault(("dictionary",), InvalidDataError(f"{layout.type} cannot have a dictionary of {values.type}"))
     elif visited is None or id(values) not in visited:
         if visited is not None:
             visited[id(values)] = values
         yield from _prefix_paths("dictionary", find_faults(values, full, visited))
 
 
-def _prefix_paths(name: str, faults: Iterator[Fault]) -> Iterator[Fault]:
+def _prefix_paths(name: str, faults: Iterator[ArrayFault]) -> Iterator[ArrayFault]:
     for fault in faults:
-        yield Fault((name, *fault.path), fault.error)
+        yield ArrayFault((name, *fault.path), fault.error)

@@ -23,7 +23,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import AllMessagesReceived, RequestRefused, StreamMessage
 from bowstring.dissociated.limits import DEFAULT_LIMITS
-from bowstring.dissociated.messages import AddressBody, Addresses, Message, PackedBody
+from bowstring.dissociated.messages import AddressBody, Addresses, OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
@@ -231,7 +231,7 @@ class Stream:
                 ConnectionRole.BODIES: body_ticket,
             }
 
-    def create_requests(self) -> dict[ConnectionRole, Message]:
+    def create_requests(self) -> dict[ConnectionRole, OutgoingMessage]:
         """Return the request for the channel of each role."""
         return {role: self.protocol.request(ticket.encode(), role) for role, ticket in self._tickets.items()}
 

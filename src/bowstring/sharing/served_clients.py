@@ -13,7 +13,7 @@ from typing import Protocol
 from bowstring.dissociated.events import AddressesFreed, DataRequested
 from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.limits import ProtocolLimits
-from bowstring.dissociated.messages import Message, PackedBody
+from bowstring.dissociated.messages import OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
 from bowstring.dissociated.states import StreamState
 from bowstring.errors import (
@@ -319,7 +319,7 @@ class ClientHandler:
         LOG.warning("%s: refused: %s", self.name, reason or error)
         self._clients.stop_counting_client(self)
         self._refused_at = time.monotonic()
-        self._session.send_refusal(Message(ERROR_DATA, (text := encode_error_message(error),), len(text)))
+        self._session.send_refusal(OutgoingMessage(ERROR_DATA, (text := encode_error_message(error),), len(text)))
         self._connection.connection_lost()
 
     def retire_regions(self, regions: Iterable[Region]) -> None:
@@ -411,12 +411,14 @@ class ClientHandler:
             and all(exporter.can_export(part.region) for part in parts)
         )
 
-    def _generate_encoded_messages(self, encoded: EncodedStream) -> Iterator[Sequence[Message] | None]:
+    def _generate_encoded_messages(self, encoded: EncodedStream) -> Iterator[Sequence[OutgoingMessage] | None]:
         """Yield all messages of a small data set at once."""
         yield self._connection.send_stream(encoded)
         self._retire_unneeded_regions()
 
-    def _generate_messages(self, parts: Sequence[StoredDataset], is_packed: bool) -> Iterator[Sequence[Message] | None]:
+    def _generate_messages(
+        self, parts: Sequence[StoredDataset], is_packed: bool
+    ) -> Iterator[Sequence[OutgoingMessage] | None]:
         """Yield the messages of data sets, with bodies as addresses or bytes; None requests a flush."""
         connection = self._connection
         # Without enough region indices the connection ends before the schema, and the client opens another.
@@ -435,7 +437,7 @@ class ClientHandler:
         yield connection.send_end()
         self._retire_unneeded_regions()
 
-    def _generate_batches(self, part: StoredDataset, is_exported: bool) -> Iterator[Sequence[Message]]:
+    def _generate_batches(self, part: StoredDataset, is_exported: bool) -> Iterator[Sequence[OutgoingMessage]]:
         """Yield the batches of a data set. The exported region is an owner of their leases: see `reclaim`."""
         exported = self._exports[part.region] if is_exported else None
         for message in part.messages:

@@ -132,7 +132,7 @@ class SparseCSFTensor(SparseTensor):
         for level, nodes in enumerate(self.indices):
             check_indices(f"indices[{level}]", nodes, self.shape[self.axis_order[level]])
 
-    def _metadata_key(self) -> tuple[object, ...]:
+    def _equality_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names, self.axis_order
 
 

@@ -169,7 +169,7 @@ class Tensor(ShapeMixin):
 
     def equals(self, other: object, nans_equal: bool = False) -> bool:
         """Whether both tensors are dense with equal types, shapes, dimension names and elements. Strides may differ."""
-        if not isinstance(other, Tensor) or self._metadata_key() != other._metadata_key():
+        if not isinstance(other, Tensor) or self._equality_key() != other._equality_key():
             return False
         values = self.to_numpy()
         return bool(np.array_equal(values, other.to_numpy(), equal_nan=nans_equal and values.dtype.kind in "fmM"))

@@ -234,7 +234,7 @@ def encode_tensor(tensor: AnyTensor, alignment: int) -> EncodedTensor:
 
     Copies only a dense tensor with gaps between its elements, to C order.
     """
-    body = _BodyBuilder(alignment)
+    body = _TensorBody(alignment)
     if isinstance(tensor, Tensor):
         kind, record = TENSOR, _create_dense_record(tensor, body)
     elif isinstance(tensor, SparseTensor):
@@ -250,7 +250,7 @@ def encode_tensor(tensor: AnyTensor, alignment: int) -> EncodedTensor:
     return EncodedTensor(build_flatbuffer(SPECS, "Message", message), body.buffers, body.size)
 
 
-class _BodyBuilder:
+class _TensorBody:
     """Builds a message body of consecutive buffers, each padded to the alignment."""
 
     def __init__(self, alignment: int) -> None:
@@ -283,7 +283,7 @@ def _create_common_fields(tensor: AnyTensor) -> dict[str, Any]:
     }
 
 
-def _create_dense_record(tensor: Tensor, body: _BodyBuilder) -> Record:
+def _create_dense_record(tensor: Tensor, body: _TensorBody) -> Record:
     itemsize = element_type_to_dtype(tensor.type).itemsize
     if not is_contiguous_in_any_order(tensor.shape, tensor.strides, itemsize):
         tensor = Tensor.from_numpy(np.ascontiguousarray(tensor.to_numpy()), tensor.dim_names)
@@ -291,7 +291,7 @@ def _create_dense_record(tensor: Tensor, body: _BodyBuilder) -> Record:
     return {**_create_common_fields(tensor), "strides": list(tensor.strides), "data": body.add(data)}
 
 
-def _create_sparse_record(tensor: SparseTensor, body: _BodyBuilder) -> Record:
+def _create_sparse_record(tensor: SparseTensor, body: _TensorBody) -> Record:
     index = _INDEX_RECORD_FUNCTIONS[tensor.INDEX_TYPE](tensor, body)
     return {
         **_create_common_fields(tensor),
@@ -307,7 +307,7 @@ def _create_index_type_record(arrays: Sequence[Values]) -> Record:
     return create_int_record(Int(dtype.itemsize * 8, dtype.kind == "i"))
 
 
-def _create_coo_index_record(tensor: Any, body: _BodyBuilder) -> Record:
+def _create_coo_index_record(tensor: Any, body: _TensorBody) -> Record:
     coords = np.ascontiguousarray(tensor.coords)  # Arrow C++ reads any other order wrong
     return {
         "indicesType": _create_index_type_record([coords]),
@@ -317,7 +317,7 @@ def _create_coo_index_record(tensor: Any, body: _BodyBuilder) -> Record:
     }
 
 
-def _create_csx_index_record(matrix: Any, body: _BodyBuilder) -> Record:
+def _create_csx_index_record(matrix: Any, body: _TensorBody) -> Record:
     return {
         "compressedAxis": matrix.AXIS,
         "indptrType": _create_index_type_record([matrix.indptr]),
@@ -327,7 +327,7 @@ def _create_csx_index_record(matrix: Any, body: _BodyBuilder) -> Record:
     }
 
 
-def _create_csf_index_record(tensor: Any, body: _BodyBuilder) -> Record:
+def _create_csf_index_record(tensor: Any, body: _TensorBody) -> Record:
     """Lengths are in elements, as in Arrow C++."""
     return {
         "indptrType": _create_index_type_record(tensor.indptr),
@@ -338,7 +338,7 @@ def _create_csf_index_record(tensor: Any, body: _BodyBuilder) -> Record:
     }
 
 
-_INDEX_RECORD_FUNCTIONS: dict[str, Callable[[Any, _BodyBuilder], Record]] = {
+_INDEX_RECORD_FUNCTIONS: dict[str, Callable[[Any, _TensorBody], Record]] = {
     SparseCOOTensor.INDEX_TYPE: _create_coo_index_record,
     SparseMatrix.INDEX_TYPE: _create_csx_index_record,
     SparseCSFTensor.INDEX_TYPE: _create_csf_index_record,

@@ -45,7 +45,8 @@ class ShapeMixin:
             raise InvalidArgumentError(f"a tensor of {self.ndim} dimensions has no dimension {index}")
         return self.dim_names[index] if self.dim_names else ""
 
-    def _metadata_key(self) -> tuple[object, ...]:
+    def _equality_key(self) -> tuple[object, ...]:
+        """The properties that equal tensors share; the rest are elements."""
         return self.type, self.shape, self.dim_names
 
 

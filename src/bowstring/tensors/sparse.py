@@ -141,7 +141,7 @@ class SparseTensor(ShapeMixin, ABC):
         if (
             not isinstance(other, SparseTensor)
             or type(self) is not type(other)
-            or self._metadata_key() != other._metadata_key()
+            or self._equality_key() != other._equality_key()
         ):
             return False
         pairs = zip(self.index_arrays(), other.index_arrays(), strict=True)
@@ -278,7 +278,7 @@ class SparseCOOTensor(SparseTensor):
         if self.has_canonical_format and not _is_canonical(self.coords):
             raise InvalidDataError("coordinates are marked canonical, but are not sorted or have duplicates")
 
-    def _metadata_key(self) -> tuple[object, ...]:
+    def _equality_key(self) -> tuple[object, ...]:
         return self.type, self.shape, self.dim_names, self.has_canonical_format
 
 

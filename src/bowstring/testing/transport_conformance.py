@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from bowstring.dissociated.messages import Message
+from bowstring.dissociated.messages import OutgoingMessage
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -418,7 +418,9 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
     def test_messages_that_are_submitted_together_arrive_one_by_one(self) -> None:
         lengths = [0, 10, 300, 5000, 20, 30_000, 0, 7]
         with self._connect_channels() as (one, other):
-            one.submit_all([Message(tag or None, (bytes([tag]) * n, b"!"), n + 1) for tag, n in enumerate(lengths)])
+            one.submit_all(
+                [OutgoingMessage(tag or None, (bytes([tag]) * n, b"!"), n + 1) for tag, n in enumerate(lengths)]
+            )
             assert one.is_sending
             one.submit([b"next"], 9)
             events = transfer_until_events(one, other, MessageReceived, count=len(lengths) + 1)

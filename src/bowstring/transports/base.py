@@ -34,7 +34,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.dissociated.messages import BytesLike, Message
+from bowstring.dissociated.messages import BytesLike, OutgoingMessage
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
@@ -232,7 +232,7 @@ class Channel(Closable, ABC):
         Nothing is copied: the parts must not change until the event `MessageSent`. `progress` sends it.
         """
 
-    def submit_all(self, messages: Sequence[Message]) -> None:
+    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
         """Queue messages, which can't be cancelled; otherwise as `submit` for each."""
         for message in messages:
             self.submit(message.parts, message.tag)

@@ -17,7 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
-from bowstring.dissociated.messages import BytesLike, Message
+from bowstring.dissociated.messages import BytesLike, OutgoingMessage
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -290,7 +290,7 @@ class BlockingChannel(Closable):
         with _ChannelLock(self, self._send_lock, deadline, "send"):
             self._send_queued(deadline, self.channel.submit(parts, tag))
 
-    def send_message(self, message: Message, *, timeout_s: float | None = None) -> None:
+    def send_message(self, message: OutgoingMessage, *, timeout_s: float | None = None) -> None:
         """Send a message of a `ServerConnection` or `ClientStream`."""
         self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
 

@@ -26,7 +26,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, TypeAlias
 
-from bowstring.dissociated.messages import BytesLike, Message
+from bowstring.dissociated.messages import BytesLike, OutgoingMessage
 from bowstring.memory.closable import close_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
@@ -288,7 +288,7 @@ class _ObservedChannel(Channel):
         self._unsent_messages[token] = tag, length_bytes
         return token
 
-    def submit_all(self, messages: Sequence[Message]) -> None:
+    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
         for message in messages:
             self.submit(message.parts, message.tag)
 

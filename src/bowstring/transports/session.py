@@ -21,7 +21,7 @@ import numpy as np
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import ClientEvent, ServerEvent, StreamMessage
 from bowstring.dissociated.leases import LeaseTable
-from bowstring.dissociated.messages import AddressBody, Message
+from bowstring.dissociated.messages import AddressBody, OutgoingMessage
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
 from bowstring.memory.available_memory import check_available_memory
@@ -131,7 +131,7 @@ class SessionFailed:
     error: BowstringError
 
 
-RequestMessages: TypeAlias = Message | Mapping[ConnectionRole, Message]
+RequestMessages: TypeAlias = OutgoingMessage | Mapping[ConnectionRole, OutgoingMessage]
 """The <want_data> message for all channels, or for each."""
 
 SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | SessionFailed
@@ -174,7 +174,7 @@ class Session(Closable):
         """The number of messages that were submitted, other than requests."""
         # The server's stream, which may be infinite or larger than memory: elements are taken from it only when
         # `_can_submit` allows one more.
-        self._stream: Iterator[Sequence[Message] | None] | None = None
+        self._stream: Iterator[Sequence[OutgoingMessage] | None] | None = None
         self._is_draining = False
         self._round_elements = 0
         # Appended to by any thread, also by a finalizer in the middle of `step`. No lock: the append is atomic, and a
@@ -220,10 +220,10 @@ class Session(Closable):
         self.core = core
         self._received_at = self._sent_at = now
         for role, channel in self.channels.items():
-            message = request if isinstance(request, Message) else request[role]
+            message = request if isinstance(request, OutgoingMessage) else request[role]
             channel.submit(message.parts, message.tag)
 
-    def start_stream(self, messages: Iterator[Sequence[Message] | None], now: float) -> None:
+    def start_stream(self, messages: Iterator[Sequence[OutgoingMessage] | None], now: float) -> None:
         """Send these messages as the channels take them; None waits until all before it are sent.
 
         The messages of one element, such as the metadata and body of a batch, are never held apart by a limit.
@@ -232,13 +232,13 @@ class Session(Closable):
         self._round_elements = _FIRST_ROUND_ELEMENTS
         self._sent_at = now
 
-    def send_refusal(self, message: Message) -> None:
+    def send_refusal(self, message: OutgoingMessage) -> None:
         """Send this message, and no more of the stream. The session can still send after it failed to receive."""
         self._stream = None
         self._is_failed = False
         self.submit((message,))
 
-    def submit(self, messages: Sequence[Message]) -> None:
+    def submit(self, messages: Sequence[OutgoingMessage]) -> None:
         """Queue messages: tagged ones on the channel for bodies, plain ones on that for metadata."""
         self.num_submitted += len(messages)
         channel = self.channels.get(_METADATA_AND_BODIES)

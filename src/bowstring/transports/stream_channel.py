@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from bowstring.dissociated.messages import Message
+from bowstring.dissociated.messages import OutgoingMessage
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -106,7 +106,7 @@ class StreamChannel(Channel):
             self._answer_hello()
         return self._queue.submit([_message_frame(tag, parts)])
 
-    def submit_all(self, messages: Sequence[Message]) -> None:
+    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
         """As `Channel.submit_all`."""
         if self._parser.must_answer_hello:
             self._answer_hello()
