@@ -35,7 +35,7 @@ from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.observed_transport import ObservedEvent, ObservedTransport
-from bowstring.transports.registry import TRANSPORTS
+from bowstring.transports.registry import TRANSPORTS, find_transport
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UCX, UcxOptions
@@ -126,7 +126,7 @@ def observe(kill_at: int | None) -> KillingObserver:
     """Observe all transports of this process."""
     observer = KillingObserver(kill_at)
     for scheme in (*SCHEMES, UCX.scheme):
-        TRANSPORTS[scheme] = ObservedTransport(TRANSPORTS[scheme], observer)
+        TRANSPORTS[scheme] = ObservedTransport(find_transport(scheme, scheme), observer)
     return observer
 
 
