@@ -56,6 +56,7 @@ class _OutgoingLongMessage:
 
     def progress(self, link: FrameLink) -> int:
         """Start parts; return the number of bytes that were sent."""
+        # Also of an operation that failed: `MessageChannel._send` raises the error of the link before it calls this.
         sent_bytes = sum(length_bytes for operation, length_bytes in self._started if operation.is_done)
         self._started = [entry for entry in self._started if not entry[0].is_done]
         while self._next_part is not None and len(self._started) < _MAX_STARTED_PARTS:
@@ -97,6 +98,7 @@ class _Sender(MessageSender):
 
     def _start_messages(self, link: FrameLink, events: list[Event]) -> None:
         while self.queue and link.can_send and self._next_number < MAX_MESSAGE_NUMBER:
+            # Taken from the queue only after its frame was accepted, so that frames have the order of the messages.
             message = self.queue[0]
             fits_in_frame = link.fits_in_frame(message.length_bytes)
             content = message.parts if fits_in_frame else ()
@@ -119,6 +121,7 @@ class _Sender(MessageSender):
         message = self._announced.pop(frame.number, None)
         if message is None:
             raise ProtocolError(f"{link.name}: the peer is ready for message {frame.number}, which was not announced")
+        # The parts are released at once; an empty content is sent and reported as any other.
         if frame.kind == FrameKind.REFUSED:
             message = self.started_messages[message.token] = SubmittedMessage(message.token, message.tag, (), 0)
         self._contents.append(_OutgoingLongMessage(message, frame.number, link.endpoint.domain.num_buffers))
@@ -200,6 +203,7 @@ class _Receiver(MessageReceiver[Frame]):
         elif frame.number < self._next_number or frame.number in self._frames:
             raise ProtocolError(f"{self._name}: message {frame.number} arrived twice")
         else:
+            # At most as many as there are buffers: a peer that skips a number can't make this end keep more.
             self._frames[frame.number] = frame
 
     def progress(self, events: list[Event]) -> None:
@@ -319,6 +323,7 @@ class FabricChannel(MessageChannel):
         """Exchange the addresses. Raises `ConnectionLostError`, `ProtocolError`, and the errors of `Domain`."""
         control = self._control
         control.progress()
+        # An end that was dialed opens its endpoint after the peer's HELLO: a client that sends none takes no memory.
         if self._link is None and control.is_connected and (self._is_dialer or control.peer_hello is not None):
             self._link = FrameLink(self._open_endpoint(control.host), control.name)
             self._sender.link = self._receiver.link = self._link
@@ -329,6 +334,8 @@ class FabricChannel(MessageChannel):
             if self._is_dialer:
                 self._link.send_control_frame(FrameKind.FREED, 0)  # connects the endpoints
             self._sender.send_end_if_finished()
+        # The TCP connection and the messages take different ways: messages that were sent before its end may arrive
+        # after it.
         if self._grace_end == math.inf and self._connection_error is not None:
             self._grace_end = time.monotonic() + (_GRACE_S if self.is_connected else 0.0)
 

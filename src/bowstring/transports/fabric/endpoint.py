@@ -136,6 +136,7 @@ class Domain(Closable):
             request.ep_attr.contents.type = libfabric.EP_RDM
             request.domain_attr.contents.threading = libfabric.THREAD_SAFE
             request.domain_attr.contents.mr_mode = _REGISTRATION_MODES
+            # `fi_freeinfo` frees it, so it must be memory of malloc.
             request.fabric_attr.contents.prov_name = _strdup(provider.encode())
             info = libfabric.InfoPointer()
             major, minor = libfabric.version(self.library)
@@ -243,6 +244,7 @@ class Endpoint(Closable):
         self.domain = domain
         self._handles: list[int] = []
         self._peers: set[int] = set()
+        # They keep the buffers alive that libfabric writes and reads, even if the caller drops an operation.
         self._operations: dict[int, Operation] = {}
         self._entries = (libfabric.CqEntry * _READ_ENTRIES)()
         self.num_operations_ended = 0
@@ -267,8 +269,10 @@ class Endpoint(Closable):
         Raises `ProtocolError` if it is not valid, or a socket address of another host than the IP address `host`.
         """
         self._check_open()
+        # libfabric reads as many bytes as its format has, whatever the peer sent.
         if len(address) != len(self.address):
             raise ProtocolError(f"{self.domain.name}: the peer's address has {len(address)} bytes")
+        # Otherwise a peer could make this end send its messages to another host.
         address_host = _parse_host(address, self.domain.address_format)
         if address_host not in (None, host.partition("%")[0]):
             raise ProtocolError(f"{self.domain.name}: a peer at {host} has an endpoint at {address_host}")
@@ -350,6 +354,7 @@ class Endpoint(Closable):
             while self._handles:
                 close_object(self._handles.pop())
         self._handles.clear()
+        # After the endpoint is closed, because libfabric may use the buffers until then.
         self._operations.clear()
 
     def _open(self) -> None:
@@ -406,6 +411,8 @@ class Endpoint(Closable):
             return None
         if code < 0:
             raise self.domain.error_from_code(operation.purpose, code)
+        # After the call: an operation that was refused never ends. It can't have ended yet, since only `progress` reads
+        # the queue.
         self._operations[context] = operation
         return operation
 

@@ -72,6 +72,7 @@ class FrameLink:
         self._peer_frame_bytes = 0
         self._num_free = 0
         """The number of frames with messages that the peer can receive."""
+        # Counts since the beginning, not differences: a frame that overtakes another must not free something twice.
         self._num_sent = self._num_freed_by_peer = 0
         self._num_received = self._num_freed = self._num_reported = 0
         self.error: BowstringError | None = None
@@ -131,6 +132,7 @@ class FrameLink:
         """Use the buffer of a frame again. The content must not be used any more."""
         self._unposted_buffers.append(frame.buffer)
         self._num_freed += 1
+        # Only for a peer to which this end sends nothing else: every header has the number.
         if self._num_freed - self._num_reported >= NUM_FRAMES // 2:
             self._num_reported = self._num_freed
             self.send_control_frame(FrameKind.FREED, 0)

@@ -35,6 +35,7 @@ class FabricArena(HostArena):
         super().__init__(memoryview(mapping), self._registration.base_address, "fabric")
         self.handle = _HANDLE.pack(self.address, size_bytes, self._registration.key)
         """The parameter `remote_handle`."""
+        # Channels outlive their listener: each keeps the memory that its peer may fetch.
         self._num_users = 1
         self._users_lock = threading.Lock()
 
