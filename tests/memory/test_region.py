@@ -28,7 +28,7 @@ from bowstring.errors import (
     ResourceError,
     TruncatedError,
 )
-from bowstring.memory import available_memory
+from bowstring.memory import available_memory, descriptors
 from bowstring.memory.region import Region, RegionWriter
 from bowstring.testing.descriptors import assert_descriptors_closed
 
@@ -261,6 +261,23 @@ def test_a_size_that_differs_from_the_declared_one_is_rejected(promised: int) ->
 def test_sealed_memory_with_holes_is_rejected() -> None:
     with pytest.raises(InvalidDataError, match="holes"):
         Region.attach(new_memfd(seals=SEAL_SHRINK | SEAL_WRITE, size=1 << 40))
+
+
+def test_memory_whose_pages_were_removed_immediately_before_it_was_sealed_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    descriptor = new_memfd()
+
+    def read_seals_of_another_process(received: int, status: os.stat_result) -> int | None:
+        os.ftruncate(descriptor, 0)
+        os.ftruncate(descriptor, len(b"content"))
+        fcntl.fcntl(descriptor, F_ADD_SEALS, SEAL_SHRINK | SEAL_WRITE)
+        return read_seals(received, status)
+
+    read_seals = descriptors.read_seals
+    monkeypatch.setattr(descriptors, "read_seals", read_seals_of_another_process)
+    with pytest.raises(InvalidDataError, match="holes"):
+        Region.attach(descriptor)
 
 
 def test_pipes_sockets_devices_and_directories_are_rejected(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.transports import frames
+from bowstring.transports.base import Event, MessageOffered, MessageReceived, TransportOptions
 
 SIZE_BYTES = 2 * POOLED_BYTES
 
@@ -47,3 +49,22 @@ def test_only_long_messages_use_the_pool() -> None:
     for length_bytes in (0, frames._MIN_MAPPED_BYTES, POOLED_BYTES - 1):
         assert len(frames._allocate_message(length_bytes, "test")) == length_bytes
     assert MAPPING_POOL.unused_bytes == 0
+
+
+def test_a_message_of_which_a_part_has_arrived_cannot_be_cancelled_and_arrives() -> None:
+    content = bytes(range(256)) * 1024
+    parser = frames.FrameParser("test", TransportOptions(), itertools.count(1))
+    header = frames.FRAME_HEADER.pack(frames.MAGIC, frames.TAGGED, 0, 0, 7, len(content))
+    parser.feed(header + content[:1000])
+    events: list[Event] = []
+    parser.parse_frames(events)
+    offered = events.pop()
+    assert isinstance(offered, MessageOffered)
+    parser.accept_offered_message(offered.token, None)
+    parser.parse_frames(events)
+    assert parser.discard(offered.token) is False
+    target = parser.remaining_destination()
+    assert target is not None
+    target[:] = content[1000:]
+    parser.advance(len(target), events)
+    assert [bytes(event.data) for event in events if isinstance(event, MessageReceived)] == [content]

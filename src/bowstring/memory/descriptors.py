@@ -122,6 +122,8 @@ def inspect_received_descriptor(
     if not stat.S_ISREG(status.st_mode):
         raise InvalidDataError(f"region {name!r}: expected a sealed memfd, received {describe_file_type(status)}")
     seals = read_seals(descriptor, status)
+    # Again, because only sealed memory keeps its size and pages: the peer may have changed both before it was sealed.
+    status = os.fstat(descriptor)
     is_from_arena, has_seals = has_arena_seals(seals), is_sealed(seals)
     if not has_seals and not (accept_files and (seals is None or is_from_arena)):
         kind = "an ordinary file" if seals is None else "memory that its creator can still write or shrink"

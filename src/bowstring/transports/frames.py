@@ -308,9 +308,11 @@ class FrameParser:
         frame = self.frame
         if frame is None or frame.token != token:
             return None
-        frame.is_discarded = frame.filled_bytes == 0
+        if frame.filled_bytes:
+            return False
+        frame.is_discarded = True
         frame.body = memoryview(bytearray(min(frame.length_bytes, RECEIVE_BYTES)))
-        return frame.is_discarded
+        return True
 
     def close(self) -> None:
         """Discard the received bytes."""
