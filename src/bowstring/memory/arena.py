@@ -88,9 +88,12 @@ class _Block:
 
         The time of modification distinguishes its content from that of earlier regions.
         """
+        # Opened again and not duplicated: a lock belongs to an open file description, and each region needs its own.
         reader = reopen_read_only(self.descriptor, name)
         now_ns = time.time_ns()
         os.utime(self.descriptor, ns=(now_ns, now_ns))
+        # Only now: a process that has the handle of an earlier region could lock the block, and compares the time then.
+        # Nothing else locks it exclusively, because the arena does not list a block that is being filled.
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         lock_for_reading(reader, name)
         return Region(reader, size_bytes, name, is_sealed=False)
@@ -139,6 +142,7 @@ class ArenaRegionBuilder(UnsealedRegion):
         if descriptor < 0:
             return
         if self._has_views():
+            # The views can still write the block, so no later region may be in it.
             os.close(descriptor)
         else:
             self._arena._return_block(self._block)
@@ -239,6 +243,8 @@ class Arena(Closable):
     def _return_block(self, block: _Block) -> None:
         """Add a block that was filled or discarded; a forked child drops those of its parent."""
         with self._lock:
+            # A child shares the parent's mapping: what it would write in it, readers of the parent's regions would
+            # read.
             if not self._is_closed and block.process_id == os.getpid():
                 self._blocks.append(block)
                 return
@@ -246,7 +252,7 @@ class Arena(Closable):
 
     def _close_in_child(self) -> None:
         """Drop the parent's blocks in a forked child. Their locks stay with the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # another thread of the parent may have locked the other one
         self.close()
         self._is_closed = False
 

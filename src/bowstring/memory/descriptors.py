@@ -68,6 +68,7 @@ def seal(descriptor: int, name: str) -> tuple[int, int]:
     Raises `InvalidArgumentError` while it is mapped for writing, and `ResourceError`; it is not sealed then.
     """
     try:
+        # Before the seals are set: after a shortage of descriptors the region can still be written, and sealed later.
         reader = reopen_read_only(descriptor, name)
     except FileNotFoundError:  # no /proc: the seals alone keep writers out
         reader = os.dup(descriptor)
@@ -132,6 +133,7 @@ def inspect_received_descriptor(
         )
     size_bytes = status.st_size
     if expected_bytes is not None and size_bytes != expected_bytes:
+        # A block of an arena is longer than most of its regions.
         if not is_from_arena or size_bytes < expected_bytes:
             raise TruncatedError(f"region {name!r}: expected {expected_bytes} bytes, received {size_bytes}")
         size_bytes = expected_bytes

@@ -142,6 +142,7 @@ class Region(Closable):
             if isinstance(source, int):
                 descriptor = os.dup(source)
             else:
+                # Without O_NONBLOCK, opening a named pipe waits for a writer.
                 descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise MissingFileError(f"{source}: there is no such file", error) from None
@@ -484,6 +485,8 @@ class RegionBuilder(UnsealedRegion):
         memory = self.memory
         mapping = memory.obj
         try:
+            # The kernel refuses to seal memory that is mapped for writing, and the mapping lasts as long as any view of
+            # it.
             memory.release()
             if isinstance(mapping, mmap.mmap):
                 mapping.close()

@@ -130,6 +130,7 @@ class FrameQueue:
                 entries.appendleft((rest, None, token))
                 return
             sent_bytes -= length_bytes
+            # Several frames of one `submit` share a token, so it is reported after the last part of the last one.
             if not entries or entries[0][2] != token:
                 events.append(MessageSent(token))
 
@@ -271,6 +272,8 @@ class FrameParser:
                     self.credit_messages -= 1
                     events.append(MessageOffered(frame.token, tag if kind is TAGGED else None, length_bytes))
                     return False
+                # Short frames are copied once, out of the buffer: a view would keep all of it alive as long as the
+                # caller has the message.
                 content = self._buffer[self._offset : self._offset + length_bytes]
                 filled_bytes = len(content)
                 self._offset += filled_bytes
@@ -311,6 +314,7 @@ class FrameParser:
         if frame.filled_bytes:
             return False
         frame.is_discarded = True
+        # Filled again and again; `remaining_destination` never returns more than the rest of the frame.
         frame.body = memoryview(bytearray(min(frame.length_bytes, RECEIVE_BYTES)))
         return True
 

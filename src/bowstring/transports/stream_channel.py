@@ -202,6 +202,7 @@ class StreamChannel(Channel):
 
     def _write_file(self, file: FileRange) -> int:
         """Send bytes of a file; return their number. Raises `OSError`, `TruncatedError`."""
+        # With the offset, so that several channels can send the same open file.
         count = os.sendfile(self._socket.fileno(), file.region.descriptor, file.offset_bytes, file.nbytes)
         if not count:
             file.region.check_backing_file()
@@ -233,6 +234,7 @@ class StreamChannel(Channel):
                 return
             except (OSError, BowstringError) as error:
                 self._queue.clear()
+                # Receiving goes on: a peer may have sent why it disconnects before it did.
                 self._lost_directions |= SEND
                 if isinstance(error, BowstringError):  # a file became shorter: the peer must not wait for its bytes
                     self._shut_down(socket.SHUT_RDWR)
@@ -247,6 +249,7 @@ class StreamChannel(Channel):
     def _receive_events(self, events: list[Event]) -> None:
         reader = self._parser
         for _ in range(_CALLS_PER_PROGRESS):
+            # Directly into the destination of a long message, so that its bytes are not copied.
             target = reader.remaining_destination()
             try:
                 if target is not None:
@@ -264,6 +267,7 @@ class StreamChannel(Channel):
                         raise self._end_of_input_error()
                     self.bytes_received += len(received)
                     reader.feed(received)
+                    # A read also ends after the bytes that came with a descriptor, however many follow.
                     if len(received) < RECEIVE_BYTES and not reader.has_descriptors:
                         reader.parse_frames(events)  # that was all, most likely
                         return

@@ -176,11 +176,14 @@ class TlsChannel(TcpChannel):
 
     def cancel(self, token: int) -> bool:
         """As `Channel.cancel`."""
+        # While OpenSSL has to be called with the same bytes again, no message may leave the queue, not even a later one
+        # that is part of the same record.
         return super().cancel(token) if not self._is_writing else bool(self._parser.discard(token))
 
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
         """As `Channel.next_wait`."""
         wait = super().next_wait(directions)
+        # TLS may have to send before it can go on to receive, although nothing is queued.
         if self._needs_write_to_read and wait.interests:
             (interest,) = wait.interests
             return wait._replace(interests=[interest._replace(events=interest.events | SEND)])
@@ -261,6 +264,7 @@ class TlsChannel(TcpChannel):
         first = memoryview(views[0])
         if len(first) >= _TLS_RECORD_BYTES:
             return self._send_encrypted(first[:_TLS_CALL_BYTES])
+        # Small views are joined, because each call makes a record, with its own header, and is a system call.
         record = bytearray()
         for view in views:
             record += view[: _TLS_RECORD_BYTES - len(record)]
@@ -269,6 +273,7 @@ class TlsChannel(TcpChannel):
         return self._send_encrypted(memoryview(record))
 
     def _write_file(self, file: FileRange) -> int:
+        # The bytes are read from the mapping: a file that is shorter by now would be a SIGBUS.
         file.region.check_backing_file()
         return self._send_encrypted(file.region.view(file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)))
 

@@ -101,6 +101,7 @@ class UnixFrameParser(FrameParser):
                 raise ProtocolError(
                     f"{self.name}: region {frame.tag} has flags {flags}, which do not match its descriptor"
                 )
+            # A client that reads many regions would otherwise need as many descriptors.
             if not self.options.keep_descriptors:
                 region.release_descriptor()
         return region
@@ -169,6 +170,8 @@ class UnixChannel(StreamChannel):
     def _check_peer(self) -> None:
         """Check the peer of the connected socket."""
         process_id, user_id, _ = peer_credentials(self._socket)
+        # Checked before the first byte is received. The credentials are those at the time of `connect` or `listen`, so
+        # a peer can't change them.
         if user_id not in (os.getuid(), 0) and not self.options.allow_other_users:
             raise ConnectionLostError(f"unix socket: refused a peer of user {user_id}; we are {os.getuid()}")
         self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
@@ -185,11 +188,14 @@ class UnixChannel(StreamChannel):
 
     def _read(self, size_bytes: int) -> bytes:
         """Receive bytes of frames and a descriptor."""
+        # There is space for one descriptor, or two because of alignment: the kernel closes others, and reports that as
+        # truncated. It ends a read after the bytes that a descriptor came with, so these are the last ones.
         received, ancillary, flags, _ = self._socket.recvmsg(size_bytes, _RIGHTS_BYTES, _CLOSE_ON_EXEC)
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 count = len(payload) // _DESCRIPTOR_BYTES
                 self._parser.descriptors.extend(struct.unpack_from(f"{count}i", payload))
+        # After the descriptors are recorded: the parser closes them with the connection.
         if flags & _TRUNCATED:
             raise ProtocolError(
                 "unix socket: more than one descriptor with a frame, or this process can't open more (ulimit -n)"
