@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -316,6 +317,12 @@ def test_every_module_has_a_docstring() -> None:
     assert not [
         str(path.relative_to(REPOSITORY)) for path in sources() if not ast.get_docstring(ast.parse(path.read_bytes()))
     ]
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    trees = [ast.parse(path.read_bytes()) for path in sources()]
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert not {name for name, count in names.items() if count > 1 and not name.startswith("_")}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from bowstring.transports.fabric import channel
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket, Hello
 from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
-from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FrameKind, FrameLink
+from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FabricFrameKind, FrameLink
 from bowstring.transports.fabric.transport import FabricListener, FabricTransport
 from bowstring.transports.tcp_address import parse_address, resolve_host
 from tests.polling import wait_until
@@ -119,12 +119,15 @@ def frame_header(kind: int, number: int = 0, tag: int = 0, size_bytes: int = 0, 
     ("frames", "message"),
     [
         ([b"short"], "a frame has 5 bytes, less than its header"),
-        ([frame_header(FrameKind.TAGGED, size_bytes=3) + b"four"], "expected 3 bytes, found 4"),
-        ([frame_header(FrameKind.PLAIN, num_freed=1)], "the peer has freed 1 frames, but 0 were sent"),
-        ([frame_header(FrameKind.PLAIN)] * 2, "message 0 arrived twice"),
-        ([frame_header(FrameKind.READY, 7)], "message 7, which was not announced"),
+        ([frame_header(FabricFrameKind.TAGGED, size_bytes=3) + b"four"], "expected 3 bytes, found 4"),
+        ([frame_header(FabricFrameKind.PLAIN, num_freed=1)], "the peer has freed 1 frames, but 0 were sent"),
+        ([frame_header(FabricFrameKind.PLAIN)] * 2, "message 0 arrived twice"),
+        ([frame_header(FabricFrameKind.READY, 7)], "message 7, which was not announced"),
         ([frame_header(9)], "a frame of the unknown kind 9"),
-        ([frame_header(FrameKind.PLAIN, number) for number in range(1, NUM_FRAMES + 2)], "more than the 32 frames"),
+        (
+            [frame_header(FabricFrameKind.PLAIN, number) for number in range(1, NUM_FRAMES + 2)],
+            "more than the 32 frames",
+        ),
     ],
 )
 def test_a_frame_that_violates_the_binding_ends_the_connection(
@@ -144,8 +147,8 @@ def test_messages_that_are_later_than_the_end_of_the_tcp_connection_arrive(
     peer.control.shut_down()
     while not peer.server._control.has_ended:
         peer.events += peer.server.progress()
-    peer.send(frame_header(FrameKind.PLAIN, 0, size_bytes=4) + b"late")
-    peer.send(frame_header(FrameKind.END, 1))
+    peer.send(frame_header(FabricFrameKind.PLAIN, 0, size_bytes=4) + b"late")
+    peer.send(frame_header(FabricFrameKind.END, 1))
     assert isinstance(progress_until_lost(peer.server, peer.events), ConnectionLostError)
     assert [bytes(event.data) for event in peer.events if isinstance(event, MessageReceived)] == [b"late"]
 

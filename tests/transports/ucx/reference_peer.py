@@ -44,7 +44,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, BatchHeaderValues, HeaderReader
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature
-from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Endpoint, Request, Worker
+from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Request, UcpEndpoint, Worker
 
 WANT_DATA_TAG = 0x0000_0DEA_DBA0_BAB0
 WANT_CTRL_TAG = 0xFFFF_FDEA_DBA0_BAB0
@@ -84,8 +84,8 @@ def drive_requests(worker: Worker, requests: Sequence[Request]) -> None:
 class Reader:
     """The client: `StreamReader` of the reference."""
 
-    ctrl: Endpoint
-    data: Endpoint
+    ctrl: UcpEndpoint
+    data: UcpEndpoint
     metadata: dict[int, bytes] = field(default_factory=dict)
     bodies: dict[int, bytes] = field(default_factory=dict)
     length: int | None = None
@@ -93,7 +93,7 @@ class Reader:
 
     @classmethod
     def connect(cls, ctrl_uri: str, data_uri: str, options: dict[str, str]) -> Reader:
-        endpoints: list[Endpoint] = []
+        endpoints: list[UcpEndpoint] = []
         for uri in (ctrl_uri, data_uri):
             address = urlsplit(uri)
             assert address.scheme == "ucx"
@@ -189,7 +189,7 @@ class Server:
         self.tables = tables
         self.context = Context(FEATURES, options)
         self.listener = Worker(self.context).listen("127.0.0.1")
-        self.clients: list[tuple[Worker, Endpoint]] = []
+        self.clients: list[tuple[Worker, UcpEndpoint]] = []
         self.sends: list[Request] = []
 
     @property
@@ -219,7 +219,7 @@ class Server:
         messages = messages_of(self.tables[ticket])
         return reuse_payload(messages) if ticket == b"reused-payload" else messages
 
-    def send_metadata(self, worker: Worker, endpoint: Endpoint, ticket: bytes) -> None:
+    def send_metadata(self, worker: Worker, endpoint: UcpEndpoint, ticket: bytes) -> None:
         messages = self.create_messages(ticket)
         for sequence_number, message in enumerate(messages):
             prefix = struct.pack("<BI", METADATA, sequence_number)
@@ -228,7 +228,7 @@ class Server:
         end = struct.pack("<BI", END_OF_STREAM, len(messages))
         drive_requests(worker, [endpoint.send_active_message([end])])
 
-    def send_bodies(self, worker: Worker, endpoint: Endpoint, ticket: bytes) -> None:
+    def send_bodies(self, worker: Worker, endpoint: UcpEndpoint, ticket: bytes) -> None:
         body_type = 1 if ticket == b"type-1" else 0
         for sequence_number, message in enumerate(self.create_messages(ticket)):
             body = message.body

@@ -28,7 +28,7 @@ from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.ucx import ucp
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
-from bowstring.transports.ucx.ucp import Endpoint, Listener, RemoteKey, Worker
+from bowstring.transports.ucx.ucp import RemoteKey, UcpEndpoint, UcpListener, Worker
 from tests.polling import wait_until
 from tests.transports.ucx.ucp_processes import (
     BODY_TAG,
@@ -64,12 +64,12 @@ def worker(context: Context) -> Worker:
 
 
 @pytest.fixture
-def listener(worker: Worker) -> Listener:
+def listener(worker: Worker) -> UcpListener:
     return worker.listen("127.0.0.1")
 
 
 @contextmanager
-def connected(worker: Worker, error_mode: ErrorMode = ErrorMode.PEER) -> Iterator[tuple[Endpoint, Endpoint]]:
+def connected(worker: Worker, error_mode: ErrorMode = ErrorMode.PEER) -> Iterator[tuple[UcpEndpoint, UcpEndpoint]]:
     """Both ends of a connection of a worker to itself."""
     with worker.listen("127.0.0.1") as listener:
         client = worker.connect(*listener.address, error_mode=error_mode)
@@ -79,7 +79,7 @@ def connected(worker: Worker, error_mode: ErrorMode = ErrorMode.PEER) -> Iterato
         close_endpoints(worker, client, server)
 
 
-def close_endpoints(worker: Worker, *endpoints: Endpoint) -> None:
+def close_endpoints(worker: Worker, *endpoints: UcpEndpoint) -> None:
     requests = [request for endpoint in endpoints if (request := endpoint.close()) is not None]
     drive(worker, lambda: all(request.is_done for request in requests))
 
@@ -130,7 +130,7 @@ def test_active_messages_have_number_0_no_header_and_the_sender(worker: Worker) 
         drive_requests(worker, *requests)
 
 
-def receive_memory_keys(worker: Worker, endpoint: Endpoint) -> list[tuple[RemoteKey, int, int]]:
+def receive_memory_keys(worker: Worker, endpoint: UcpEndpoint) -> list[tuple[RemoteKey, int, int]]:
     memories = []
     for _ in range(2):
         tag, described = receive_tagged(worker)
@@ -158,7 +158,7 @@ def test_memory_of_another_process_is_fetched(options: dict[str, str]) -> None:
             drive_until_exit(worker, process)
 
 
-def test_allocated_memory_of_another_process_is_mapped_without_a_copy(worker: Worker, listener: Listener) -> None:
+def test_allocated_memory_of_another_process_is_mapped_without_a_copy(worker: Worker, listener: UcpListener) -> None:
     with peer_process("export", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
         (allocated, address, size_bytes), (registered, other_address, _) = receive_memory_keys(worker, endpoint)
@@ -178,7 +178,7 @@ def test_allocated_memory_of_another_process_is_mapped_without_a_copy(worker: Wo
     assert bytes(part) == bytes(view)[5001:5101]
 
 
-def test_a_killed_sender_is_reported_and_its_message_ends(worker: Worker, listener: Listener) -> None:
+def test_a_killed_sender_is_reported_and_its_message_ends(worker: Worker, listener: UcpListener) -> None:
     with peer_process("send_forever", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
         receive_tagged(worker)
@@ -189,7 +189,7 @@ def test_a_killed_sender_is_reported_and_its_message_ends(worker: Worker, listen
         assert isinstance(endpoint.error, ConnectionLostError)
 
 
-def test_sends_to_a_killed_receiver_end(worker: Worker, listener: Listener) -> None:
+def test_sends_to_a_killed_receiver_end(worker: Worker, listener: UcpListener) -> None:
     with peer_process("sleep", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
         receive_tagged(worker)
@@ -200,7 +200,7 @@ def test_sends_to_a_killed_receiver_end(worker: Worker, listener: Listener) -> N
         assert all(isinstance(request.error, ConnectionLostError) for request in requests)
 
 
-def test_an_idle_worker_sleeps_until_its_event_descriptor_is_readable(worker: Worker, listener: Listener) -> None:
+def test_an_idle_worker_sleeps_until_its_event_descriptor_is_readable(worker: Worker, listener: UcpListener) -> None:
     with peer_process("sleep", listener.address[1]):
         accept_one(worker, listener)
         receive_tagged(worker)
@@ -267,7 +267,7 @@ def test_discarded_messages_do_not_block_the_sender(worker: Worker) -> None:
         drive_requests(worker, *requests)
 
 
-def test_a_rejected_client_has_a_connection_error(worker: Worker, listener: Listener) -> None:
+def test_a_rejected_client_has_a_connection_error(worker: Worker, listener: UcpListener) -> None:
     client = worker.connect(*listener.address)
     drive(worker, lambda: listener.requests)
     request = listener.requests[0]
@@ -295,7 +295,7 @@ def test_a_client_without_error_reports_is_accepted_without_them(worker: Worker)
 
 
 def test_a_client_without_error_reports_is_refused_by_an_end_that_needs_them(
-    worker: Worker, listener: Listener
+    worker: Worker, listener: UcpListener
 ) -> None:
     worker.connect(*listener.address, error_mode=ErrorMode.NONE)
     drive(worker, lambda: listener.requests)
@@ -448,7 +448,7 @@ def test_a_forked_child_cannot_use_or_close_what_its_parent_opened(context: Cont
         assert receive_tagged(worker) == (3, b"still there")
 
 
-def test_a_process_may_exit_with_everything_open(worker: Worker, listener: Listener) -> None:
+def test_a_process_may_exit_with_everything_open(worker: Worker, listener: UcpListener) -> None:
     with peer_process("leave_open", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)
         assert receive_tagged(worker) == (BODY_TAG, b"left open")
@@ -457,7 +457,7 @@ def test_a_process_may_exit_with_everything_open(worker: Worker, listener: Liste
         assert endpoint.status in (StatusCode.CONNECTION_RESET, StatusCode.NOT_CONNECTED)
 
 
-def test_a_killed_process_leaves_nothing_in_shared_memory(worker: Worker, listener: Listener) -> None:
+def test_a_killed_process_leaves_nothing_in_shared_memory(worker: Worker, listener: UcpListener) -> None:
     before = set(os.listdir("/dev/shm"))
     with peer_process("export", listener.address[1]) as process:
         endpoint = accept_one(worker, listener)

@@ -16,9 +16,9 @@ import pytest
 
 from bowstring.errors import MissingExtraError, UnmetRequirementError
 from bowstring.transports.ucx import libucp
-from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, RegisteredMemory
+from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, UcpMemory
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.ucp import Endpoint, Request, TaggedMessage, Worker
+from bowstring.transports.ucx.ucp import Request, TaggedMessage, UcpEndpoint, Worker
 
 FEATURES = DEFAULT_FEATURES | Feature.RMA
 TIMEOUT_S = 30.0
@@ -85,12 +85,12 @@ def receive_active_message(worker: Worker) -> bytes:
     return bytes(buffer)
 
 
-def memory_message(memory: RegisteredMemory) -> bytes:
+def memory_message(memory: UcpMemory) -> bytes:
     """Pack the address, size and key of a memory."""
     return struct.pack("<QQ", memory.address, memory.size_bytes) + memory.pack_key()
 
 
-def accept_one(worker: Worker, listener: Any) -> Endpoint:
+def accept_one(worker: Worker, listener: Any) -> UcpEndpoint:
     """Wait for a client and accept it."""
     drive(worker, lambda: listener.requests)
     return worker.accept(listener.requests[0])
@@ -115,7 +115,7 @@ def drive_until_exit(worker: Worker, process: subprocess.Popen[bytes]) -> None:
     assert (process.returncode, output) == (0, b"")
 
 
-def echo(worker: Worker, endpoint: Endpoint) -> None:
+def echo(worker: Worker, endpoint: UcpEndpoint) -> None:
     """Send each message back, until a message with `DONE_TAG`."""
     while True:
         if worker.active_messages:
@@ -133,7 +133,7 @@ def echo(worker: Worker, endpoint: Endpoint) -> None:
                 worker.wait(0.1)
 
 
-def export(worker: Worker, endpoint: Endpoint) -> None:
+def export(worker: Worker, endpoint: UcpEndpoint) -> None:
     """Export allocated and registered memory, and serve it until a message with `DONE_TAG`."""
     allocated = worker.context.allocate(1 << 20)
     allocated.view[:] = bytes(range(256)) * (1 << 12)
@@ -144,20 +144,20 @@ def export(worker: Worker, endpoint: Endpoint) -> None:
     assert tag == DONE_TAG
 
 
-def send_forever(worker: Worker, endpoint: Endpoint) -> None:
+def send_forever(worker: Worker, endpoint: UcpEndpoint) -> None:
     """Send large bodies without an end."""
     body = bytearray(32 << 20)
     while True:
         drive_requests(worker, endpoint.send_tagged([body], BODY_TAG))
 
 
-def sleep(worker: Worker, endpoint: Endpoint) -> None:
+def sleep(worker: Worker, endpoint: UcpEndpoint) -> None:
     """Connect and wait to be killed."""
     drive_requests(worker, endpoint.send_tagged([], DONE_TAG))
     signal.pause()
 
 
-def leave_open(worker: Worker, endpoint: Endpoint) -> None:
+def leave_open(worker: Worker, endpoint: UcpEndpoint) -> None:
     """Exit with operations in progress and everything open."""
     worker.context.allocate(4096)
     drive_requests(worker, endpoint.send_tagged([b"left open"], BODY_TAG))

@@ -18,7 +18,7 @@ from bowstring.memory.buffer import Memory
 from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Endpoint, Operation
-from bowstring.transports.fabric.frame_link import MAX_MESSAGE_NUMBER, Frame, FrameKind, FrameLink
+from bowstring.transports.fabric.frame_link import MAX_MESSAGE_NUMBER, FabricFrameKind, Frame, FrameLink
 from bowstring.transports.message_channel import (
     MAX_SEND_WAIT_S,
     RETRY_S,
@@ -122,14 +122,14 @@ class _Sender(MessageSender):
         if message is None:
             raise ProtocolError(f"{link.name}: the peer is ready for message {frame.number}, which was not announced")
         # The parts are released at once; an empty content is sent and reported as any other.
-        if frame.kind == FrameKind.REFUSED:
+        if frame.kind == FabricFrameKind.REFUSED:
             message = self.started_messages[message.token] = SubmittedMessage(message.token, message.tag, (), 0)
         self._contents.append(_OutgoingLongMessage(message, frame.number, link.endpoint.domain.num_buffers))
 
     def send_end(self) -> None:
         """As `MessageSender.send_end`."""
         assert self.link is not None
-        self.link.send_control_frame(FrameKind.END, self._next_number)
+        self.link.send_control_frame(FabricFrameKind.END, self._next_number)
 
 
 class _IncomingMessage:
@@ -198,7 +198,7 @@ class _Receiver(MessageReceiver[Frame]):
 
     def add_frame(self, frame: Frame) -> None:
         """Process a frame of the peer's messages or their end. Raises `ProtocolError`."""
-        if frame.kind == FrameKind.END:
+        if frame.kind == FabricFrameKind.END:
             self._total = frame.number
         elif frame.number < self._next_number or frame.number in self._frames:
             raise ProtocolError(f"{self._name}: message {frame.number} arrived twice")
@@ -227,7 +227,7 @@ class _Receiver(MessageReceiver[Frame]):
         assert self.link is not None
         self._arrival = _IncomingMessage(message.number, message.tag, destination)
         if message.content is None:
-            self.link.send_control_frame(FrameKind.READY, message.number)
+            self.link.send_control_frame(FabricFrameKind.READY, message.number)
         else:
             self._arrival.copy_content(message.content)
             self.bytes_received += message.length_bytes
@@ -237,7 +237,7 @@ class _Receiver(MessageReceiver[Frame]):
         """As `MessageReceiver.discard`."""
         assert self.link is not None
         if message.content is None:
-            self.link.send_control_frame(FrameKind.REFUSED, message.number)
+            self.link.send_control_frame(FabricFrameKind.REFUSED, message.number)
         self.link.recycle_frame(message)
 
 
@@ -312,9 +312,9 @@ class FabricChannel(MessageChannel):
         if link is None:
             return
         for frame in link.progress():
-            if frame.kind in (FrameKind.READY, FrameKind.REFUSED):
+            if frame.kind in (FabricFrameKind.READY, FabricFrameKind.REFUSED):
                 self._sender.start_content(frame, link)
-            elif frame.kind != FrameKind.FREED:
+            elif frame.kind != FabricFrameKind.FREED:
                 self._receiver.add_frame(frame)
         while self._fetches and link.is_connected and self._fetches[0].start(link):
             self._fetches.popleft()
@@ -332,7 +332,7 @@ class FabricChannel(MessageChannel):
         if self._link is not None and control.peer_hello is not None and not self._link.is_connected:
             self._link.connect(control.peer_hello, control.peer_host)
             if self._is_dialer:
-                self._link.send_control_frame(FrameKind.FREED, 0)  # connects the endpoints
+                self._link.send_control_frame(FabricFrameKind.FREED, 0)  # connects the endpoints
             self._sender.send_end_if_finished()
         # The TCP connection and the messages take different ways: messages that were sent before its end may arrive
         # after it.

@@ -30,7 +30,7 @@ MAX_MESSAGE_NUMBER = (1 << TAG_BITS - _PART_INDEX_BITS) - 1
 """The maximum number of a message."""
 
 
-class FrameKind(IntEnum):
+class FabricFrameKind(IntEnum):
     """The kind of a frame."""
 
     PLAIN = 0
@@ -77,7 +77,7 @@ class FrameLink:
         self._num_received = self._num_freed = self._num_reported = 0
         self.error: BowstringError | None = None
         """The error of the first operation that failed: messages may be lost."""
-        self._control_frames: deque[tuple[FrameKind, int]] = deque()
+        self._control_frames: deque[tuple[FabricFrameKind, int]] = deque()
         self._sends_in_progress: set[Operation] = set()
         self._posted_buffers: dict[Operation, Memory] = {}
         self._unposted_buffers = [Memory(bytearray(FRAME_BYTES)) for _ in range(NUM_FRAMES + _SPARE_FRAMES)]
@@ -106,7 +106,7 @@ class FrameLink:
 
     def send_message_frame(self, number: int, tag: int | None, size_bytes: int, content: Sequence[Any]) -> bool:
         """Send a copy of a short message, or announce a long one. False: try again after `progress`."""
-        kind = FrameKind.PLAIN if tag is None else FrameKind.TAGGED
+        kind = FabricFrameKind.PLAIN if tag is None else FabricFrameKind.TAGGED
         is_started = self._send_frame(kind, number, tag or 0, size_bytes, content)
         self._num_sent += is_started
         return is_started
@@ -123,7 +123,7 @@ class FrameLink:
         """Copy the peer's registered memory into a buffer. None: try again after `progress`."""
         return self.endpoint.fetch(memory, self._peer, address, key)
 
-    def send_control_frame(self, kind: FrameKind, number: int) -> None:
+    def send_control_frame(self, kind: FabricFrameKind, number: int) -> None:
         """Send a frame without a message, at once or with the next `progress` that can send it."""
         self._control_frames.append((kind, number))
         self._send_control_frames()
@@ -135,7 +135,7 @@ class FrameLink:
         # Only for a peer to which this end sends nothing else: every header has the number.
         if self._num_freed - self._num_reported >= NUM_FRAMES // 2:
             self._num_reported = self._num_freed
-            self.send_control_frame(FrameKind.FREED, 0)
+            self.send_control_frame(FabricFrameKind.FREED, 0)
 
     def progress(self) -> list[Frame]:
         """Return the frames that have arrived. Raises `ProtocolError`, `ClosedError`, `ConnectionLostError`."""
@@ -151,7 +151,9 @@ class FrameLink:
         self._post_receives()
         return frames
 
-    def _send_frame(self, kind: FrameKind, number: int, tag: int, size_bytes: int, content: Sequence[Any]) -> bool:
+    def _send_frame(
+        self, kind: FabricFrameKind, number: int, tag: int, size_bytes: int, content: Sequence[Any]
+    ) -> bool:
         header = _HEADER.pack(kind, number, tag, size_bytes, self._num_freed)
         memory = Memory(b"".join((header, *content)))
         operation = self.endpoint.send(memory, memory.size, self._peer)
@@ -182,15 +184,15 @@ class FrameLink:
         if num_freed > self._num_sent:
             raise ProtocolError(f"{self.name}: the peer has freed {num_freed} frames, but {self._num_sent} were sent")
         self._num_freed_by_peer = max(self._num_freed_by_peer, num_freed)
-        if kind > FrameKind.END:
+        if kind > FabricFrameKind.END:
             raise ProtocolError(f"{self.name}: found a frame of the unknown kind {kind}")
-        if kind > FrameKind.TAGGED:
+        if kind > FabricFrameKind.TAGGED:
             self._unposted_buffers.append(buffer)
             return Frame(kind, number, None, 0, None, buffer)
         self._num_received += 1
         if self._num_received - self._num_freed > NUM_FRAMES:
             raise ProtocolError(f"{self.name}: the peer sent more than the {NUM_FRAMES} frames that there is space for")
-        tag = tag if kind == FrameKind.TAGGED else None
+        tag = tag if kind == FabricFrameKind.TAGGED else None
         content = view[_HEADER.size :]
         if not content and length_bytes:
             return Frame(kind, number, tag, length_bytes, None, buffer)

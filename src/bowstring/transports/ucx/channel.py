@@ -26,7 +26,7 @@ from bowstring.transports.message_channel import (
     MessageSender,
     SubmittedMessage,
 )
-from bowstring.transports.ucx.ucp import ActiveMessage, Endpoint, Request, TaggedMessage, Worker
+from bowstring.transports.ucx.ucp import ActiveMessage, Request, TaggedMessage, UcpEndpoint, Worker
 
 PLAIN_ID, END_ID = 0, 1
 ACTIVE_MESSAGE_IDS = (PLAIN_ID, END_ID)
@@ -40,7 +40,7 @@ UcxMessage: TypeAlias = ActiveMessage | TaggedMessage
 class _Sender(MessageSender):
     """Sends messages to an endpoint."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: UcpEndpoint) -> None:
         super().__init__()
         self._endpoint = endpoint
         self._requests: list[tuple[SubmittedMessage, Request]] = []
@@ -200,7 +200,7 @@ class UcxChannel(MessageChannel):
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: UcpEndpoint,
         options: TransportOptions,
         on_close: Callable[[], None],
         *,

@@ -121,13 +121,13 @@ class Context(Closable):
             self.library.ucp_config_release(config)
         return read_handle(handle)
 
-    def allocate(self, size_bytes: int) -> RegisteredMemory:
+    def allocate(self, size_bytes: int) -> UcpMemory:
         """Allocate zeroed memory that a process of this machine can map. Raises `ResourceError`, `ClosedError`."""
         if size_bytes <= 0:
             raise InvalidArgumentError(f"expected a size of at least 1 byte, found {size_bytes}")
-        return RegisteredMemory(self, None, size_bytes)
+        return UcpMemory(self, None, size_bytes)
 
-    def register(self, buffer: Any) -> RegisteredMemory:
+    def register(self, buffer: Any) -> UcpMemory:
         """Register memory of this process, at least one byte, so that peers can fetch it.
 
         The memory is not copied, and stays alive until the registration is closed. Raises `ResourceError`,
@@ -136,7 +136,7 @@ class Context(Closable):
         memory = Memory(buffer)
         if not memory.size:
             raise InvalidArgumentError("an empty buffer can't be registered")
-        return RegisteredMemory(self, memory, memory.size)
+        return UcpMemory(self, memory, memory.size)
 
     @property
     def is_inherited(self) -> bool:
@@ -200,7 +200,7 @@ class Context(Closable):
         return error_type(f"UCX: {purpose}: {libucp.status_text(self.library, status)}")
 
 
-class RegisteredMemory(Closable):
+class UcpMemory(Closable):
     """Memory that peers may read: registered, or allocated by libucp.
 
     `close` ends the peers' access. Memory allocated by libucp is freed when no view of it is left.

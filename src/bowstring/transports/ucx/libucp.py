@@ -161,7 +161,7 @@ class WorkerParams(ctypes.Structure):
     )
 
 
-class SocketAddress(ctypes.Structure):
+class UcsSocketAddress(ctypes.Structure):
     """`ucs_sock_addr_t`."""
 
     _fields_ = (("addr", c_void_p), ("addrlen", c_uint32))
@@ -184,7 +184,7 @@ class ListenerParams(ctypes.Structure):
 
     _fields_ = (
         ("field_mask", c_uint64),
-        ("sockaddr", SocketAddress),
+        ("sockaddr", UcsSocketAddress),
         ("accept_handler", CallbackWithArgument),
         ("conn_handler", CallbackWithArgument),
     )
@@ -212,10 +212,10 @@ class EpParams(ctypes.Structure):
         ("err_handler", CallbackWithArgument),
         ("user_data", c_void_p),
         ("flags", c_uint),
-        ("sockaddr", SocketAddress),
+        ("sockaddr", UcsSocketAddress),
         ("conn_request", c_void_p),
         ("name", c_char_p),
-        ("local_sockaddr", SocketAddress),
+        ("local_sockaddr", UcsSocketAddress),
     )
 
 

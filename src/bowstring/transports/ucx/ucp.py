@@ -1,6 +1,6 @@
 """The objects of UCP in a context: workers, listeners, endpoints, requests and remote keys.
 
-A `Worker` makes all progress for its listener and endpoints; a connection is an `Endpoint`. Sending, receiving and
+A `Worker` makes all progress for its listener and endpoints; a connection is a `UcpEndpoint`. Sending, receiving and
 fetching return a `Request` at once. `Worker.progress` advances all operations and returns the requests that ended; it
 never blocks. When no work is left, `Worker.arm` prepares `Worker.event_descriptor`, which is readable as soon as there
 is work again::
@@ -201,7 +201,7 @@ class ActiveMessage:
         self.header_bytes = header_bytes
         """The length of the header, which is not kept."""
         self.reply_endpoint = reply_endpoint
-        """The sender's endpoint (`Endpoint.handle`), if it asked for replies."""
+        """The sender's endpoint (`UcpEndpoint.handle`), if it asked for replies."""
         self.payload: bytes | None = None
 
     @property
@@ -276,14 +276,14 @@ class Worker(Closable):
 
     def __init__(self, context: Context, active_message_ids: Sequence[int] = (0,)) -> None:
         self.context = context
-        self.endpoints: set[Endpoint] = set()
+        self.endpoints: set[UcpEndpoint] = set()
         self.active_messages: deque[ActiveMessage] = deque()
         self.event_descriptor = -1
         """Readable if there is work, after `arm` returned true; -1 without `Feature.WAKEUP`."""
         self.progress_count = 0
         """How often `progress` found something to do."""
         self._lock = threading.RLock()
-        self._listeners: set[Listener] = set()
+        self._listeners: set[UcpListener] = set()
         self._unreceived: set[ActiveMessage | TaggedMessage] = set()
         self._completed_requests: deque[Request] = deque()
         self._keys: list[int] = []
@@ -410,15 +410,15 @@ class Worker(Closable):
             handle = library.ucp_tag_probe_nb(self._handle, tag, mask, 1, ctypes.byref(info))
             return TaggedMessage(self, handle, info.sender_tag, info.length) if handle else None
 
-    def listen(self, host: str, port: int = 0) -> Listener:
+    def listen(self, host: str, port: int = 0) -> UcpListener:
         """Listen at an address; port 0 chooses a free one.
 
         Raises `NotFoundError` or `ResourceError` if it can't be used, `ClosedError`.
         """
-        return Listener(self, (host, port))
+        return UcpListener(self, (host, port))
 
-    def connect(self, host: str, port: int, *, error_mode: ErrorMode = ErrorMode.PEER) -> Endpoint:
-        """Connect to a listener, without waiting; a refusal is reported as `Endpoint.error`.
+    def connect(self, host: str, port: int, *, error_mode: ErrorMode = ErrorMode.PEER) -> UcpEndpoint:
+        """Connect to a listener, without waiting; a refusal is reported as `UcpEndpoint.error`.
 
         Raises `RefusedConnectionError` if the address is unusable, `ClosedError`.
         """
@@ -427,11 +427,11 @@ class Worker(Closable):
         params = libucp.EpParams(
             field_mask=libucp.EP_PARAM_FLAGS | libucp.EP_PARAM_SOCK_ADDR,
             flags=libucp.EP_FLAG_CLIENT_SERVER | identification,
-            sockaddr=libucp.SocketAddress(ctypes.addressof(address), len(address)),
+            sockaddr=libucp.UcsSocketAddress(ctypes.addressof(address), len(address)),
         )
-        return Endpoint(self, params, error_mode, f"connection to {host}:{port}")
+        return UcpEndpoint(self, params, error_mode, f"connection to {host}:{port}")
 
-    def accept(self, request: ConnectionRequest, *, error_mode: ErrorMode | None = None) -> Endpoint:
+    def accept(self, request: ConnectionRequest, *, error_mode: ErrorMode | None = None) -> UcpEndpoint:
         """Accept a client, whose messages this worker then receives; the listener may belong to another worker.
 
         libucp refuses a client with `ErrorMode.NONE` at an end with `ErrorMode.PEER`, so by default only clients of
@@ -447,7 +447,7 @@ class Worker(Closable):
             if error_mode is None:
                 error_mode = ErrorMode.PEER if request.client_id == _PEER_MODE_CLIENT_ID else ErrorMode.NONE
             params = libucp.EpParams(field_mask=libucp.EP_PARAM_CONN_REQUEST, conn_request=request._take_handle())
-            return Endpoint(self, params, error_mode, f"connection of {host}:{port}")
+            return UcpEndpoint(self, params, error_mode, f"connection of {host}:{port}")
 
     def close(self) -> None:
         """Close the listeners and endpoints and cancel all requests. Idempotent."""
@@ -544,7 +544,7 @@ class ConnectionRequest:
 
     __slots__ = ("_handle", "_listener")
 
-    def __init__(self, listener: Listener, handle: int) -> None:
+    def __init__(self, listener: UcpListener, handle: int) -> None:
         self._listener = listener
         self._handle = handle
 
@@ -591,7 +591,7 @@ class ConnectionRequest:
         return handle
 
 
-class Listener(Closable):
+class UcpListener(Closable):
     """An address at which clients connect; `Worker.progress` appends them to `requests`."""
 
     def __init__(self, worker: Worker, address: HostAndPort) -> None:
@@ -603,7 +603,7 @@ class Listener(Closable):
         packed = pack_socket_address(*address)
         params = libucp.ListenerParams(
             field_mask=libucp.LISTENER_PARAM_SOCK_ADDR | libucp.LISTENER_PARAM_CONN_HANDLER,
-            sockaddr=libucp.SocketAddress(ctypes.addressof(packed), len(packed)),
+            sockaddr=libucp.UcsSocketAddress(ctypes.addressof(packed), len(packed)),
             conn_handler=libucp.CallbackWithArgument(_ON_CONNECTION, self._key),
         )
         handle = libucp.Handle()
@@ -637,7 +637,7 @@ class Listener(Closable):
             library.ucp_listener_destroy(handle)
 
 
-class Endpoint:
+class UcpEndpoint:
     """A connection. `status` is negative once it has failed; `error` says why."""
 
     def __init__(self, worker: Worker, params: libucp.EpParams, error_mode: ErrorMode, name: str) -> None:
@@ -749,7 +749,7 @@ class Endpoint:
 class RemoteKey(Closable):
     """The key of a peer's memory."""
 
-    def __init__(self, endpoint: Endpoint, packed_key: bytes) -> None:
+    def __init__(self, endpoint: UcpEndpoint, packed_key: bytes) -> None:
         self._endpoint = endpoint
         self._handle = 0
         if not packed_key:
