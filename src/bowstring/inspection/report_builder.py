@@ -24,13 +24,12 @@ from bowstring.inspection.report import (
     SchemaFieldReport,
 )
 from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
-from bowstring.io.sources import ensure_random_access, open_source
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.tools.scan import FileScan, FramingSizes, MessageScan, StreamScan
+from bowstring.ipc.tools.scan import FramingSizes, MessageScan, open_scan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
@@ -58,27 +57,22 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
         LimitError: a file that can't seek is larger than `max_piped_bytes`.
         NotFoundError: the path does not exist.
     """
-    opened = open_source(source)
-    try:
-        if detect_format(opened) == "stream":
-            return inspect_scan(StreamScan(opened, limits), opened.name, limits)
-        seekable = ensure_random_access(opened, max_piped_bytes)
-        return inspect_scan(FileScan(seekable, limits), opened.name, limits)
-    finally:
-        opened.close()
+    with open_scan(source, limits, max_piped_bytes) as scan:
+        return inspect_scan(scan)
 
 
-def inspect_scan(scan: MessageScan, name: str, limits: ReadLimits, totals: BatchTotals | None = None) -> Inspection:
-    """Inspect a scan of the source `name`. `totals` are those of its batches, if computed already.
+def inspect_scan(scan: MessageScan, totals: BatchTotals | None = None) -> Inspection:
+    """Inspect a source. `totals` are those of its batches, if computed already.
 
     Raises `InvalidDataError` for inconsistent headers.
     """
+    name = scan.name
     check_metadata_version(scan.version, name)
     endianness = scan.schema["endianness"]
     if not 0 <= endianness < len(_ENDIANNESS):
         raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
     if totals is None:
-        totals = BatchTotals(IpcSchema.from_table(scan.schema, limits))
+        totals = BatchTotals(scan.ipc_schema)
         for span in scan.batch_messages():
             totals.add(span)
     ipc_schema = totals.ipc_schema
@@ -87,7 +81,7 @@ def inspect_scan(scan: MessageScan, name: str, limits: ReadLimits, totals: Batch
     has_rows = len(rows) > 0
     return Inspection(
         source=name,
-        format="file" if isinstance(scan, FileScan) else "stream",
+        format=scan.format,
         rows=totals.total_rows,
         batches=BatchesReport(
             count=len(rows),

@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import InvalidDataError
-from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries.reader import get_dictionary_declaration
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream
 from bowstring.ipc.metadata.field import DictionaryDeclaration
@@ -155,11 +154,10 @@ class Validator:
                 yield from self._find_stream_faults(reader)
 
     def _open_reader(self) -> FileReader | _ResilientReader:
-        opened = open_source(self._source)
+        opened, format_ = open_and_detect_format(self._source, self._max_piped_bytes)
         with close_on_error(opened):
-            if detect_format(opened) == "stream":
-                return _ResilientReader(opened, None, self._limits)
-            return create_file_reader(ensure_random_access(opened, self._max_piped_bytes), None, self._limits)
+            create = _ResilientReader if format_ == "stream" else create_file_reader
+            return create(opened, None, self._limits)
 
     def _find_file_faults(self, reader: FileReader) -> Iterator[Fault]:
         self._call_report_progress(reader.num_record_batches)

@@ -12,10 +12,10 @@ from bowstring.datatypes.schema import SchemaLike
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
-from bowstring.io.sources import ensure_random_access, open_random_access, open_sequential, open_source
+from bowstring.io.sources import open_random_access, open_sequential
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format, read_piped_file
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format, read_piped_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import Encoder, StreamReader
@@ -73,14 +73,10 @@ def open_any(
     """Open an Arrow file or stream, detected by its first bytes; sources and errors as in `inspection.inspect`, and
     URLs, which are read by ranges.
     """
-    opened = open_source(source)
+    opened, format_ = open_and_detect_format(source, max_piped_bytes)
     with close_on_error(opened):
-        if detect_format(opened) == "stream":
-            return StreamReader(opened, columns, limits)
-        seekable = ensure_random_access(opened, max_piped_bytes)
-        if isinstance(opened, StreamSource):
-            opened.close()  # it was read into memory
-        return create_file_reader(seekable, columns, limits)
+        create = StreamReader if format_ == "stream" else create_file_reader
+        return create(opened, columns, limits)
 
 
 def create_file_reader(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.sources import AnySource, read_into_memory
+from bowstring.io.sources import AnySource, ensure_random_access, open_source, read_into_memory
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.message import CONTINUATION, create_format_mismatch_error, is_file_start, is_stream_start
 from bowstring.memory.buffer import Memory
+from bowstring.memory.closable import close_on_error
+
+Format: TypeAlias = Literal["file", "stream"]
 
 ARROW = "an Arrow file or stream"
 MAX_PIPED_BYTES = 1 << 30
 _FIRST_BYTES = 16
 
 
-def detect_format(source: AnySource, expected: str = ARROW) -> Literal["file", "stream"]:
+def detect_format(source: AnySource, expected: str = ARROW) -> Format:
     """Return the format of a source by its first bytes, which are read again later; errors name what is `expected`.
 
     Raises `FormatMismatchError` for other formats, `TruncatedError` for too few bytes to decide.
@@ -28,6 +31,25 @@ def detect_format(source: AnySource, expected: str = ARROW) -> Literal["file", "
         return "file"
     check_format(source.name, first_bytes, expected)
     return "stream"
+
+
+def open_and_detect_format(
+    source: Any, max_piped_bytes: int, needs_random_access: bool = False
+) -> tuple[AnySource, Format]:
+    """Open a source at its position and return it and its format. A file from a pipe is read into memory, with
+    `needs_random_access` a stream too.
+
+    Raises the errors of `open_source`, `detect_format` and `ensure_random_access`.
+    """
+    opened = open_source(source)
+    with close_on_error(opened):
+        format_ = detect_format(opened)
+        if format_ == "stream" and not needs_random_access:
+            return opened, format_
+        seekable = ensure_random_access(opened, max_piped_bytes)
+    if seekable is not opened:
+        opened.close()
+    return seekable, format_
 
 
 def check_format(name: str, first_bytes: bytes, expected: str = ARROW) -> None:

@@ -18,13 +18,13 @@ from bowstring.inspection.anatomy.walker import Walker
 from bowstring.inspection.report import Inspection
 from bowstring.inspection.report_builder import inspect_scan
 from bowstring.inspection.sizes import BatchTotals
-from bowstring.io.sources import RandomAccessSource, ensure_random_access, open_source
+from bowstring.io.sources import RandomAccessSource
+from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, Format, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.schema import V4, V5, IpcSchema
 from bowstring.ipc.tools.scan import BatchMessage, FramingSizes
-from bowstring.memory.closable import close_on_error
 
 MAX_PARTS = 100_000
 _PROGRESS_INTERVAL = 500
@@ -54,13 +54,9 @@ def build_anatomy(
 
 def open_seekable(source: Any, max_piped_bytes: int = MAX_PIPED_BYTES) -> tuple[RandomAccessSource, bool]:
     """Open a source with random access from its position on; return it and whether it is a file."""
-    opened = open_source(source)
-    with close_on_error(opened):
-        is_file = detect_format(opened) == "file"
-        seekable = ensure_random_access(opened, max_piped_bytes)
-    if seekable is not opened:
-        opened.close()
-    return seekable, is_file
+    opened, format_ = open_and_detect_format(source, max_piped_bytes, needs_random_access=True)
+    assert not isinstance(opened, StreamSource)
+    return opened, format_ == "file"
 
 
 def build_anatomy_from_source(
@@ -174,16 +170,18 @@ class _BodySplitter:
         if walker.schema is None or self._ipc_schema is None or walker.schema.version not in (V4, V5):
             return None
         scan = _ValidBatchScan(
+            walker.source.name,
+            "file" if walker.is_file else "stream",
             walker.schema.table,
             walker.schema.version,
             walker.footer_metadata,
+            self._ipc_schema,
             self._valid_spans,
             _measure_source_sizes(walker, parts),
         )
         try:
             totals = self._totals if self._has_all_totals else None
-            inspection = inspect_scan(scan, walker.source.name, self._limits, totals)
-            return replace(inspection, format="file" if walker.is_file else "stream")
+            return inspect_scan(scan, totals)
         except InvalidDataError as error:
             walker.faults.add(walker.schema.offset, error)
             return None
@@ -193,9 +191,12 @@ class _BodySplitter:
 class _ValidBatchScan:
     """The valid batches with the interface of a scan."""
 
+    name: str
+    format: Format
     schema: FlatTable
     version: int
     footer_metadata: Metadata
+    ipc_schema: IpcSchema
     spans: list[BatchMessage]
     source_sizes: FramingSizes
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -17,9 +16,7 @@ from typing import Any
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import InvalidArgumentError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import RewritableSink, Sink, open_sink, reject_same_file
-from bowstring.io.sources import ensure_random_access, open_source
 from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
     StreamDictionaries,
@@ -28,7 +25,7 @@ from bowstring.ipc.dictionaries.reader import (
 )
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, replace_statistics
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, detect_format
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
@@ -41,11 +38,10 @@ from bowstring.ipc.metadata.header import (
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
-from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_declarations
 from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
-from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan
+from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan, open_scan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
@@ -100,8 +96,8 @@ def concat_files(
         count = 0
         for source in sources:
             reject_same_file([source], sink)
-            with _open_source(source, limits, max_piped_bytes) as opened_source:
-                concatenator.add(opened_source)
+            with open_scan(source, limits, max_piped_bytes, keeps_bodies=True) as scan:
+                concatenator.add(scan)
             count += 1
         counts = concatenator.finish(None if metadata is None else as_metadata(metadata))
         return ConcatReport(count, *counts, target.position)
@@ -119,14 +115,14 @@ class _Concatenator:
         self._batches = 0
         self._rows = 0
 
-    def add(self, source: _OpenedSource) -> None:
+    def add(self, source: FileScan | StreamScan) -> None:
         """Write the batches of a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
-        scan, messages = source.scan, source.scan.batch_messages()
+        messages = source.batch_messages()
         if self._output is None:
-            self._output, messages = self._begin_output(_FirstSource.from_source(source), scan.schema, messages)
+            self._output, messages = self._begin_output(_FirstSource.from_source(source), source.schema, messages)
         else:
             self._output.first.check_compatible(source)
-        self._output.writer.features |= get_preserved_features(scan.schema)
+        self._output.writer.features |= get_preserved_features(source.schema)
         copier = _MessageCopier(source, self._output)
         for message in messages:
             if message.header.template.kind == headers.DICTIONARY_BATCH:
@@ -136,8 +132,8 @@ class _Concatenator:
                 self._batches += 1
                 self._rows += message.header.length
         copier.finish_source()
-        self._statistics.append(scan.reader.statistics if isinstance(scan, FileScan) else None)
-        for key, value in scan.footer_metadata:
+        self._statistics.append(source.reader.statistics if isinstance(source, FileScan) else None)
+        for key, value in source.footer_metadata:
             self._pairs.setdefault(key, value)
 
     def _begin_output(
@@ -191,19 +187,19 @@ class _MessageCopier:
     All dictionaries of a file come before its first record batch.
     """
 
-    def __init__(self, source: _OpenedSource, output: _Output) -> None:
+    def __init__(self, source: FileScan | StreamScan, output: _Output) -> None:
         self._source = source
         self._writer = output.writer
         self._merger = output.merger
-        self._positions = source.ipc_schema.column_positions(source.scan.version)
+        self._positions = source.ipc_schema.column_positions(source.version)
         self._pending: list[BatchMessage] = []
         self._messages_by_id: dict[int, list[BatchMessage]] = {}
         self._changed_ids: set[int] = set()
         self._target_declarations: dict[int, list[DictionaryDeclaration]] = {}
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
-        if isinstance(source.scan, FileScan):
-            self._lookup = FileDictionaries(source.ipc_schema, source.scan.reader.read_dictionary_messages)
+        if isinstance(source, FileScan):
+            self._lookup = FileDictionaries(source.ipc_schema, source.reader.read_dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
         self._dictionaries = output.first.ipc_schema.dictionaries
@@ -236,7 +232,7 @@ class _MessageCopier:
         if self._changed_ids:
             self._write_dictionaries()
         header, positions = message.header, self._positions
-        if header.template.version != self._source.scan.version:
+        if header.template.version != self._source.version:
             positions = self._source.ipc_schema.column_positions(header.template.version)
         assert message.body is not None
         columns = create_columns(positions, header, message.body, self._lookup, (message.location,))
@@ -303,7 +299,7 @@ class _MessageCopier:
             return
         self._flush()
         assert self._merger is not None
-        encoded = self._merger.encode_batch(batch, self._source.scan.version)
+        encoded = self._merger.encode_batch(batch, self._source.version)
         self._writer.write_message(headers.DICTIONARY_BATCH, *encoded, dictionary_id=batch.dictionary_header.id)
 
     def finish_source(self) -> None:
@@ -330,38 +326,6 @@ def _map_dictionaries(ipc_schema: IpcSchema, source_schema: IpcSchema) -> dict[i
     return targets
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenedSource:
-    """A source whose schema has been read; `memory` is its whole content, or None if bodies are read one by one."""
-
-    name: str
-    scan: FileScan | StreamScan
-    ipc_schema: IpcSchema
-    memory: MemorySource | None
-
-
-@contextmanager
-def _open_source(source: Any, limits: ReadLimits, max_piped_bytes: int) -> Iterator[_OpenedSource]:
-    """Open a source until the block ends.
-
-    Raises the errors of opening a source, and `LimitError` for a piped file larger than `max_piped_bytes`.
-    """
-    opened_source = open_source(source)
-    try:
-        if detect_format(opened_source) == "file":
-            seekable = ensure_random_access(opened_source, max_piped_bytes)
-            memory = seekable if isinstance(seekable, MemorySource) else None
-            scan = FileScan(seekable, limits, keeps_bodies=True)
-            yield _OpenedSource(seekable.name, scan, scan.reader.ipc_schema, memory)
-        else:
-            memory = opened_source if isinstance(opened_source, MemorySource) else None
-            stream = StreamScan(opened_source, limits, keeps_bodies=True)
-            ipc_schema = get_ipc_schema(stream.schema, limits)
-            yield _OpenedSource(opened_source.name, stream, ipc_schema, memory)
-    finally:
-        opened_source.close()
-
-
 _MAX_EQUAL_SCHEMAS = 64
 
 
@@ -375,19 +339,19 @@ class _FirstSource:
     equal_schemas: list[IpcSchema]
 
     @classmethod
-    def from_source(cls, source: _OpenedSource) -> _FirstSource:
+    def from_source(cls, source: FileScan | StreamScan) -> _FirstSource:
         """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
-        version = source.scan.version
+        version = source.version
         check_metadata_version(version, source.name)
         return cls(source.name, source.ipc_schema, version, [source.ipc_schema])
 
-    def check_compatible(self, source: _OpenedSource) -> None:
+    def check_compatible(self, source: FileScan | StreamScan) -> None:
         """Raise `InvalidArgumentError` with the first difference, if any."""
-        if source.scan.version != self.version:
+        if source.version != self.version:
             raise self._mismatch_error(
                 source,
                 f"metadata version {format_metadata_version(self.version)}",
-                format_metadata_version(source.scan.version),
+                format_metadata_version(source.version),
             )
         if any(source.ipc_schema is ipc_schema for ipc_schema in self.equal_schemas):
             return
@@ -403,5 +367,5 @@ class _FirstSource:
         if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:
             self.equal_schemas.append(source.ipc_schema)
 
-    def _mismatch_error(self, source: _OpenedSource, expected: str, actual: str) -> InvalidArgumentError:
+    def _mismatch_error(self, source: FileScan | StreamScan, expected: str, actual: str) -> InvalidArgumentError:
         return InvalidArgumentError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")

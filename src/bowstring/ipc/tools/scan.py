@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,9 +13,11 @@ from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import AnySource
+from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.file import KIND_LABELS
 from bowstring.ipc.footer import TRAILER
+from bowstring.ipc.format_detection import Format, open_and_detect_format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -29,7 +32,9 @@ from bowstring.ipc.message import (
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import Body, RemoteBody
+from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.memory.buffer import Buffer
 
 _CHUNK_BYTES = 1 << 20
@@ -107,9 +112,15 @@ class FramingSizes:
 class MessageScan(Protocol):
     """A source whose schema has been read."""
 
+    name: str
+    format: Format
     schema: FlatTable
     version: int
     footer_metadata: Metadata
+
+    @property
+    def ipc_schema(self) -> IpcSchema:
+        """The schema, decoded."""
 
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch and record batch; in a file the dictionaries come first."""
@@ -118,11 +129,25 @@ class MessageScan(Protocol):
         """Return the sizes, after all batches have been read."""
 
 
+@contextmanager
+def open_scan(
+    source: Any, limits: ReadLimits, max_piped_bytes: int, keeps_bodies: bool = False
+) -> Iterator[FileScan | StreamScan]:
+    """Open a source until the block ends, and read its schema. Raises the errors of `open_and_detect_format`."""
+    opened, format_ = open_and_detect_format(source, max_piped_bytes)
+    with closing(opened):
+        yield (FileScan if format_ == "file" else StreamScan)(opened, limits, keeps_bodies)
+
+
 class FileScan:
     """Scans a file by its footer. With `keeps_bodies`, bodies of a remote file can be fetched too."""
 
-    def __init__(self, source: MemorySource | RangeSource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
+    format: Format = "file"
+
+    def __init__(self, source: AnySource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
+        assert not isinstance(source, StreamSource)
         self._source = source
+        self.name = source.name
         self._keeps_bodies = keeps_bodies
         self.reader = create_file_reader(source, None, limits)  # checks magic and the footer's offset
         footer = self.reader.footer
@@ -131,6 +156,16 @@ class FileScan:
         self.version: int = footer["version"]
         self.footer_metadata = read_custom_metadata(footer)
         self._end = len(FILE_START)
+
+    @property
+    def ipc_schema(self) -> IpcSchema:
+        """The schema, decoded. Raises `InvalidDataError` if it is malformed."""
+        return self.reader.ipc_schema
+
+    @property
+    def memory(self) -> MemorySource | None:
+        """The source if its whole content is in memory or mapped."""
+        return self._source if isinstance(self._source, MemorySource) else None
 
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch, then every record batch, each header read once."""
@@ -160,8 +195,12 @@ class StreamScan:
     long as the span.
     """
 
+    format: Format = "stream"
+
     def __init__(self, source: AnySource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
         self._source = source
+        self.name = source.name
+        self.memory = source if isinstance(source, MemorySource) else None
         self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
         self._messages = MessageReader(source.name, limits, HeaderReader(limits).read, source.position)
         self._counts = {headers.RECORD_BATCH: 0, headers.DICTIONARY_BATCH: 0}
@@ -178,6 +217,7 @@ class StreamScan:
         self._first = message
         self.schema = message.header
         self.version: int = message.header.flatbuffer.get_root_table("Message")["version"]
+        self.ipc_schema = get_ipc_schema(message.header, limits)
 
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
