@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from bowstring.memory import c_abi
 class Producer:
     """Creates structures and capsules of them, and counts the releases of arrays."""
 
+    _producers: ClassVar[list[Producer]] = []
+    """All producers: like C code, their callbacks must outlive the structures, whatever the order of the collector."""
+
     def __init__(self) -> None:
+        self._producers.append(self)
         self.released = 0
         self.references: list[Any] = []
         self._release_schema = c_abi.ReleaseFunction(self._released(c_abi.SchemaStruct, c_abi.SCHEMA_RELEASE))
