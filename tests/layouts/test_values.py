@@ -273,7 +273,7 @@ def test_the_error_names_the_first_invalid_value_and_its_index() -> None:
         (bs.timestamp("s"), datetime(2020, 1, 1, 1, 2, 3, 4)),
         (bs.timestamp("ns"), datetime(9999, 1, 1)),
         (bs.timestamp("ns"), np.datetime64("9999-01-01", "s")),
-        (bs.timestamp("s"), np.datetime64("NaT")),
+        (bs.timestamp("s"), np.datetime64("NaT", "s")),
         (bs.timestamp("s"), np.timedelta64(1, "s")),
         (bs.month_interval(), True),
         (bs.day_time_interval(), (1.5, 2)),
