@@ -1,4 +1,4 @@
-"""The documentation has no dead links, and its examples run as tests.
+"""The documentation has no dead links, its examples run as tests, and public methods have docstrings.
 
 The examples are separate tests: conftest.py at the root collects the blocks of README.md and docs/, and pytest those of
 docstrings (`--doctest-modules`).
@@ -6,15 +6,24 @@ docstrings (`--doctest-modules`).
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
+import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
 
 import pytest
+
+import bowstring
 
 pytest_plugins = ["pytester"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+METHODS = (FunctionType, classmethod, staticmethod, property, functools.cached_property)
 
 
 def without_code(text: str) -> str:
@@ -61,3 +70,39 @@ def test_a_wrong_example_in_a_page_or_a_docstring_fails(
     pytester.makepyfile(module='"""A module.\n\n>>> 1 + 1\n3\n"""\n')
     result = pytester.runpytest_subprocess("--doctest-modules", "-p", "no:cacheprovider", "README.md", "module.py")
     result.assert_outcomes(passed=1, failed=2)
+
+
+def undocumented_methods(cls: type) -> Iterator[str]:
+    """The public methods and properties that have no docstring, nor override one that has."""
+    for name, member in vars(cls).items():
+        if name.startswith(("_", "test_")) or not isinstance(member, METHODS):
+            continue
+        if not any(getattr(vars(base).get(name), "__doc__", None) for base in cls.__mro__):
+            yield f"{cls.__module__}.{cls.__qualname__}.{name}"
+
+
+def test_every_public_method_has_or_inherits_a_docstring() -> None:
+    undocumented = []
+    for info in pkgutil.walk_packages(bowstring.__path__, "bowstring."):
+        module = importlib.import_module(info.name)
+        classes = [cls for cls in vars(module).values() if inspect.isclass(cls) and cls.__module__ == info.name]
+        undocumented += [name for cls in classes if cls.__name__[0] != "_" for name in undocumented_methods(cls)]
+    assert not undocumented
+
+
+def test_a_public_method_without_a_docstring_is_detected() -> None:
+    class Base:
+        def inherited(self) -> None:
+            """Do nothing."""
+
+    class Overriding(Base):
+        def inherited(self) -> None: ...
+
+        def new(self) -> None: ...
+
+        @property
+        def value(self) -> int:
+            return 0
+
+    names = [name.rpartition(".")[2] for name in undocumented_methods(Overriding)]
+    assert names == ["new", "value"]

@@ -172,7 +172,6 @@ class FlightDataset(Dataset):
         return tuple(endpoint.flight_locations(self._location)[0] for endpoint in self._endpoints)
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """As `Dataset.__iter__`."""
         first_call, self._first_call = self._first_call, None
         for endpoint in self._endpoints:
             if self._is_closed:
@@ -190,7 +189,6 @@ class FlightDataset(Dataset):
                 stream.cancel()
 
     def close(self) -> None:
-        """As `Dataset.close`."""
         self._is_closed = True
         for stream in list(self._streams):
             stream.cancel()

@@ -41,7 +41,7 @@ from bowstring.transports.base import (
     Transport,
     Wait,
 )
-from bowstring.transports.event_loop import EventLoop
+from bowstring.transports.event_loop import EventHandler, EventLoop
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
 from bowstring.transports.total_limits import TotalLimits
 
@@ -202,7 +202,7 @@ class ServedClients:
                 self._ended_traffic = self._ended_traffic.add(client.traffic)
 
 
-class ClientHandler:
+class ClientHandler(EventHandler):
     """The handler of one client: its requests in order, and the regions that were sent to it."""
 
     def __init__(
@@ -257,16 +257,13 @@ class ClientHandler:
         )
 
     def next_wait(self) -> Wait:
-        """As `EventHandler.next_wait`."""
         return self._session.next_wait(BOTH_DIRECTIONS if self._refused_at is None else SEND)
 
     def descriptors(self) -> list[int]:
-        """As `EventHandler.descriptors`."""
         return self.channel.descriptors()
 
     @property
     def deadline(self) -> float:
-        """As `EventHandler.deadline`."""
         if self._refused_at is not None:
             return self._refused_at + _REFUSAL_S
         if self._connection.state is StreamState.WAITING:
@@ -275,7 +272,6 @@ class ClientHandler:
         return self._session.next_deadline()
 
     def handle_events(self, _events: int) -> None:
-        """As `EventHandler.handle_events`."""
         if self._refused_at is None and not self._step(RECEIVE):
             return
         if not self._step(SEND):
@@ -306,7 +302,6 @@ class ClientHandler:
         return not is_busy and not self._connection.leases
 
     def handle_deadline(self) -> None:
-        """As `EventHandler.handle_deadline`."""
         if self._refused_at is not None:
             self._clients.disconnect(self, "it does not receive why it is refused", level=logging.DEBUG)
         elif self._connection.state is StreamState.WAITING:
@@ -338,7 +333,6 @@ class ClientHandler:
             self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
 
     def close(self) -> None:
-        """As `EventHandler.close`."""
         self._clients.stop_counting_client(self)
         self._connection.connection_lost()
         self._exports.clear()

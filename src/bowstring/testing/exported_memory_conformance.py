@@ -1,7 +1,5 @@
 """Conformance tests for exported memory: export, open, locate, view, fetch and retire."""
 
-# ruff: noqa: D102 - the name of a test is a sentence
-
 from __future__ import annotations
 
 from collections.abc import Iterator

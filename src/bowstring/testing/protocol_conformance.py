@@ -1,7 +1,5 @@
 """Conformance tests for the protocol over a pair of connected transports."""
 
-# ruff: noqa: D102 - the name of a test is a sentence
-
 from __future__ import annotations
 
 import threading

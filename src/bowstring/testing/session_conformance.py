@@ -4,8 +4,6 @@ Subclass `ClientConformance` with a client, or `ServerConformance` with a server
 `bowstring.testing.recorded_sessions`.
 """
 
-# ruff: noqa: D102 - the name of a test is a sentence
-
 from __future__ import annotations
 
 from abc import abstractmethod

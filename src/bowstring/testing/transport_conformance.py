@@ -3,8 +3,6 @@
 The tests run with pytest. `bowstring.transports.base` documents the contract.
 """
 
-# ruff: noqa: D102 - the name of a test is a sentence
-
 from __future__ import annotations
 
 import hashlib

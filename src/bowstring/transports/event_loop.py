@@ -255,7 +255,6 @@ class ListenerHandler(Closable):
         self.deadline = math.inf
 
     def close(self) -> None:
-        """As `EventHandler.close`."""
         self.listener.close()
 
     @abstractmethod

@@ -235,7 +235,6 @@ class ArenaExporter(MemoryExporter):
         return exported_region
 
     def retire(self, exported_region: ExportedRegion) -> None:
-        """As `MemoryExporter.retire`."""
         if not 0 <= exported_region.index < self._num_exported:
             raise InvalidArgumentError(
                 f"region {exported_region.index}: this end has exported {self._num_exported} regions"
@@ -246,7 +245,6 @@ class ArenaExporter(MemoryExporter):
             self._retired[exported_region.index] = weakref.ref(exported_region)
 
     def reclaim(self) -> None:
-        """As `MemoryExporter.reclaim`."""
         for index in [index for index, reference in self._retired.items() if reference() is None]:
             del self._retired[index]
             self._arena.release_copy(self._copies.pop(index))
@@ -311,7 +309,6 @@ class RemoteArena(RemoteMemory):
 
     @property
     def size_bytes(self) -> int:
-        """As `RemoteMemory.size_bytes`."""
         return self._extent.size_bytes
 
     def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
@@ -333,7 +330,6 @@ class RemoteArena(RemoteMemory):
         """Start to copy the memory at an address into a buffer."""
 
     def poll_fetches(self) -> list[FetchEnded]:
-        """As `RemoteMemory.poll_fetches`."""
         completed_fetches = []
         for token, fetches in list(self._fetches.items()):
             if all(fetch.is_done for fetch in fetches):

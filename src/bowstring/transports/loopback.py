@@ -177,12 +177,10 @@ class LoopbackChannel(Channel):
 
     @property
     def is_sending(self) -> bool:
-        """As `Channel.is_sending`."""
         return bool(self._unsent)
 
     @property
     def queued_bytes(self) -> int:
-        """As `Channel.queued_bytes`."""
         return sum(message.length_bytes for message in tuple(self._unsent))
 
     @property
@@ -192,13 +190,11 @@ class LoopbackChannel(Channel):
 
     @property
     def wait_description(self) -> str:
-        """As `Channel.wait_description`."""
         if self._unsent:
             return f"loopback: sending while {self._outbound.limit} messages wait"
         return "loopback: receiving"
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
-        """As `Channel.submit`."""
         length_bytes = sum(memoryview(part).nbytes for part in parts)
         return self._enqueue(tag, tuple(parts), length_bytes, None)
 
@@ -211,7 +207,6 @@ class LoopbackChannel(Channel):
         self._enqueue(None, (), 0, RegionUpdate(index, None))
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_offered_message`."""
         message = self._inbound.peek()
         if self._offer is None or self._offer[0] != token or message is None:
             raise InvalidArgumentError(f"loopback: message {token} is not offered")
@@ -219,7 +214,6 @@ class LoopbackChannel(Channel):
         self._offer = token, as_writable_bytes(buffer, message.length_bytes)
 
     def cancel(self, token: int) -> bool:
-        """As `Channel.cancel`."""
         if self._offer is not None and self._offer[0] == token:
             self._offer = None
             self._inbound.pop()
@@ -232,11 +226,9 @@ class LoopbackChannel(Channel):
         return True
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant_credit`."""
         self._credit.grant_credit(num_messages, nbytes)
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
-        """As `Channel.progress`."""
         events: list[Event] = []
         directions &= ~self._lost_directions
         if directions & SEND:
@@ -260,17 +252,14 @@ class LoopbackChannel(Channel):
         return Wait(interests)
 
     def descriptors(self) -> list[int]:
-        """As `Channel.descriptors`."""
         return [] if self.is_closed else [self._outbound.writable.descriptor, self._inbound.readable.descriptor]
 
     def half_close(self) -> None:
-        """As `Channel.half_close`."""
         self._is_half_closed = True
         if not self._unsent:
             self._outbound.end_sending()
 
     def shut_down(self) -> None:
-        """As `Channel.shut_down`."""
         self._outbound.end_sending()
         self._inbound.end_receiving()
 
@@ -385,7 +374,6 @@ class LoopbackListener(Listener):
             self._accept_event.set_readable(True)
 
     def accept(self, limit: int = 16) -> list[Channel]:
-        """As `Listener.accept`."""
         if self.is_closed:
             raise ClosedError(f"loopback {self.address!r}: the listener is closed")
         with self._lock:
@@ -394,15 +382,12 @@ class LoopbackListener(Listener):
         return list(channels)
 
     def descriptors(self) -> list[int]:
-        """As `Listener.descriptors`."""
         return [self._accept_event.descriptor] if self._accept_event.descriptor >= 0 else []
 
     def interests(self) -> list[Interest]:
-        """As `Listener.interests`."""
         return [] if self.is_closed else [Interest(self._accept_event.descriptor, RECEIVE)]
 
     def shut_down(self) -> None:
-        """As `Listener.shut_down`."""
         self.is_closed = True
         if _LISTENERS.get(self.address) is self:
             del _LISTENERS[self.address]
@@ -410,7 +395,6 @@ class LoopbackListener(Listener):
             self._accept_event.set_readable(True)
 
     def close(self) -> None:
-        """As `Listener.close`."""
         self.shut_down()
         with self._lock:
             self._accept_event.close()
@@ -426,7 +410,6 @@ class LoopbackTransport(Transport):
     distance: ClassVar[float] = 0
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackListener:
-        """As `Transport.listen`."""
         address = secrets.token_hex(8) if address is None else address
         listener = LoopbackListener(address, options)
         if _LISTENERS.setdefault(address, listener) is not listener:
@@ -435,7 +418,6 @@ class LoopbackTransport(Transport):
         return listener
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:
-        """As `Transport.dial`."""
         listener = _LISTENERS.get(address)
         if listener is None:
             raise ConnectionLostError(f"loopback {address!r}: nobody answers there")

@@ -256,12 +256,10 @@ class MessageChannel(Channel):
 
     @property
     def is_sending(self) -> bool:
-        """As `Channel.is_sending`."""
         return self._sender.is_sending
 
     @property
     def queued_bytes(self) -> int:
-        """As `Channel.queued_bytes`."""
         return self._sender.queued_bytes
 
     @property
@@ -271,7 +269,6 @@ class MessageChannel(Channel):
 
     @property
     def wait_description(self) -> str:
-        """As `Channel.wait_description`."""
         action = "connecting" if not self.is_connected else "sending" if self.is_sending else "receiving"
         return f"{self._name}: {action}"
 
@@ -283,7 +280,6 @@ class MessageChannel(Channel):
         return self._exporter
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
-        """As `Channel.submit`."""
         length_bytes = sum(memoryview(part).nbytes for part in parts)
         with self._lock:
             token = self._next_token
@@ -295,7 +291,6 @@ class MessageChannel(Channel):
             return token
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_offered_message`."""
         with self._lock:
             self._receiver.accept_offered_message(token, destination)
             self._timers[RECEIVE].set()
@@ -309,7 +304,6 @@ class MessageChannel(Channel):
             return self._receiver.cancel(token)
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant_credit`."""
         with self._lock:
             had_credit = self._receiver.credit.is_available
             self._receiver.credit.grant_credit(num_messages, nbytes)
@@ -317,7 +311,6 @@ class MessageChannel(Channel):
                 self._timers[RECEIVE].set()  # messages that have arrived already
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
-        """As `Channel.progress`."""
         events: list[Event] = []
         with self._lock:
             directions &= ~self._lost_directions
@@ -352,18 +345,15 @@ class MessageChannel(Channel):
         return [*(timer.descriptor for timer in self._timers.values()), *self._connection_descriptors()]
 
     def half_close(self) -> None:
-        """As `Channel.half_close`."""
         with self._lock:
             self._sender.ends_when_sent = True
             if not self._sender.is_sending:
                 self._send_end()
 
     def wake(self) -> None:
-        """As `Channel.wake`."""
         self._set_timers(BOTH_DIRECTIONS, 0.0)
 
     def shut_down(self) -> None:
-        """As `Channel.shut_down`."""
         with self._lock:
             if self._failure is None and not self.is_closed and not self._is_inherited:
                 self._failure = ConnectionLostError(f"{self._name}: the connection was shut down")

@@ -149,29 +149,23 @@ class ObservedTransport(Transport):
             setattr(self, name, getattr(transport, name))
 
     def check_options(self, options: TransportOptions) -> None:
-        """As `Transport.check_options`."""
         self._transport.check_options(options)
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:
-        """As `Transport.listen`."""
         return _ObservedListener(self, self._transport.listen(address, options))
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> Channel:
-        """As `Transport.dial`."""
         return self.wrap_channel(self._transport.dial(address, options), EventDirection.SENT, address)
 
     def address_scope(self, address: str) -> str | None:
-        """As `Transport.address_scope`."""
         return self._transport.address_scope(address)
 
     def open_exporter(self, channel: Channel) -> MemoryExporter | None:
-        """As `Transport.open_exporter`."""
         assert isinstance(channel, _ObservedChannel)
         exporter = self._transport.open_exporter(channel.channel)
         return None if exporter is None else _ObservedExporter(exporter, channel)
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
-        """As `Transport.open_remote_memory`."""
         assert isinstance(channel, _ObservedChannel)
         return self._transport.open_remote_memory(channel.channel, remote_handle)
 

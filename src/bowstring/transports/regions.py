@@ -88,7 +88,6 @@ class RemoteRegionTable(RemoteMemory):
         return len(self._extents)
 
     def find_extent(self, address: int) -> Extent:
-        """As `RemoteMemory.find_extent`."""
         index, _ = decode_region_address(address)
         try:
             return self._extents[index]
@@ -97,7 +96,6 @@ class RemoteRegionTable(RemoteMemory):
 
     @property
     def size_bytes(self) -> int:
-        """As `RemoteMemory.size_bytes`."""
         return sum(extent.size_bytes for extent in self._extents.values())
 
     def view_extent(self, extent: Extent) -> memoryview:
@@ -108,7 +106,6 @@ class RemoteRegionTable(RemoteMemory):
 
     @property
     def can_copy_locally(self) -> bool:
-        """As `RemoteMemory.can_copy_locally`."""
         return True
 
     def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
@@ -122,7 +119,6 @@ class RemoteRegionTable(RemoteMemory):
         return self._next_token
 
     def poll_fetches(self) -> list[FetchEnded]:
-        """As `RemoteMemory.poll_fetches`."""
         completed_fetches, self._fetched = self._fetched, []
         return completed_fetches
 
@@ -167,7 +163,6 @@ class RegionExporter(MemoryExporter):
         self._channel = channel
 
     def export(self, region: Region) -> ExportedRegion:
-        """As `MemoryExporter.export`."""
         self.check_capacity(1)
         index = self._channel.num_regions_sent
         self._channel.submit_region(index, region)
@@ -175,14 +170,12 @@ class RegionExporter(MemoryExporter):
         return ExportedRegion(encode_region_address(index, 0), index)
 
     def retire(self, exported_region: ExportedRegion) -> None:
-        """As `MemoryExporter.retire`."""
         count = self._channel.num_regions_sent
         if not 0 <= exported_region.index < count:
             raise InvalidArgumentError(f"region {exported_region.index}: this end has sent {count} regions")
         self._channel.submit_retirement(exported_region.index)
 
     def check_capacity(self, num_regions: int) -> None:
-        """As `MemoryExporter.check_capacity`."""
         num_sent = self._channel.num_regions_sent
         if num_sent + num_regions > MAX_REGIONS:
             raise InvalidArgumentError(f"this connection has sent {num_sent} regions: open another one")

@@ -72,27 +72,22 @@ class StreamChannel(Channel):
         connection.setblocking(False)
 
     def descriptors(self) -> list[int]:
-        """As `Channel.descriptors`."""
         return [] if self.is_closed else [self._socket.fileno()]
 
     @property
     def is_sending(self) -> bool:
-        """As `Channel.is_sending`."""
         return self._queue.queued_bytes > 0
 
     @property
     def queued_bytes(self) -> int:
-        """As `Channel.queued_bytes`."""
         return self._queue.queued_bytes
 
     @property
     def is_receiving_message(self) -> bool:
-        """As `Channel.is_receiving_message`."""
         return not self._parser.is_between_frames
 
     @property
     def wait_description(self) -> str:
-        """As `Channel.wait_description`."""
         if not self.is_connected:
             return f"{self._name}: connecting"
         if self.queued_bytes:
@@ -101,33 +96,27 @@ class StreamChannel(Channel):
         return f"{self._name}: receiving, {position}"
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
-        """As `Channel.submit`."""
         if self._parser.must_answer_hello:
             self._answer_hello()
         return self._queue.submit([_message_frame(tag, parts)])
 
     def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        """As `Channel.submit_all`."""
         if self._parser.must_answer_hello:
             self._answer_hello()
         self._queue.submit([_message_frame(message.tag, message.parts) for message in messages])
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
-        """As `Channel.accept_offered_message`."""
         self._parser.accept_offered_message(token, destination)
 
     def cancel(self, token: int) -> bool:
-        """As `Channel.cancel`."""
         is_discarded = self._parser.discard(token)
         return self._queue.cancel(token) if is_discarded is None else is_discarded
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant_credit`."""
         self._parser.credit_messages += num_messages
         self._parser.credit_bytes += nbytes
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
-        """As `Channel.progress`."""
         events: list[Event] = []
         if not self.is_connected:
             try:
@@ -155,7 +144,6 @@ class StreamChannel(Channel):
         return events
 
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
-        """As `Channel.next_wait`."""
         directions &= ~self._lost_directions
         needed, timeout_s = SEND if directions & SEND and self._queue.queued_bytes else 0, math.inf
         if directions & RECEIVE and self._parser.can_receive:
@@ -166,17 +154,14 @@ class StreamChannel(Channel):
         return Wait([Interest(self._socket.fileno(), needed)] if needed else [], timeout_s)
 
     def half_close(self) -> None:
-        """As `Channel.half_close`."""
         self._is_half_closed = True
         if not self._queue.queued_bytes:
             self._shut_down(socket.SHUT_WR)
 
     def shut_down(self) -> None:
-        """As `Channel.shut_down`."""
         self._shut_down(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """As `Channel.close`."""
         self.is_closed = True
         self._lost_directions = BOTH_DIRECTIONS
         self._socket.close()

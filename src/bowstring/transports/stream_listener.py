@@ -28,11 +28,9 @@ class StreamListener(Listener):
         self._socket = listening_socket
 
     def descriptors(self) -> list[int]:
-        """As `Listener.descriptors`."""
         return [self._socket.fileno()] if self._socket.fileno() >= 0 else []
 
     def accept(self, limit: int = 16) -> list[Channel]:
-        """As `Listener.accept`."""
         channels: list[Channel] = []
         while len(channels) < limit:
             try:
@@ -50,11 +48,9 @@ class StreamListener(Listener):
         return channels
 
     def interests(self) -> list[Interest]:
-        """As `Listener.interests`."""
         return [] if self.is_closed else [Interest(self._socket.fileno(), RECEIVE)]
 
     def shut_down(self) -> None:
-        """As `Listener.shut_down`."""
         self.is_closed = True
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -62,7 +58,6 @@ class StreamListener(Listener):
             pass
 
     def close(self) -> None:
-        """As `Listener.close`."""
         self.shut_down()
         self._socket.close()
 

@@ -94,7 +94,6 @@ class TcpTransport(Transport):
         return loopback_scope(*parse_address(address))
 
     def check_options(self, options: TransportOptions) -> None:
-        """As `Transport.check_options`."""
         super().check_options(options)
         if options.tls is not None and not self.supports_tls:
             raise InvalidArgumentError("tcp: the option tls is not supported: use tcp+tls")

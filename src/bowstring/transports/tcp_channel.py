@@ -78,7 +78,6 @@ class TcpChannel(StreamChannel):
                 self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
-        """As `Channel.next_wait`."""
         if self.is_connected or self._lost_directions or self.is_closed:
             return super().next_wait(directions)
         return Wait([Interest(self._socket.fileno(), self._connect_interest)])
@@ -99,7 +98,6 @@ class TcpChannel(StreamChannel):
 
     @property
     def wait_description(self) -> str:
-        """As `Channel.wait_description`."""
         if not self.queued_bytes and self.unacknowledged_since < math.inf:
             return f"{self._name}: sending, the peer's host does not acknowledge the end"
         return super().wait_description
@@ -175,13 +173,11 @@ class TlsChannel(TcpChannel):
         self._start_handshake()
 
     def cancel(self, token: int) -> bool:
-        """As `Channel.cancel`."""
         # While OpenSSL has to be called with the same bytes again, no message may leave the queue, not even a later one
         # that is part of the same record.
         return super().cancel(token) if not self._is_writing else bool(self._parser.discard(token))
 
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
-        """As `Channel.next_wait`."""
         wait = super().next_wait(directions)
         # TLS may have to send before it can go on to receive, although nothing is queued.
         if self._needs_write_to_read and wait.interests:

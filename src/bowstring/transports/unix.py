@@ -36,7 +36,6 @@ class UnixTransport(Transport):
         return UnixListener(address, options=options)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
-        """As `Transport.dial`."""
         return UnixChannel.dial(address, options)
 
     def open_exporter(self, channel: Channel) -> MemoryExporter:

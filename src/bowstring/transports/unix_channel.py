@@ -57,11 +57,9 @@ class UnixFrameParser(FrameParser):
 
     @property
     def has_descriptors(self) -> bool:
-        """As `FrameParser.has_descriptors`."""
         return bool(self.descriptors)
 
     def parse_frames(self, events: list[Event]) -> bool:
-        """As `FrameParser.parse_frames`."""
         first_event = len(events)
         needs_more = super().parse_frames(events)
         # One that arrived with the end of the bytes may belong to the next, incomplete header.
@@ -143,12 +141,10 @@ class UnixChannel(StreamChannel):
         return channel
 
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
-        """As `Channel.next_wait`."""
         return super().next_wait(directions) if self.is_connected else Wait([], CONNECT_RETRY_S)
 
     @property
     def wait_description(self) -> str:
-        """As `Channel.wait_description`."""
         return super().wait_description if self.is_connected else f"unix socket {self._pending_address!r}: connecting"
 
     def submit_region(self, index: int, region: Region) -> None:

@@ -51,7 +51,6 @@ class UnixListener(StreamListener):
         return listener
 
     def close(self) -> None:
-        """As `Listener.close`."""
         self.shut_down()
         inode, self._inode = self._inode, None
         if inode is not None:

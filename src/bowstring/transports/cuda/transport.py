@@ -26,6 +26,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.cuda.memory import CudaArena, CudaExporter, RemoteCudaMemory
+from bowstring.transports.export_arena import DisconnectedPeer
 from bowstring.transports.unix_channel import UnixChannel
 from bowstring.transports.unix_listener import UnixListener
 from bowstring.transports.unix_socket import unix_address_scope
@@ -54,7 +55,6 @@ class CudaChannel(UnixChannel):
         self._has_peer_left = False
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
-        """As `Channel.progress`."""
         events = super().progress(directions)
         for event in events:
             if isinstance(event, DirectionEnded) and event.directions & RECEIVE:
@@ -74,7 +74,7 @@ class CudaChannel(UnixChannel):
             peer.close_connection()
 
 
-class DisconnectedUnixPeer:
+class DisconnectedUnixPeer(DisconnectedPeer):
     """A `DisconnectedPeer` at the other end of a unix socket, which is open for receiving only.
 
     What it sends is discarded. The kernel reports the end when it closes its last descriptor of the socket.
@@ -87,7 +87,6 @@ class DisconnectedUnixPeer:
             connection.shutdown(socket.SHUT_WR)
 
     def has_left(self) -> bool:
-        """As `DisconnectedPeer.has_left`."""
         try:
             for _ in range(_MAX_DISCARDS):
                 if not self._connection.recv(_DISCARDED_BYTES):
@@ -99,7 +98,6 @@ class DisconnectedUnixPeer:
         return False
 
     def close_connection(self) -> None:
-        """As `DisconnectedPeer.close_connection`."""
         self._connection.close()
 
 

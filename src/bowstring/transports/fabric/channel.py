@@ -83,11 +83,9 @@ class _Sender(MessageSender):
 
     @property
     def is_connected(self) -> bool:
-        """As `MessageSender.is_connected`."""
         return self.link is not None and self.link.is_connected and not self.link.endpoint.is_closed
 
     def progress(self, events: list[Event]) -> None:
-        """As `MessageSender.progress`."""
         assert self.link is not None
         self._start_messages(self.link, events)
         for content in self._contents:
@@ -127,7 +125,6 @@ class _Sender(MessageSender):
         self._contents.append(_OutgoingLongMessage(message, frame.number, link.endpoint.domain.num_buffers))
 
     def send_end(self) -> None:
-        """As `MessageSender.send_end`."""
         assert self.link is not None
         self.link.send_control_frame(FabricFrameKind.END, self._next_number)
 
@@ -183,7 +180,6 @@ class _Receiver(MessageReceiver[Frame]):
 
     @property
     def is_receiving_message(self) -> bool:
-        """As `MessageReceiver.is_receiving_message`."""
         return self._arrival is not None or bool(self.offers)
 
     @property
@@ -193,7 +189,6 @@ class _Receiver(MessageReceiver[Frame]):
 
     @property
     def has_ended(self) -> bool:
-        """As `MessageReceiver.has_ended`."""
         return self._next_number == self._total and not self.is_receiving_message
 
     def add_frame(self, frame: Frame) -> None:
@@ -207,7 +202,6 @@ class _Receiver(MessageReceiver[Frame]):
             self._frames[frame.number] = frame
 
     def progress(self, events: list[Event]) -> None:
-        """As `MessageReceiver.progress`."""
         while not self.offers:
             if self._arrival is not None:
                 assert self.link is not None
@@ -223,7 +217,6 @@ class _Receiver(MessageReceiver[Frame]):
             self.offer_or_receive(frame, events)
 
     def receive_into(self, message: Frame, destination: memoryview) -> None:
-        """As `MessageReceiver.receive_into`."""
         assert self.link is not None
         self._arrival = _IncomingMessage(message.number, message.tag, destination)
         if message.content is None:
@@ -234,7 +227,6 @@ class _Receiver(MessageReceiver[Frame]):
         self.link.recycle_frame(message)
 
     def discard(self, message: Frame) -> None:
-        """As `MessageReceiver.discard`."""
         assert self.link is not None
         if message.content is None:
             self.link.send_control_frame(FabricFrameKind.REFUSED, message.number)

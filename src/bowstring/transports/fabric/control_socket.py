@@ -114,7 +114,6 @@ class ControlSocket(Closable):
             pass
 
     def close(self) -> None:
-        """As `Closable.close`."""
         self._socket.close()
 
     def _receive(self) -> None:

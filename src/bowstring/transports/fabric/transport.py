@@ -80,7 +80,6 @@ class FabricListener(StreamListener):
         self.address_scope = network_scope() if self.is_local else None
 
     def close(self) -> None:
-        """As `Listener.close`."""
         super().close()
         self._release_resources()
 

@@ -53,7 +53,6 @@ class _Sender(MessageSender):
         return self._endpoint.handle != 0
 
     def progress(self, events: list[Event]) -> None:
-        """As `MessageSender.progress`."""
         while True:
             while self.queue and len(self.started_messages) < _MAX_STARTED:
                 self._start_message(self.queue.popleft())
@@ -71,7 +70,6 @@ class _Sender(MessageSender):
                 return
 
     def send_end(self) -> None:
-        """As `MessageSender.send_end`."""
         self._endpoint.send_active_message([_END.pack(*self._counts)], END_ID, flags=0)
 
     def _start_message(self, message: SubmittedMessage) -> None:
@@ -105,12 +103,10 @@ class _Receiver(MessageReceiver[UcxMessage]):
 
     @property
     def is_receiving_message(self) -> bool:
-        """As `MessageReceiver.is_receiving_message`."""
         return bool(self._arrivals or self.offers)
 
     @property
     def has_ended(self) -> bool:
-        """As `MessageReceiver.has_ended`."""
         return self._counts == self._total and not self.is_receiving_message
 
     @property
@@ -121,7 +117,6 @@ class _Receiver(MessageReceiver[UcxMessage]):
         return any(isinstance(message, ActiveMessage) for message in self.offers.values())
 
     def progress(self, events: list[Event]) -> None:
-        """As `MessageReceiver.progress`."""
         while True:
             self._receive_available(events)
             # A plain message that has arrived allows the next to be received.
@@ -155,7 +150,6 @@ class _Receiver(MessageReceiver[UcxMessage]):
         return len(events) > num_events
 
     def offer_or_receive(self, message: UcxMessage, events: list[Event]) -> None:
-        """As `MessageReceiver.offer_or_receive`."""
         try:
             super().offer_or_receive(message, events)
         except LimitError:
@@ -172,7 +166,6 @@ class _Receiver(MessageReceiver[UcxMessage]):
             super().receive_eagerly(message, events)
 
     def receive_into(self, message: UcxMessage, destination: memoryview) -> None:
-        """As `MessageReceiver.receive_into`."""
         request = None
         if isinstance(message, ActiveMessage) and message.payload is not None:
             destination[:] = message.payload
@@ -181,7 +174,6 @@ class _Receiver(MessageReceiver[UcxMessage]):
         self._arrivals.append(_IncomingMessage(message.tag, destination, request))
 
     def discard(self, message: UcxMessage) -> None:
-        """As `MessageReceiver.discard`."""
         message.discard()
 
     def _report_message(self, tag: int | None, content: memoryview, events: list[Event]) -> None:
@@ -220,7 +212,6 @@ class UcxChannel(MessageChannel):
 
     @property
     def is_connected(self) -> bool:  # type: ignore[override]
-        """As `Channel.is_connected`."""
         flush = self._lanes_flush
         return flush is None or (flush.is_done and flush.error is None)
 

@@ -61,7 +61,6 @@ class RemoteUcxMemory(RemoteArena):
 
     @property
     def size_bytes(self) -> int:
-        """As `RemoteMemory.size_bytes`."""
         return self._size_bytes
 
     def view_extent(self, extent: Extent) -> memoryview | None:
@@ -85,7 +84,6 @@ class RemoteUcxMemory(RemoteArena):
         return CompletedFetch()
 
     def close(self) -> None:
-        """As `RemoteMemory.close`."""
         if isinstance(self._key, RemoteKey):
             self._key.close()
 

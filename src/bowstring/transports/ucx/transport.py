@@ -83,7 +83,6 @@ class UcxListener(Listener):
         self._arm()
 
     def accept(self, limit: int = 16) -> list[Channel]:
-        """As `Listener.accept`."""
         if self.is_closed:
             raise ClosedError(f"ucx {self.address}: the listener is closed")
         # Before the progress, so that what arrives after it sets the timer or makes the descriptor readable again.
@@ -109,7 +108,6 @@ class UcxListener(Listener):
         return channels
 
     def interests(self) -> list[Interest]:
-        """As `Listener.interests`."""
         return [Interest(descriptor, RECEIVE) for descriptor in self.descriptors()] if not self.is_closed else []
 
     def descriptors(self) -> list[int]:
@@ -117,7 +115,6 @@ class UcxListener(Listener):
         return [self._timer.descriptor, self._worker.event_descriptor] if not self._worker.is_closed else []
 
     def shut_down(self) -> None:
-        """As `Listener.shut_down`."""
         self.is_closed = True
         self._timer.set()
 
