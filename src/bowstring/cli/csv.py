@@ -80,14 +80,14 @@ def open_batches(
         header = _read_header(lines, name, options)
         _check_column_names((*options["columns"], *options["column_types"]), header, name)
 
-        def create_error(message: str, _rows: int) -> InvalidDataError:
-            return _error_from_pyarrow(message, name, header, options["column_types"])
+        def translated_error(message: str, _rows: int) -> InvalidDataError:
+            return _pyarrow_error(message, name, header, options["column_types"])
 
-        with translate_pyarrow_errors(create_error):
+        with translate_pyarrow_errors(translated_error):
             reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
         schema = import_schema(reader.schema)
         _check_utf8_columns(name, schema, options["column_types"])
-        yield schema, read_batches(reader, create_error, report_position)
+        yield schema, read_batches(reader, translated_error, report_position)
 
 
 def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> dict[str, Any]:
@@ -189,9 +189,7 @@ def _check_not_json(text: str, name: str) -> None:
         raise add_hint(error, "use --from json")
 
 
-def _error_from_pyarrow(
-    message: str, name: str, header: list[str], column_types: Mapping[str, Any]
-) -> InvalidDataError:
+def _pyarrow_error(message: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any."""
     conversion, row = _CONVERSION_ERROR.fullmatch(message), _ROW_ERROR.fullmatch(message)
     if conversion is not None:

@@ -65,8 +65,8 @@ def open_batches(
             yield import_schema(explicit), iter(())
             return
         _check_key_count(first, name)
-        create_error = partial(_error_from_pyarrow, name)
-        with translate_pyarrow_errors(create_error):
+        translated_error = partial(_pyarrow_error, name)
+        with translate_pyarrow_errors(translated_error):
             reader = pj.open_json(
                 io.BufferedReader(ReadableFile(_make_read_function(chain([first], chunks))), options["block_size"]),
                 read_options=pj.ReadOptions(use_threads=False, block_size=options["block_size"]),
@@ -75,7 +75,7 @@ def open_batches(
         schema, columns = import_schema(reader.schema), list(options["columns"])
         yield (
             schema.select(columns) if columns else schema,
-            read_batches(reader, create_error, report_position, columns),
+            read_batches(reader, translated_error, report_position, columns),
         )
 
 
@@ -261,7 +261,7 @@ def _check_key_count(chunk: bytes, name: str) -> None:
             expansion_limits.check_expanded_values(rows * (len(keys) - quoted), len(parts))
 
 
-def _error_from_pyarrow(name: str, message: str, rows: int) -> InvalidDataError:
+def _pyarrow_error(name: str, message: str, rows: int) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any.
 
     pyarrow counts the rows from the start of the block; `rows` come before it.

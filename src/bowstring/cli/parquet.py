@@ -51,16 +51,16 @@ def open_batches(
     """Open a Parquet file; yield its schema and an iterator of its batches. Raises `InvalidDataError` if malformed."""
     pq, columns = import_pyarrow("pyarrow.parquet"), list(options["columns"])
 
-    def create_error(message: str, _rows: int) -> InvalidDataError:
+    def translated_error(message: str, _rows: int) -> InvalidDataError:
         return InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {message}")
 
     with open_random_access_file(source, options["max_piped_bytes"]) as file:
-        with translate_pyarrow_errors(create_error):
+        with translate_pyarrow_errors(translated_error):
             parquet_file = pq.ParquetFile(file)
             schema = import_schema(parquet_file.schema_arrow)
         reader = parquet_file.iter_batches(options["batch_rows"] or _BATCH_ROWS, columns=columns or None)
         total = parquet_file.metadata.num_rows
-        batches = read_batches(reader, create_error, lambda rows: report_progress(rows, total), columns)
+        batches = read_batches(reader, translated_error, lambda rows: report_progress(rows, total), columns)
         yield schema.select(columns) if columns else schema, batches
 
 

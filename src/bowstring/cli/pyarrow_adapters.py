@@ -200,28 +200,28 @@ def open_random_access_file(source: Any, max_piped_bytes: int) -> Iterator[RawSo
 
 
 @contextmanager
-def translate_pyarrow_errors(create_error: ErrorFactory, rows: int = 0) -> Iterator[None]:
-    """Raise `create_error(message, rows)` for an error that pyarrow raises for malformed data after this many rows."""
+def translate_pyarrow_errors(translated_error: ErrorFactory, rows: int = 0) -> Iterator[None]:
+    """Raise `translated_error(message, rows)` for an error of pyarrow in malformed data after this many rows."""
     pa = import_pyarrow()
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # an OSError for damaged pages
         if isinstance(error, BowstringError):
             raise
-        raise create_error(str(error), rows) from error
+        raise translated_error(str(error), rows) from error
 
 
 def read_batches(
-    reader: Any, create_error: ErrorFactory, report_rows: ReportRows, columns: Sequence[str] = ()
+    reader: Any, translated_error: ErrorFactory, report_rows: ReportRows, columns: Sequence[str] = ()
 ) -> Iterator[RecordBatch]:
-    """Yield the record batches of a pyarrow reader, with only `columns` if any; `create_error` translates its errors.
+    """Yield the record batches of a pyarrow reader, with only `columns` if any, and translate its errors.
 
     `report_rows` is called before the first batch and after each.
     """
     batches, rows = iter(reader), 0
     while True:
         report_rows(rows)
-        with translate_pyarrow_errors(create_error, rows):
+        with translate_pyarrow_errors(translated_error, rows):
             batch = next(batches, None)
         if batch is None:
             return

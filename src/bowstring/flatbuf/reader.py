@@ -52,7 +52,7 @@ class Flatbuffer:
             raise TruncatedError(f"{self.location}: {self.size} bytes are too few for a flatbuffer")
         return FlatTable(self, self.specs[name], self.follow_offset(0, name))
 
-    def create_error(self, problem: str, position: int) -> InvalidDataError:
+    def invalid_data_error(self, problem: str, position: int) -> InvalidDataError:
         """Return an error that names the flatbuffer and the byte."""
         return InvalidDataError(f"{self.location}: byte {position} of {self.size}: {problem}")
 
@@ -68,11 +68,11 @@ class Flatbuffer:
     def follow_offset(self, position: int, path: str) -> int:
         """Return the target of the offset at `position`, at least 4 bytes before the end."""
         if position + 4 > self.size:
-            raise self.create_error(f"the offset of {path} is beyond the end", position)
+            raise self.invalid_data_error(f"the offset of {path} is beyond the end", position)
         distance = _U32.unpack_from(self.raw, position)[0]
         target: int = position + distance
         if not is_valid_offset(distance, target, self.size):
-            raise self.create_error(f"the offset of {path} is {distance}, which is out of bounds", position)
+            raise self.invalid_data_error(f"the offset of {path} is {distance}, which is out of bounds", position)
         return target
 
     def locate_vector(self, position: int, item_bytes: int, path: str) -> tuple[int, int]:
@@ -80,7 +80,7 @@ class Flatbuffer:
         start = self.follow_offset(position, path)
         length: int = _U32.unpack_from(self.raw, start)[0]
         if not is_valid_vector(start + 4, length, item_bytes, self.size):
-            raise self.create_error(f"{path} has {length} elements of {item_bytes} bytes, beyond the end", start)
+            raise self.invalid_data_error(f"{path} has {length} elements of {item_bytes} bytes, beyond the end", start)
         return start + 4, length
 
 
@@ -98,10 +98,10 @@ class FlatTable:
         flatbuffer.tables_left -= 1
         self.vtable = vtable = position - _I32.unpack_from(flatbuffer.raw, position)[0]
         if not is_valid_vtable(vtable, flatbuffer.size):
-            raise flatbuffer.create_error(f"the vtable of {spec.name} is at {vtable}", position)
+            raise flatbuffer.invalid_data_error(f"the vtable of {spec.name} is at {vtable}", position)
         self.vtable_size, self.size = _VTABLE.unpack_from(flatbuffer.raw, vtable)
         if not is_valid_table(position, self.size, vtable, self.vtable_size, flatbuffer.size):
-            raise flatbuffer.create_error(
+            raise flatbuffer.invalid_data_error(
                 f"{spec.name} has {self.size} bytes, its vtable at {vtable} has {self.vtable_size}", position
             )
 
@@ -157,7 +157,7 @@ class FlatTable:
         assert isinstance(slot.type, UnionSlot)
         index: int = self[f"{name}_type"]
         if index >= len(slot.type.members):
-            raise self.flatbuffer.create_error(
+            raise self.flatbuffer.invalid_data_error(
                 f"expected a {slot.path}_type below {len(slot.type.members)}, found {index}", self.position
             )
         return slot.type.members[index] if index else ""
@@ -168,10 +168,10 @@ class FlatTable:
             offset = _U16.unpack_from(self.flatbuffer.raw, self.vtable + slot.vtable_offset)[0]
         if offset == 0:
             if slot.is_required:
-                raise self.flatbuffer.create_error(f"{slot.path} is required but absent", self.position)
+                raise self.flatbuffer.invalid_data_error(f"{slot.path} is required but absent", self.position)
             return 0
         if not is_valid_slot(offset, slot.type.inline_bytes, self.size):
-            raise self.flatbuffer.create_error(
+            raise self.flatbuffer.invalid_data_error(
                 f"{slot.path} is at byte {offset} of a table of {self.size}", self.position
             )
         return self.position + offset
@@ -194,7 +194,7 @@ class FlatTable:
         try:
             return text.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise flatbuffer.create_error(
+            raise flatbuffer.invalid_data_error(
                 f"{slot.path} is not valid UTF-8: {error.reason}", start + error.start
             ) from None
 

@@ -139,14 +139,14 @@ class Validator:
         try:
             reader = self._open_reader()
         except InvalidDataError as error:
-            yield _make_fault(error)
+            yield _create_fault(error)
             return
         with reader:
             validation.format = "file" if isinstance(reader, FileReader) else "stream"
             try:
                 validation.columns = len(list(reader.schema))
             except InvalidDataError as error:
-                yield _make_fault(error)
+                yield _create_fault(error)
                 return
             if isinstance(reader, FileReader):
                 yield from self._find_file_faults(reader)
@@ -169,7 +169,7 @@ class Validator:
                 if not dictionaries:  # else they are checked below
                     get_dictionary_declaration(reader.ipc_schema, header, location)
         except InvalidDataError as error:
-            yield _make_fault(error)
+            yield _create_fault(error)
             dictionaries = []
         for node in dictionaries:
             yield from self._find_dictionary_faults(reader, node)
@@ -177,7 +177,7 @@ class Validator:
             try:
                 batch = reader.read_whole_batch(index)
             except InvalidDataError as error:
-                yield _make_fault(error, (index, None, None))
+                yield _create_fault(error, (index, None, None))
             else:
                 fault_count = self.validation.fault_count
                 yield from self._find_batch_faults(index, batch)
@@ -185,7 +185,7 @@ class Validator:
                     try:
                         check_batch_statistics(self._statistics, index, batch.columns)
                     except InvalidDataError as error:
-                        yield _make_fault(error, (index, None, None))
+                        yield _create_fault(error, (index, None, None))
             self.validation.record_batches += 1
             self._call_report_progress(reader.num_record_batches)
 
@@ -194,11 +194,11 @@ class Validator:
         try:
             check_metadata_version(reader.footer["version"], "footer")
         except InvalidDataError as error:
-            yield _make_fault(error)
+            yield _create_fault(error)
         try:
             statistics = reader.statistics
         except InvalidDataError as error:
-            yield _make_fault(error)
+            yield _create_fault(error)
         else:
             self._statistics = statistics if self._full else None
 
@@ -220,12 +220,12 @@ class Validator:
                 f"{schema.pairs}",
             )
             problem = f"schema message: expected {in_footer}, as in the footer, found {in_message}"
-            yield _make_fault(InvalidDataError(problem))
+            yield _create_fault(InvalidDataError(problem))
 
     def _find_stream_faults(self, reader: _ResilientReader) -> Iterator[Fault]:
         for index, decoded in reader.iterate_batches_and_errors():
             if isinstance(decoded, InvalidDataError):
-                yield _make_fault(decoded, (index, None, None))
+                yield _create_fault(decoded, (index, None, None))
             else:
                 assert index is not None
                 yield from self._find_batch_faults(index, decoded)
@@ -247,12 +247,12 @@ class Validator:
         try:
             values = reader.get_dictionary(node)
         except InvalidDataError as error:
-            yield _make_fault(error)
+            yield _create_fault(error)
             return
         if values is not None and id(values) not in self._validated:
             self._validated[id(values)] = values
             for path, problem in find_faults(values, self._full, self._validated):
-                yield _make_fault(problem, path=(f"dictionary {node.id}", *path))
+                yield _create_fault(problem, path=(f"dictionary {node.id}", *path))
 
     def _find_batch_faults(self, number: int, batch: RecordBatch) -> Iterator[Fault]:
         self.validation.rows += batch.num_rows
@@ -266,10 +266,10 @@ class Validator:
                         f"expected {batch.num_rows} values, one per row of the batch, found {column.length}"
                     )
             except InvalidDataError as error:
-                yield _make_fault(error, (number, index, name))
+                yield _create_fault(error, (number, index, name))
                 continue
             for path, problem in find_faults(column, self._full, self._validated):
-                yield _make_fault(problem, (number, index, name), path)
+                yield _create_fault(problem, (number, index, name), path)
 
 
 def iter_validated_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
@@ -292,7 +292,7 @@ def iter_validated_batches(batches: Iterable[RecordBatch], hint: str) -> Iterato
         yield batch
 
 
-def _make_fault(
+def _create_fault(
     error: InvalidDataError,
     location: tuple[int | None, int | None, str | None] = (None, None, None),
     path: tuple[str, ...] = (),

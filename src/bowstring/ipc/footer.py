@@ -19,7 +19,7 @@ from bowstring.ipc.message import (
     MAGIC,
     Block,
     check_metadata_size,
-    create_format_mismatch_error,
+    format_mismatch_error,
     is_file_start,
     is_stream_start,
 )
@@ -124,7 +124,7 @@ def _check_start(source: RandomAccessSource) -> None:
     if not is_file_start(start):
         if is_stream_start(start):
             raise FormatMismatchError(f"{name}: expected an Arrow file, found an Arrow stream: use open_stream")
-        raise create_format_mismatch_error(name, "an Arrow file", start)
+        raise format_mismatch_error(name, "an Arrow file", start)
 
 
 def _read_footer_bytes(source: RandomAccessSource, limits: ReadLimits) -> tuple[bytes, int]:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sources import AnySource, ensure_random_access, open_source, read_into_memory
 from bowstring.io.stream_source import StreamSource
-from bowstring.ipc.message import CONTINUATION, create_format_mismatch_error, is_file_start, is_stream_start
+from bowstring.ipc.message import CONTINUATION, format_mismatch_error, is_file_start, is_stream_start
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import close_on_error
 
@@ -57,7 +57,7 @@ def check_format(name: str, first_bytes: bytes, expected: str = ARROW) -> None:
     are too few to decide, `NoDataError` if there are none.
     """
     if not (is_file_start(first_bytes) or is_stream_start(first_bytes) or _is_stream_prefix(first_bytes)):
-        raise create_format_mismatch_error(name, expected, first_bytes)
+        raise format_mismatch_error(name, expected, first_bytes)
 
 
 def _is_stream_prefix(first_bytes: bytes) -> bool:

@@ -282,7 +282,7 @@ class MessageReader(Generic[Header]):
             raise self._format_mismatch_error(prefix)
 
     def _format_mismatch_error(self, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
-        return create_format_mismatch_error(self._name[:-1], str(self._expected_format), first_bytes)
+        return format_mismatch_error(self._name[:-1], str(self._expected_format), first_bytes)
 
 
 def read_message(reader: MessageReader[Header], read: Callable[[int], bytes]) -> Message[Header] | EndOfStream:
@@ -366,7 +366,7 @@ def is_stream_start(first_bytes: bytes) -> bool:
     return bool(0 < length_bytes < 1 << 28 and length_bytes % 4 == 0 and 4 <= root < min(length_bytes, 1 << 12))
 
 
-def create_format_mismatch_error(name: str, expected: str, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
+def format_mismatch_error(name: str, expected: str, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
     """Return the error for a source that begins with these bytes, which are not Arrow data or too few to decide.
 
     A note names a way to read the format, if there is one.

@@ -159,20 +159,20 @@ class SharedTableHandle(Closable):
         path = f"/proc/{self._process.pid}/fd/{reference.descriptor}"
         try:
             if not reference.is_same_file(os.stat(path)):  # opening a terminal or a pipe could have effects
-                raise self._create_open_error(None)
+                raise self._open_error(None)
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
             if isinstance(error, BowstringError):
                 raise
-            raise self._create_open_error(error) from None
+            raise self._open_error(error) from None
         name = f"share {self._token[:8]}"
         region = Region.attach(descriptor, reference.size_bytes, accept_files=True, name=name)
         with close_on_error(region):  # memory of an arena keeps its content from now on
             if not reference.is_same_file(os.fstat(region.descriptor)):
-                raise self._create_open_error(None)
+                raise self._open_error(None)
         return region
 
-    def _create_open_error(self, error: OSError | None) -> Exception:
+    def _open_error(self, error: OSError | None) -> Exception:
         if not self._process.is_alive():
             return ConnectionLostError(f"{self!r}: process {self._process.pid}, which shared it, is gone")
         if isinstance(error, PermissionError):

@@ -202,8 +202,8 @@ class Deadline:
         """The remaining seconds, from 0 to the maximum of system calls."""
         return min(max(self._end - time.monotonic(), 0.0), _MAX_WAIT_S)
 
-    def create_error(self, wait_description: str) -> DeadlineError:
-        """Create the error of a call whose deadline has passed."""
+    def deadline_error(self, wait_description: str) -> DeadlineError:
+        """Return the error of a call whose deadline has passed."""
         return DeadlineError(f"{wait_description}: nothing within {self.timeout_s:g} s")
 
 

@@ -121,7 +121,7 @@ def dial(
         # No thread or loop exists yet that could finish a dial that takes several steps, as TCP and TLS do.
         while not channel.is_connected:
             if not deadline.remaining_s():
-                raise deadline.create_error(channel.wait_description)
+                raise deadline.deadline_error(channel.wait_description)
             wait = channel.next_wait(SEND)
             wait_for_interests(wait.interests, min(deadline.remaining_s(), wait.timeout_s))
             for event in channel.progress(SEND):
@@ -339,7 +339,7 @@ class BlockingChannel(Closable):
                 if channel.bytes_received != previous_bytes:
                     deadline.restart()
                 if not self._inbox and not self._wait(RECEIVE, deadline):
-                    raise deadline.create_error(channel.wait_description)
+                    raise deadline.deadline_error(channel.wait_description)
                 self._check_open("receive")
 
     def close(self) -> None:
@@ -397,7 +397,7 @@ class BlockingChannel(Closable):
                 if channel.bytes_sent != previous_bytes:
                     deadline.restart()
                 if not self._wait(SEND, deadline):
-                    raise deadline.create_error(channel.wait_description)
+                    raise deadline.deadline_error(channel.wait_description)
                 self._check_open("send")
         except BaseException as error:
             if token is not None and not (token and channel.cancel(token)):
@@ -439,7 +439,7 @@ class _ChannelLock:
 
     def __init__(self, channel: BlockingChannel, lock: threading.Lock, deadline: Deadline, action: str) -> None:
         if not lock.acquire(blocking=False) and not lock.acquire(timeout=deadline.remaining_s()):
-            raise deadline.create_error(f"{action} while another thread does the same")
+            raise deadline.deadline_error(f"{action} while another thread does the same")
         try:
             channel._check_open(action)
         except BowstringError:
@@ -486,7 +486,7 @@ class BlockingListener(Closable):
         while not self._accepted:
             self._accepted.extend(self.listener.accept())
             if not self._accepted and not wait_for_interests(self.listener.interests(), deadline.remaining_s()):
-                raise deadline.create_error(f"{self._transport.scheme} {self.address!r}: waiting for a connection")
+                raise deadline.deadline_error(f"{self._transport.scheme} {self.address!r}: waiting for a connection")
         return BlockingChannel(self._transport, self._accepted.popleft())
 
     def close(self) -> None:

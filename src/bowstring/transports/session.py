@@ -324,7 +324,7 @@ class Session(Closable):
         if not has_progress and not events and now >= self.next_deadline():
             channels = list(self.channels.values())
             channel = next((channel for channel in channels if channel.is_sending), channels[0])
-            events.append(SessionFailed(self._create_deadline_error(channel.wait_description)))
+            events.append(SessionFailed(self._deadline_error(channel.wait_description)))
         return events
 
     def _record_progress(self, now: float) -> bool:
@@ -597,7 +597,7 @@ class Session(Closable):
         leases = self.core.leases
         return leases.outstanding, leases.outstanding_bytes, queued_bytes
 
-    def _create_deadline_error(self, wait_description: str) -> DeadlineError:
+    def _deadline_error(self, wait_description: str) -> DeadlineError:
         timeout_s = min(self.options.input_timeout_s, self.options.stall_s)
         return DeadlineError(f"{wait_description}: nothing within {timeout_s:g} s")
 

@@ -192,9 +192,9 @@ class Context(Closable):
         """Call a function that returns a status. Raises its error."""
         status = function(*arguments)
         if status < 0:
-            raise self.error_from_status(purpose, status)
+            raise self.status_error(purpose, status)
 
-    def error_from_status(self, purpose: str, status: int) -> BowstringError:
+    def status_error(self, purpose: str, status: int) -> BowstringError:
         """Return the error for a status of libucp."""
         error_type = _ERRORS.get(status, ConnectionLostError)
         return error_type(f"UCX: {purpose}: {libucp.status_text(self.library, status)}")

@@ -167,7 +167,7 @@ class Request:
     @property
     def error(self) -> BowstringError | None:
         """The error with which the operation ended, or None."""
-        return self._worker.context.error_from_status(self.purpose, self.status) if self.status < 0 else None
+        return self._worker.context.status_error(self.purpose, self.status) if self.status < 0 else None
 
     def cancel(self) -> None:
         """Try to cancel a receive. It ends with `AbortedConnectionError`, or successfully if it was faster."""
@@ -387,7 +387,7 @@ class Worker(Closable):
                 raise InvalidArgumentError("UCX: waiting needs Feature.WAKEUP")
             status = library.ucp_worker_arm(self._handle)
             if status < 0 and status != StatusCode.BUSY:
-                raise self.context.error_from_status("wait", status)
+                raise self.context.status_error("wait", status)
             return bool(status == StatusCode.OK)
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -668,7 +668,7 @@ class UcpEndpoint:
     @property
     def error(self) -> BowstringError | None:
         """Why the connection failed, or None. Only with `ErrorMode.PEER`."""
-        return self.worker.context.error_from_status(self.name, self.status) if self.status < 0 else None
+        return self.worker.context.status_error(self.name, self.status) if self.status < 0 else None
 
     def send_tagged(self, parts: MessageParts, tag: int, *, is_synchronous: bool = False) -> Request:
         """Send a tagged message; a synchronous one is complete when the peer has begun to receive it.
