@@ -107,6 +107,7 @@ class StreamDictionaries:
 
     def __init__(self, entries: dict[int, DictionarySnapshot] | None = None) -> None:
         self._entries = entries or {}
+        # Not taken over by later dictionaries: an inner one may have been replaced meanwhile.
         self._resolved_arrays: dict[int, Array] = {}
         self._is_frozen = False
 
@@ -135,6 +136,7 @@ class StreamDictionaries:
     ) -> StreamDictionaries:
         """Return the dictionaries after a dictionary batch: with a new, a replaced or an extended dictionary."""
         declaration = get_dictionary_declaration(ipc_schema, header, location)
+        # Inner dictionaries may still be replaced before a batch uses the values: see `DictionarySnapshot`.
         values = read_dictionary_values(ipc_schema, header, body, create_empty_dictionary, location)
         if header.template.is_delta and declaration.id not in self:
             raise InvalidDataError(
@@ -155,6 +157,7 @@ class StreamDictionaries:
         return StreamDictionaries(entries)
 
     def _get_mutable_entries(self) -> dict[int, DictionarySnapshot]:
+        # A stream with a thousand dictionaries before its first batch does not copy them a thousand times.
         return dict(self._entries) if self._is_frozen else self._entries
 
 

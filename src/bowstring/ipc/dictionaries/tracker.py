@@ -87,6 +87,8 @@ class DictionaryTracker:
             if count_of_id > 1
         }
         self._written_dictionaries: dict[int, ArrayData] = {}
+        # Compared by identity, which is why these and `_index_map_cache` keep the arrays: an id is not used again
+        # meanwhile.
         self._matching_dictionaries: dict[int, tuple[ArrayData, ...]] = {}
         self._index_map_cache: dict[int, tuple[ArrayData, ArrayData, list[Indices]]] = {}
 
@@ -138,6 +140,7 @@ class DictionaryTracker:
         """Prepare the batches of a dictionary; yield the parts whose indices have to change."""
         written = self._get_written_dictionary(batch, declaration)
         non_null_uses = [use for use in uses if use.array.null_count < use.array.length]
+        # No index refers to a value, so readers may have any dictionary.
         if not non_null_uses and written is not None:
             return
         names = list(dict.fromkeys(repr(use.column_name) for use in uses))
@@ -150,6 +153,8 @@ class DictionaryTracker:
         else:
             batch.matching_dictionaries[declaration.id] = ()
             if written is not None and not is_fixed:
+                # One that extends the readers' dictionary comes first, so that the merged one extends it, too, and a
+                # delta is enough.
                 dictionaries.sort(key=lambda dictionary: not has_prefix(dictionary, written))
             unified, index_maps = self._unify(declaration.id, written, dictionaries)
             if is_fixed and written is not None and unified.length > written.length:

@@ -116,6 +116,8 @@ class FieldTables:
         children = self.tables.locate_elements("children")
         child_counts = np.where(children.is_valid, children.lengths, -1)
         total = int(children.lengths.sum())
+        # Tables may be shared: each level could have as many children as the flatbuffer has bytes, for each field
+        # above.
         if not total or self._depth <= 1 or 2 * total > self._tables_left:
             return child_counts, None
         _, offsets = flatten_table_vectors(children)
@@ -145,6 +147,7 @@ class FieldTables:
         child_counts, below = self.child_counts, self.children
         flat, nested, expected_children = _header_entry_counts_by_type()
         numbers = np.where(is_valid, self.type_numbers, 0)
+        # Number 0 is that of an unknown type, with counts of -1.
         counts: HeaderEntryCounts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
             parents = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
@@ -179,6 +182,7 @@ class FieldTables:
         while position >= 0 and len(matches) < _MAX_MATCHES:
             matches.append(np.flatnonzero(targets == position))
             position = self.reader.raw.find(encoded, position + 1)
+        # The length of an empty name is four zeros, which occur anywhere.
         if position < 0 and name:
             return np.concatenate(matches) if matches else np.empty(0, np.int64)
         if not self._has_valid_names():
@@ -219,18 +223,21 @@ class _FieldReader:
         is_valid = is_valid & names.is_valid
         pairs = self._read_metadata(is_valid)
         self._resolve_types(is_valid)
+        # Last: a type is that of the values until here.
         encoded_count = self._resolve_dictionaries()
         rows = np.flatnonzero(self._is_resolved)
         text_bytes = int(names.lengths[rows].sum()) + sum(
             len(key) + len(value) for field_pairs in pairs.values() for key, value in field_pairs
         )
         table_count = 2 * len(rows) + 2 * encoded_count + sum(map(len, pairs.values()))
+        # Before any text is copied, since names may share bytes. Reading the fields individually then raises the error.
         if table_count > flatbuffer.tables_left or text_bytes > flatbuffer.text_left:
             return all_fields, {}
         try:
             name_list = _read_names(self._reader, names.starts[rows], names.lengths[rows])
         except InvalidDataError:
             return all_fields, {}
+        # Counted as if they had been read individually, so that both ways accept the same schemas.
         flatbuffer.tables_left -= table_count
         flatbuffer.text_left -= text_bytes
         indices = rows.tolist()
@@ -391,6 +398,7 @@ def _group_by_equality(
     reader: VectorizedReader, indices: IntArray, columns: Sequence[IntArray | VectorSpans]
 ) -> Iterator[IntArray]:
     """Yield groups of indices at which all columns are equal, at most `_MAX_TYPES`."""
+    # Each round compares all that are left: as many rounds as fields would take quadratic time.
     for _ in range(_MAX_TYPES):
         if not len(indices):
             return

@@ -95,6 +95,8 @@ class BatchHeader:
         raw = self.raw
         if type(raw) is bytes:
             return packer.unpack_from(raw, offset)
+        # Slices of a memoryview cost more than those of bytes, but copying a wide header to read one column costs more
+        # than both.
         self._reads += 1
         if self._reads > _MAX_READS:
             self.raw = bytes(raw[:])
@@ -141,6 +143,7 @@ class HeaderReader:
 
     def find_template_by_size(self, size_bytes: int) -> HeaderTemplate | None:
         """Return the last template of headers of this length, framing included, if any."""
+        # The flatbuffer follows a marker and its length, or only its length before format version 0.15.
         return self._templates.get((size_bytes, 8)) or self._templates.get((size_bytes, 4))
 
     def try_read_with_template(self, raw: MetadataBytes, flatbuffer_offset: int) -> BatchHeader | None:
@@ -151,6 +154,8 @@ class HeaderReader:
         template = self._templates.get((len(raw), flatbuffer_offset))
         if template is None:
             return None
+        # These bytes include every offset of the flatbuffer, so what was checked when the template was parsed holds
+        # here, too: only the numbers are still hostile.
         for start, stop, expected in template.constants:
             if raw[start:stop] != expected:
                 return None
@@ -182,6 +187,7 @@ class HeaderReader:
                 )
             return inner
         template = _read_template(root, inner, raw, flatbuffer_offset)
+        # All, because keeping the order of use would cost every header.
         if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
         self._templates[len(raw), flatbuffer_offset] = template
@@ -233,6 +239,7 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
     )
     ends = [0, *(end for _, end in number_ranges)]
     starts = [*(start for start, _ in number_ranges), len(raw)]
+    # Numbers at the same bytes would not be compared with anything, and could contradict each other.
     if any(start < end for start, end in zip(starts, ends, strict=True)):
         raise InvalidDataError(f"{root.flatbuffer.location}: nodes, buffers and lengths overlap")
     constants = tuple(
@@ -353,6 +360,7 @@ class BatchHeaderBuilder:
         ):
             if len(numbers):
                 out[at : at + numbers.nbytes] = numbers.tobytes()
+        # A copy, because the next header fills the same template.
         return bytes(out)
 
     def _build_template(

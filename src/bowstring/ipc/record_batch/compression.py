@@ -79,6 +79,7 @@ class BodyDecompressor:
     def __init__(self, codec: str, body_bytes: int, limits: ReadLimits) -> None:
         self._decompress = codecs.decompress_lz4_into if codec == "lz4" else codecs.decompress_zstd_into
         (codecs.import_lz4_frame if codec == "lz4" else codecs.import_zstandard)()
+        # A short body may shrink by any factor: the ratio counts only above this.
         in_proportion = max(_MIN_LIMIT_BYTES, body_bytes * limits.max_decompression_ratio)
         self._left_bytes = self._limit_bytes = min(limits.max_decompressed_bytes, in_proportion)
         self._counted_columns: set[int] = set()
@@ -91,6 +92,7 @@ class BodyDecompressor:
         request it. Raises `InvalidDataError` for an invalid length, `LimitError` if the body exceeds the limits.
         """
         lengths = [_read_uncompressed_length(buffer) for buffer in buffers]
+        # Columns are decompressed by several threads, and the limit is one for all of a body.
         with self._lock:
             if first_node in self._counted_columns:
                 return lengths

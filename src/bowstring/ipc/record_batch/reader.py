@@ -139,6 +139,7 @@ class BatchColumns(Sequence[Array]):
                 decompress_columns(
                     [(columns, (index,)) for reference in self._linked_batches if (columns := reference()) is not None]
                 )
+            # Without a lock: if two threads create it, both arrays are equal.
             array = arrays[index] = self._create_array(self._selected_columns[index])
         return array
 
@@ -159,6 +160,7 @@ class BatchColumns(Sequence[Array]):
             for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
                 if not 0 <= null_count <= length:
                     raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
+            # Taken out, because from now on the array keeps them. A thread that comes later decompresses them again.
             buffers = self._decompressed.pop(column.first_node, None)
             if buffers is None:
                 buffers = self._locate_buffers(column, spans)
@@ -206,6 +208,7 @@ class BatchColumns(Sequence[Array]):
         if not 0 <= null_count <= length:
             raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
         validity_at, validity_size, offset, size, *others = spans
+        # Integers of Python, which do not overflow: the numbers are the peer's or the file's.
         highest_end = max(validity_at + validity_size, offset + size)
         lowest = min(spans)
         second: tuple[Buffer, ...] = ()
@@ -251,6 +254,7 @@ def link_for_decompression(batches: Iterable[RecordBatch]) -> None:
         if isinstance(columns, BatchColumns) and columns._decompressor is not None
     ]
     if len(compressed) > 1:
+        # Weak, so that one batch does not keep the others of its table in memory.
         references = list(map(ref, compressed))
         for columns in compressed:
             columns._linked_batches = references
@@ -275,11 +279,12 @@ def decompress_columns(columns_of_batches: Iterable[tuple[BatchColumns, Iterable
             try:
                 buffers = columns._locate_buffers(column, columns._read_nodes_and_buffers(column)[1])
                 lengths = decompressor.read_uncompressed_lengths(buffers, column.first_node)
-            except InvalidDataError:
+            except InvalidDataError:  # as below
                 continue
             targets.append((columns, column.first_node, len(buffers)))
             jobs += [(decompressor, buffer, length) for buffer, length in zip(buffers, lengths, strict=True)]
     try:
+        # An error belongs to one column, which raises it with its name when it is created.
         decompressed = iter(decompress_buffers(jobs))
     except InvalidDataError:
         return

@@ -124,6 +124,7 @@ class RemoteColumns(BatchColumns):
         index = self._last_index
         if not (0 <= index < len(self._selected_columns) and self._selected_columns[index] is column):
             return [column]
+        # A caller that skips columns pays for one at a time; one that reads all of them needs few rounds.
         self._read_ahead = 2 * self._read_ahead if index == self._next_index else 1
         self._next_index = index + self._read_ahead
         return [self._selected_columns[i] for i in range(index, min(self._next_index, len(self._selected_columns)))]
@@ -142,6 +143,7 @@ class RemoteColumns(BatchColumns):
                     continue
                 ranges = columns._get_buffer_ranges(column)
                 left_bytes -= sum(size_bytes for _, size_bytes in ranges)
+                # The column that was accessed is fetched in any case, the others as far as they fit.
                 if left_bytes < 0 and (number or columns is not self):
                     break
                 spans += ranges
@@ -184,6 +186,8 @@ class RemoteColumns(BatchColumns):
 
     def _create_array(self, column: ColumnPositions) -> Array:
         array = super()._create_array(column)
+        # The array refers to the bytes from now on; `_created` prevents that the column is fetched again for another
+        # batch.
         self._fetched.pop(column.first_node, None)
         self._created.add(column.first_node)
         return array
@@ -244,6 +248,7 @@ def fetch_header_entries(
 def link_for_fetching(batches: Iterable[RecordBatch]) -> None:
     """Link the batches of a table: fetching a column of one fetches it for the following ones too."""
     remote_batches = [columns for batch in batches if isinstance(columns := batch.lazy_columns, RemoteColumns)]
+    # Weak, so that one batch does not keep the others of its table in memory.
     group = [ref(columns) for columns in remote_batches]
     for index, columns in enumerate(remote_batches):
         columns._group, columns._group_index = group, index
