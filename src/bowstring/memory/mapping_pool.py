@@ -61,7 +61,7 @@ class _PooledMapping:
 class _PooledArrayOwner:
     """The base object of an array over a mapping; returns the mapping to the pool when it is deleted.
 
-    The garbage collector does not track arrays or their reference to the lease. A lease in a reference cycle therefore
+    The garbage collector does not track arrays or their reference to the owner. In a cycle the owner therefore
     lives at least as long as the array, whatever other objects of the cycle do with the array in their `__del__`.
     """
 
@@ -120,8 +120,8 @@ class MappingPool:
             return best
 
     def _return_mapping(self, pooled: _PooledMapping) -> None:
-        """Keep a mapping and drop the oldest ones above the limit. A lease can be deleted at any time, even inside this
-        class: if the lock is taken, the mapping is dropped.
+        """Keep a mapping and drop the oldest ones above the limit. An owner can be deleted at any time, even inside
+        this class: if the lock is taken, the mapping is dropped.
         """
         if pooled.size_bytes > self._max_unused_bytes or not self._lock.acquire(blocking=False):
             return
@@ -149,7 +149,6 @@ def release_unused_memory() -> int:
     """Return unused memory of the pool, up to 1 GiB, to the system; returns its size in bytes.
 
     The pool keeps memory after compressed batches are written or their columns deleted, and that of long messages
-    received over a socket, and reuses it. The kernel
-    reclaims it under memory pressure. Memory in use is not affected.
+    received over a socket, and reuses it. The kernel reclaims it under memory pressure. Memory in use is not affected.
     """
     return MAPPING_POOL.release_unused()

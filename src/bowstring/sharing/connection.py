@@ -147,7 +147,7 @@ class Connection:
             raise
         return stream
 
-    def finish_stream(self) -> None:
+    def detach_stream(self) -> None:
         """Detach the stream, which was read to its end, and send the addresses that were freed meanwhile."""
         self.driver.session.core = None
         self.driver.flush()
@@ -248,7 +248,7 @@ class Stream:
                     yield batch
             # From now on only batches use the dictionaries, whose addresses are freed with the last of them.
             self._decoder.reset()
-            self._connection.finish_stream()
+            self._connection.detach_stream()
         except BowstringError:
             self._connection.close()
             raise

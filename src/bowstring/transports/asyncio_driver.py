@@ -35,7 +35,7 @@ class AsyncSession:
         self._update_watches()
 
     def start_request(self, core: ProtocolCore, request: RequestMessages) -> None:
-        """As `Session.request`."""
+        """As `Session.start_request`."""
         self.session.start_request(core, request, time.monotonic())
         self._step()
 

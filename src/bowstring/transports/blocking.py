@@ -150,7 +150,7 @@ class BlockingSession(Closable):
         session.wake = lambda: None if (driver := weak_self()) is None else driver.flush()
 
     def start_request(self, core: ProtocolCore, request: RequestMessages) -> None:
-        """As `Session.request`; sends as much as the transport accepts at once."""
+        """As `Session.start_request`; sends as much as the transport accepts at once."""
         with self.lock:
             self._events.clear()  # those after the end of an earlier stream
             self.session.start_request(core, request, time.monotonic())

@@ -427,7 +427,7 @@ class MessageChannel(Channel):
 
     @property
     @abstractmethod
-    def _has_received_all(self) -> bool:
+    def _has_no_more_input(self) -> bool:
         """Whether no message can arrive any more, once the connection has ended."""
 
     @property
@@ -497,7 +497,7 @@ class MessageChannel(Channel):
         if self._receiver.has_ended:
             raise ConnectionLostError(f"{self._name}: the peer disconnected")
         error = self._error
-        if error is not None and self._has_received_all:
+        if error is not None and self._has_no_more_input:
             raise error
 
     @property

@@ -347,7 +347,7 @@ class FabricChannel(MessageChannel):
         return self._link.error if self._link is not None else None
 
     @property
-    def _has_received_all(self) -> bool:
+    def _has_no_more_input(self) -> bool:
         is_over = time.monotonic() >= self._grace_end and not self._receiver.is_paused
         return is_over or self._failure is not None
 

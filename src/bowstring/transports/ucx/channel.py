@@ -231,7 +231,7 @@ class UcxChannel(MessageChannel):
         return self.endpoint.error or flush_error
 
     @property
-    def _has_received_all(self) -> bool:
+    def _has_no_more_input(self) -> bool:
         return not self._worker.active_messages and not self._receiver.is_receiving_message
 
     @property
