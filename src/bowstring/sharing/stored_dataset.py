@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,22 +23,16 @@ from bowstring.arrays.record_batch import RecordBatch, as_batch
 from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.messages import AddressBody, PackedBody
-from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.flatbuf.reader import FlatTable
+from bowstring.errors import InvalidArgumentError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS
-from bowstring.ipc.message import (
-    EndOfStream,
-    Message,
-    MessageReader,
-    read_message_at,
-)
-from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader, build_schema_message
+from bowstring.ipc.metadata.header import RECORD_BATCH, build_schema_message
 from bowstring.ipc.stream import Decoder, Encoder, StreamReader
 from bowstring.ipc.tools.message_writer import copy_schema_table
+from bowstring.ipc.tools.scan import BatchMessage, StreamScan, create_scan
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
 from bowstring.memory.available_memory import check_available_memory
@@ -275,53 +269,25 @@ def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredM
 
 def index_stored_dataset(region: Region) -> StoredDataset:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
-    source = MemorySource(Memory(region.memory), region.name)
-    is_file = detect_format(source) == "file"
-    schema, batches = _read_messages_of_file(source) if is_file else _read_messages_of_stream(source)
+    scan = create_scan(MemorySource(Memory(region.memory), region.name), DEFAULT_LIMITS)
+    tuple(scan.ipc_schema.schema)  # raises errors of malformed fields now
+    # Of a file, other readers use the schema in the footer.
+    schema = (
+        scan.schema.flatbuffer.raw
+        if isinstance(scan, StreamScan)
+        else build_schema_message(copy_schema_table(scan.schema), scan.version)
+    )
     messages, num_rows = [], 0
-    for message in batches:
+    for message in scan.batch_messages():
         num_rows += message.header.length if message.header.template.kind == RECORD_BATCH else 0
         messages.append(_create_stored_message(message, region.size_bytes))
     return StoredDataset(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
 
 
-def _read_messages_of_file(source: MemorySource) -> tuple[bytes, Iterator[Message[BatchHeader]]]:
-    """Return a schema message of the footer's schema, which other readers of the file use too, and the batches."""
-    reader = FileReader(source)
-    _ = reader.schema  # raises errors of malformed fields now
-    schema = build_schema_message(copy_schema_table(reader.footer["schema"]), reader.footer["version"])
-    return schema, (message for message, _ in reader.messages.read_all())
-
-
-def _read_messages_of_stream(source: MemorySource) -> tuple[bytes, Iterator[Message[BatchHeader]]]:
-    """Return the schema message and the batches."""
-    StreamReader(source)  # raises detailed errors for other formats
-    reader = MessageReader(source.name, DEFAULT_LIMITS, HeaderReader(DEFAULT_LIMITS).read, is_seekable=True)
-    first = read_message_at(reader, source.read_at, source.size)
-    assert isinstance(first, Message)
-    schema = source.read_at(first.offset + first.prefix_bytes, first.metadata_bytes - first.prefix_bytes)
-    return schema, _read_batch_messages(reader, source)
-
-
-def _read_batch_messages(
-    reader: MessageReader[BatchHeader | FlatTable], source: MemorySource
-) -> Iterator[Message[BatchHeader]]:
-    """The messages of a stream after its schema message."""
-    while not isinstance(message := read_message_at(reader, source.read_at, source.size), EndOfStream):
-        if not isinstance(message.header, BatchHeader):
-            raise InvalidDataError(f"{source.name}: message at byte {message.offset}: found a second schema")
-        reader.check_body_is_complete(message, source.size - message.body_offset)
-        yield cast("Message[BatchHeader]", message)
-
-
-def _create_stored_message(message: Message[BatchHeader], region_bytes: int) -> StoredMessage:
-    header = message.header
-    spans, metadata = header.buffers(), bytes(header.raw[:])
-    if len(metadata) == message.metadata_bytes:  # in a file, the header includes its prefix
-        skip = message.prefix_bytes
-        metadata = metadata[skip : skip + int.from_bytes(metadata[skip - 4 : skip], "little")]
+def _create_stored_message(message: BatchMessage, region_bytes: int) -> StoredMessage:
+    spans = message.header.buffers()
     buffers = _create_address_body(spans["offset"] + message.body_offset, spans["length"], region_bytes)
-    return StoredMessage(metadata, buffers, message.body_offset, header.body_bytes)
+    return StoredMessage(message.read_flatbuffer(), buffers, message.body_offset, message.body_bytes)
 
 
 def _create_address_body(offsets: npt.ArrayLike, lengths: npt.ArrayLike, region_bytes: int) -> AddressBody:

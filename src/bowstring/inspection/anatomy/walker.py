@@ -292,7 +292,7 @@ class Walker:
     def _batch_part(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> FilePart:
         header = message.header
         kind = _BATCH_PART_KINDS[header.template.kind]
-        span = BatchMessage.from_message(message, f"{self.source.name}: {kind.value} {number}")
+        span = BatchMessage.from_message(message, (f"{self.source.name}:", kind.value, number))
         byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)

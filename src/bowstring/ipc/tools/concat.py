@@ -211,7 +211,7 @@ class _MessageCopier:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
         order.
         """
-        ipc_schema, header, location = self._source.ipc_schema, message.header, (message.location,)
+        ipc_schema, header, location = self._source.ipc_schema, message.header, message.location_words
         id_ = get_dictionary_declaration(ipc_schema, header, location).id
         messages = self._messages_by_id.get(id_)
         assert message.body is not None
@@ -235,7 +235,7 @@ class _MessageCopier:
         if header.template.version != self._source.version:
             positions = self._source.ipc_schema.column_positions(header.template.version)
         assert message.body is not None
-        columns = create_columns(positions, header, message.body, self._lookup, (message.location,))
+        columns = create_columns(positions, header, message.body, self._lookup, message.location_words)
         if len(self._messages_by_id) < len(self._target_declarations):
             self._check_missing_dictionaries(columns)
         if self._merger is not None:
@@ -244,7 +244,7 @@ class _MessageCopier:
             ]
             if remapped:
                 batch_columns = BatchColumns(
-                    positions, header, fetch_body(message.body), self._lookup, (message.location,)
+                    positions, header, fetch_body(message.body), self._lookup, message.location_words
                 )
                 self._write_remapped(batch_columns, remapped, message.location)
                 return

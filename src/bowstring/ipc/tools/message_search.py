@@ -180,7 +180,7 @@ class CandidateReader:
                 if isinstance(source, RangeSource)
                 else Buffer(source.memory, message.body_offset, message.body_bytes)
             )
-        return BatchMessage.from_message(message, f"{source.name}: message at byte {offset}", body)
+        return BatchMessage.from_message(message, (f"{source.name}:", "message at byte", offset), body)
 
     def read_schema_without_prefix(self, offset: int) -> SchemaOrEndMarker | None:
         """Read a schema message without a prefix, which ends at the next marker; None if there is none."""
@@ -477,7 +477,7 @@ class MessageSearch:
         candidate = self._candidates.read(offset)
         if isinstance(candidate, SchemaOrEndMarker):
             return candidate
-        header, body, location = candidate.header, candidate.body, (candidate.location,)
+        header, body, location = candidate.header, candidate.body, candidate.location_words
         if body is None:
             raise TruncatedError(
                 f"{candidate.location}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "

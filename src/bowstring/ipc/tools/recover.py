@@ -202,7 +202,7 @@ class _MessageSelector:
         """Return the values of a dictionary batch, checked as `Array.validate` does."""
         assert message.body is not None
         values = read_dictionary_values(
-            self.search.schema.ipc_schema, message.header, message.body, lookup, (message.location,)
+            self.search.schema.ipc_schema, message.header, message.body, lookup, message.location_words
         )[0]
         values.validate(full)
         _check_null_counts(values, message, iter(message.header.nodes()["null_count"].tolist()))
@@ -225,7 +225,7 @@ class _MessageSelector:
 
     def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
         """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
-        header, body, location = message.header, message.body, (message.location,)
+        header, body, location = message.header, message.body, message.location_words
         positions = self.search.schema.ipc_schema.column_positions(header.template.version)
         assert body is not None
         if isinstance(body, RemoteBody):
@@ -269,7 +269,7 @@ class _StreamSelector(_MessageSelector):
         with each batch that uses it.
         """
         ipc_schema = self.search.schema.ipc_schema
-        declaration = get_dictionary_declaration(ipc_schema, message.header, (message.location,))
+        declaration = get_dictionary_declaration(ipc_schema, message.header, message.location_words)
         return self.read_checked_dictionary(message, create_empty_dictionary, full=self.full and not declaration.nested)
 
 

@@ -17,7 +17,7 @@ from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.file import KIND_LABELS
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import Format, open_and_detect_format
+from bowstring.ipc.format_detection import Format, detect_format, open_and_detect_format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -25,7 +25,9 @@ from bowstring.ipc.message import (
     PREFIX_BYTES,
     EndOfStream,
     Message,
+    MessageLocation,
     MessageReader,
+    format_location,
     parse_first_message_prefix,
     read_message,
 )
@@ -45,8 +47,8 @@ _MAX_READ_BODY_BYTES = 1 << 20
 class BatchMessage:
     """The message of a record batch or a dictionary batch in a source; `metadata_bytes` includes the framing.
 
-    `body` is set for sources in memory and with `keeps_bodies`: remote bodies, except small ones of streams, are
-    fetched on access.
+    `location_words` name it in errors. `body` is set for sources in memory and with `keeps_bodies`: remote bodies,
+    except small ones of streams, are fetched on access.
     """
 
     header: BatchHeader
@@ -54,11 +56,13 @@ class BatchMessage:
     body_bytes: int
     metadata_bytes: int
     is_legacy_framing: bool
-    location: str
+    location_words: MessageLocation
     body: Body | None = None
 
     @classmethod
-    def from_message(cls, message: Message[Any], location: str, body: Body | None = None) -> BatchMessage:
+    def from_message(
+        cls, message: Message[Any], location_words: MessageLocation, body: Body | None = None
+    ) -> BatchMessage:
         """Return the span of a message whose header is a `BatchHeader`."""
         is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
         return cls(
@@ -67,9 +71,14 @@ class BatchMessage:
             message.body_bytes,
             message.metadata_bytes,
             is_legacy_framing,
-            location,
+            location_words,
             body,
         )
+
+    @property
+    def location(self) -> str:
+        """The name of the message in errors."""
+        return format_location(self.location_words)
 
     @property
     def start(self) -> int:
@@ -139,6 +148,11 @@ def open_scan(
         yield (FileScan if format_ == "file" else StreamScan)(opened, limits, keeps_bodies)
 
 
+def create_scan(source: AnySource, limits: ReadLimits) -> FileScan | StreamScan:
+    """Return a scan of an opened source. Raises the errors of `detect_format`."""
+    return (FileScan if detect_format(source) == "file" else StreamScan)(source, limits)
+
+
 class FileScan:
     """Scans a file by its footer. With `keeps_bodies`, bodies of a remote file can be fetched too."""
 
@@ -174,7 +188,7 @@ class FileScan:
         for message, label in messages.read_all():
             self._end = max(self._end, message.stop)
             body = messages.locate_body(message.block) if has_bodies else None
-            yield BatchMessage.from_message(message, f"{self._source.name}: {label}", body)
+            yield BatchMessage.from_message(message, (f"{self.name}:", label), body)
 
     def get_framing_sizes(self) -> FramingSizes:
         """Return the sizes of the first schema message, the footer, magic, trailer and the end marker, if any."""
@@ -235,9 +249,9 @@ class StreamScan:
         available = body.size if isinstance(body, Buffer) else _skip_bytes(source, message.body_bytes)
         reader.check_body_is_complete(message, available)
         kind = header.template.kind
-        location = f"{source.name}: {KIND_LABELS[kind]} {self._counts[kind]}"
+        location_words = f"{self.name}:", KIND_LABELS[kind], self._counts[kind]
         self._counts[kind] += 1
-        return BatchMessage.from_message(message, location, body)
+        return BatchMessage.from_message(message, location_words, body)
 
     def _read_body(self, size_bytes: int) -> Body:
         source = self._source
