@@ -91,7 +91,6 @@ class Array(ArrayData):
     # Structure
 
     def compact(self) -> Array:
-        """Return an equal array with offset 0 and no elements outside its slots; copies only if necessary."""
         return Array.from_array_data(self.layout.compact(self))
 
     def field(self, key: int | str) -> Array:
@@ -148,10 +147,6 @@ class Array(ArrayData):
     # Compute
 
     def take(self, indices: Sequence[int] | Values | ArrayData) -> Array:
-        """Return the slots at `indices` (non-negative integers without nulls), copied.
-
-        Raises `InvalidArgumentError` if an index is out of range or not an integer.
-        """
         return Array.from_array_data(super().take(indices))
 
     def filter(self, mask: MaskLike) -> Array:

@@ -67,7 +67,6 @@ class ChunkedArray(ColumnChunks):
 
     @property
     def chunks(self) -> tuple[Array, ...]:
-        """All chunks."""
         chunks = self._chunks = tuple(self._chunks)
         return chunks
 
@@ -86,10 +85,6 @@ class ChunkedArray(ColumnChunks):
         return cls(column.chunks, column.type)
 
     def combine_chunks(self) -> Array:
-        """Return all values as one array; copies unless there is exactly one chunk.
-
-        Raises `TypeMismatchError` if the union of the chunks' dictionaries is too large for the indices.
-        """
         return Array.from_array_data(super().combine_chunks())
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:

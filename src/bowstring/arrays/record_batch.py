@@ -75,7 +75,6 @@ class RecordBatch(ColumnContainer):
 
     @property
     def columns(self) -> list[Array]:
-        """All columns."""
         return list(self.lazy_columns)
 
     @property
@@ -85,11 +84,9 @@ class RecordBatch(ColumnContainer):
 
     @property
     def nbytes(self) -> int:
-        """The size of the values in bytes, as `Array.nbytes`."""
         return sum(column.nbytes for column in self.lazy_columns)
 
     def column(self, key: int | str) -> Array:
-        """Return a column by index or name. Raises `NotFoundError`."""
         return self.lazy_columns[self.schema.index(key)]
 
     def with_metadata(self, metadata: MetadataLike) -> RecordBatch:
@@ -100,7 +97,6 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(self.schema, self.num_rows, self.lazy_columns, as_metadata(metadata))
 
     def select(self, keys: str | int | Iterable[str | int]) -> RecordBatch:
-        """Select columns by name or index, in this order; nothing is copied."""
         indices = self.schema.resolve_indices(keys)
         return self._select_columns(self.schema.select(indices), indices)
 
@@ -110,7 +106,6 @@ class RecordBatch(ColumnContainer):
         return RecordBatch(schema, self.num_rows, columns, self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
-        """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
         offset, length = clip_slice(offset, length, self.num_rows)
         lazy_columns = self.lazy_columns
         columns = _LazyColumns(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))

@@ -110,12 +110,10 @@ class Table(ColumnContainer):
 
     @property
     def columns(self) -> list[ChunkedArray]:
-        """All columns."""
         return [self.column(index) for index in range(len(self.schema))]
 
     @property
     def nbytes(self) -> int:
-        """The size of the values in bytes, as `Array.nbytes`."""
         return sum(batch.nbytes for batch in self._batches)
 
     def column(self, key: int | str) -> ChunkedArray:
@@ -154,13 +152,11 @@ class Table(ColumnContainer):
         return Table(self.schema, list(unify_batch_dictionaries(self.schema, self._batches)))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Table:
-        """Select columns by name or index, in this order; nothing is copied."""
         indices = self.schema.resolve_indices(keys)
         schema = self.schema.select(indices)
         return Table(schema, [batch._select_columns(schema, indices) for batch in self._batches])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Table:
-        """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
         spans = split_slice_by_chunk(self._starts, *clip_slice(offset, length, self.num_rows))
         batches = [self._batches[batch_index].slice(first, count) for batch_index, first, count in spans]
         return Table(self.schema, batches or self._empty_batches())

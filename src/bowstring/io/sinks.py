@@ -134,7 +134,6 @@ class PathSink(VectoredSink):
         )
 
     def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
-        """Write the buffers, `size_bytes` in total."""
         self.preallocate(size_bytes)
         super().write(buffers, size_bytes)
 

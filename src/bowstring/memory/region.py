@@ -499,6 +499,5 @@ class RegionBuilder(UnsealedRegion):
         return super().seal()
 
     def close(self) -> None:
-        """Discard the memory unless it was sealed. Idempotent."""
         self._memory = None
         super().close()

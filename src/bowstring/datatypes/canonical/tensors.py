@@ -133,7 +133,6 @@ class FixedShapeTensorType(TensorType):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
         return len(self.shape)
 
     def serialize(self) -> bytes:
@@ -221,7 +220,6 @@ class VariableShapeTensorType(TensorType):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
         ndim: int = self._child_type("shape").list_size
         return ndim
 

@@ -107,23 +107,19 @@ class IpcFields(LazyFields):
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of all fields."""
         names = None if self._tables is None else self._tables.names()
         return [field.name for field in self.all_fields()] if names is None else names
 
     def indices_of(self, name: str) -> list[int]:
-        """Return the indices of the fields with this name."""
         indices = None if self._tables is None else self._tables.indices_of(name.encode(errors="surrogatepass"))
         if indices is None:
             return [index for index, other in enumerate(self.names) if other == name]
         return [int(index) for index in indices]
 
     def field_at(self, index: int) -> Field:
-        """Return the field at a valid index."""
         return self.get_entry(index)[0]
 
     def all_fields(self) -> tuple[Field, ...]:
-        """Return all fields."""
         return self._all_fields
 
     @cached_property

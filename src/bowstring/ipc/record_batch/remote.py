@@ -57,7 +57,6 @@ class RemoteBatchHeader(BatchHeader):
     __slots__ = ()
 
     def unpack_from(self, packer: struct.Struct, offset: int) -> tuple[int, ...]:
-        """Return the numbers at a byte offset of the header."""
         return packer.unpack(self.raw[offset : offset + packer.size])
 
 

@@ -252,7 +252,6 @@ class AppendSink(PathSink):
         _unlock_and_close(self._source)
 
     def abandon(self) -> None:
-        """Remove the unfinished file."""
         super().abandon()
         _unlock_and_close(self._source)
 
