@@ -29,14 +29,12 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import (
+    BaseBinary,
     Binary,
-    BinaryView,
     DataType,
     Dictionary,
     Duration,
-    FixedSizeBinary,
     Interval,
-    LargeBinary,
     RunEndEncoded,
     Utf8View,
     string,
@@ -58,7 +56,7 @@ _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conv
 _JSON_START = re.compile(r'\[\s*(?:\{\s*["}]|\])|\{\s*["}]')
 """The beginning of a JSON array of objects, or of an object."""
 _ROW_ERROR = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
-_TEXT_FORMATTED_TYPES = (Binary, BinaryView, Duration, FixedSizeBinary, LargeBinary, Utf8View)
+_TEXT_FORMATTED_TYPES = (BaseBinary, Duration, Utf8View)
 """Types that pyarrow does not write as text; they are written like in `bowstring cat`."""
 
 

@@ -1,14 +1,13 @@
 """Casting arrays to other types, exactly or with `safe=False` approximately.
 
-A table maps a pair of types to the function that casts between them. Encoded arrays are decoded first, nested arrays
-are cast child by child. A safe cast raises `TypeMismatchError` if a value overflows, would be truncated or can't be
-parsed. Rounding to the nearest float or decimal is allowed.
+A table lists the families of types and the functions that cast between them. Encoded arrays are decoded first, nested
+arrays are cast child by child. A safe cast raises `TypeMismatchError` if a value overflows, would be truncated or can't
+be parsed. Rounding to the nearest float or decimal is allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,27 +32,6 @@ from bowstring.layouts.struct_ import StructLayout
 
 Caster: TypeAlias = Callable[[ArrayData, Any, bool], ArrayData]
 
-_NUMBERS = (t.Int, t.FloatingPoint, t.Bool)
-_STRINGS = (t.Utf8, t.LargeUtf8, t.Utf8View)
-_BYTES = (t.Binary, t.LargeBinary, t.BinaryView, t.FixedSizeBinary)
-_TEMPORAL = (t.Date, t.Time, t.Timestamp)
-_LISTS = (t.List, t.LargeList, t.ListView, t.LargeListView, t.FixedSizeList)
-
-_CASTS: dict[tuple[type[t.DataType], type[t.DataType]], Caster] = {
-    **dict.fromkeys(product(_NUMBERS, _NUMBERS), cast_numeric.cast_numbers),
-    **dict.fromkeys(product(_NUMBERS, (t.Decimal,)), cast_numeric.cast_to_decimal),
-    **dict.fromkeys(product((t.Decimal,), _NUMBERS), cast_numeric.cast_from_decimal),
-    (t.Decimal, t.Decimal): cast_numeric.cast_decimals,
-    **dict.fromkeys(product((*_STRINGS, *_BYTES), (*_STRINGS, *_BYTES)), cast_string.cast_strings_and_bytes),
-    **dict.fromkeys(product((*_NUMBERS, t.Decimal, *_TEMPORAL), _STRINGS), cast_string.format_as_strings),
-    **dict.fromkeys(product(_STRINGS, (*_NUMBERS, t.Decimal, *_TEMPORAL)), cast_string.parse_strings),
-    **dict.fromkeys(product((t.Date, t.Timestamp), (t.Date, t.Timestamp)), cast_temporal.cast_dates_and_timestamps),
-    **dict.fromkeys([(t.Time, t.Time), (t.Duration, t.Duration)], cast_temporal.cast_times_and_durations),
-    (t.Timestamp, t.Time): cast_temporal.cast_to_time_of_day,
-    **dict.fromkeys(product((*_TEMPORAL, t.Duration), (t.Int,)), cast_temporal.cast_temporal_to_integers),
-    **dict.fromkeys(product((t.Int,), (*_TEMPORAL, t.Duration)), cast_temporal.cast_integers_to_temporal),
-}
-
 
 def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayData:
     """Cast an array to `target_type`: a Bowstring type, a type of another library, or the name of a type.
@@ -67,17 +45,9 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
         return array
     check_expanded_array(array)
     try:
-        for source_type, cast_from in _CASTS_FROM.items():
-            if isinstance(source, source_type):
-                return cast_from(array, target_type, safe)
-        for cast_target, cast_to in _CASTS_TO.items():
-            if isinstance(target_type, cast_target):
-                return cast_to(array, target_type, safe)
-        cast_between = _CASTS.get((type(source), type(target_type)))
-        if cast_between is not None:
-            return cast_between(array, target_type, safe)
-        if isinstance(source, _LISTS) and isinstance(target_type, _LISTS):
-            return _cast_lists(array, target_type, safe)
+        for source_types, target_types, convert in _CASTS:
+            if isinstance(source, source_types) and isinstance(target_type, target_types):
+                return convert(array, target_type, safe)
         return _cast_children(array, target_type, safe)
     except LimitError:
         raise
@@ -211,17 +181,35 @@ def _cast_to_run_end_encoded(array: ArrayData, target: t.RunEndEncoded, safe: bo
     return run_end_encode(values, target.run_end_type, allow_nested=True).with_layout(layout_of(target))
 
 
-_CASTS_FROM: dict[type[t.DataType], Caster] = {
-    t.Null: lambda array, target, _: layout_of(target).nulls(array.length),
-    ExtensionType: _cast_from_extension,
-    t.Dictionary: _cast_from_dictionary,
-    t.RunEndEncoded: lambda array, target, safe: cast(run_end_decode(array), target, safe),
-}
-"""Casts from types that wrap another type."""
+_NUMBERS = (t.Int, t.FloatingPoint, t.Bool)
+_TEXTUAL = (*_NUMBERS, t.Decimal, t.Date, t.Time, t.Timestamp)
+_DATES = (t.Date, t.Timestamp)
+_BYTES = (t.BaseString, t.BaseBinary)
 
-_CASTS_TO: dict[type[t.DataType], Caster] = {
-    ExtensionType: _cast_to_extension,
-    t.Dictionary: _cast_to_dictionary,
-    t.RunEndEncoded: _cast_to_run_end_encoded,
-}
-"""Casts to types that wrap another type."""
+_Types: TypeAlias = type[t.DataType] | tuple[type[t.DataType], ...]
+_CASTS: tuple[tuple[_Types, _Types, Caster], ...] = (
+    # Types that wrap another type
+    (t.Null, t.DataType, lambda array, target, _: layout_of(target).nulls(array.length)),
+    (ExtensionType, t.DataType, _cast_from_extension),
+    (t.Dictionary, t.DataType, _cast_from_dictionary),
+    (t.RunEndEncoded, t.DataType, lambda array, target, safe: cast(run_end_decode(array), target, safe)),
+    (t.DataType, ExtensionType, _cast_to_extension),
+    (t.DataType, t.Dictionary, _cast_to_dictionary),
+    (t.DataType, t.RunEndEncoded, _cast_to_run_end_encoded),
+    # Others
+    (_NUMBERS, _NUMBERS, cast_numeric.cast_numbers),
+    (_NUMBERS, t.Decimal, cast_numeric.cast_to_decimal),
+    (t.Decimal, _NUMBERS, cast_numeric.cast_from_decimal),
+    (t.Decimal, t.Decimal, cast_numeric.cast_decimals),
+    (_BYTES, _BYTES, cast_string.cast_strings_and_bytes),
+    (_TEXTUAL, t.BaseString, cast_string.format_as_strings),
+    (t.BaseString, _TEXTUAL, cast_string.parse_strings),
+    (_DATES, _DATES, cast_temporal.cast_dates_and_timestamps),
+    (t.Time, t.Time, cast_temporal.cast_times_and_durations),
+    (t.Duration, t.Duration, cast_temporal.cast_times_and_durations),
+    (t.Timestamp, t.Time, cast_temporal.cast_to_time_of_day),
+    (t.BaseTemporal, t.Int, cast_temporal.cast_temporal_to_integers),
+    (t.Int, t.BaseTemporal, cast_temporal.cast_integers_to_temporal),
+    (t.BaseList, t.BaseList, _cast_lists),
+)
+"""The function that casts between two families of types; the first row that fits applies."""

@@ -32,6 +32,9 @@ from bowstring.datatypes.nested import (
     Union as Union,
 )
 from bowstring.datatypes.non_nested import (
+    BaseBinary as BaseBinary,
+    BaseString as BaseString,
+    BaseTemporal as BaseTemporal,
     Binary as Binary,
     BinaryView as BinaryView,
     Bool as Bool,

@@ -112,7 +112,12 @@ class Decimal(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Date(DataType):
+class BaseTemporal(DataType):
+    """The base of the types whose values are numbers of a unit of time."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Date(BaseTemporal):
     """Days (32 bits) or milliseconds (64 bits) since 1970-01-01."""
 
     unit: Literal["day", "ms"]
@@ -138,7 +143,7 @@ class Date(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Time(DataType):
+class Time(BaseTemporal):
     """Time since midnight: 32 bits for s and ms, 64 bits for us and ns."""
 
     unit: TimeUnit
@@ -160,7 +165,7 @@ class Time(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Timestamp(DataType):
+class Timestamp(BaseTemporal):
     """Time since 1970-01-01 00:00, 64 bits: UTC displayed in a time zone, or wall-clock time without a time zone."""
 
     unit: TimeUnit
@@ -180,7 +185,7 @@ class Timestamp(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Duration(DataType):
+class Duration(BaseTemporal):
     """Elapsed time, 64 bits."""
 
     unit: TimeUnit
@@ -216,7 +221,12 @@ class Interval(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class FixedSizeBinary(DataType):
+class BaseBinary(DataType):
+    """The base of the types of byte strings."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FixedSizeBinary(BaseBinary):
     """Byte strings of exactly `byte_width` bytes."""
 
     byte_width: int
@@ -233,7 +243,7 @@ class FixedSizeBinary(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Binary(DataType):
+class Binary(BaseBinary):
     """Byte strings with 32-bit offsets."""
 
     NAME: ClassVar[str] = "binary"
@@ -241,7 +251,7 @@ class Binary(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class LargeBinary(DataType):
+class LargeBinary(BaseBinary):
     """Byte strings with 64-bit offsets."""
 
     NAME: ClassVar[str] = "large_binary"
@@ -249,7 +259,7 @@ class LargeBinary(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class BinaryView(DataType):
+class BinaryView(BaseBinary):
     """Byte strings with 16-byte views."""
 
     NAME: ClassVar[str] = "binary_view"
@@ -257,7 +267,12 @@ class BinaryView(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Utf8(DataType):
+class BaseString(DataType):
+    """The base of the types of Unicode strings."""
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Utf8(BaseString):
     """Unicode strings with 32-bit offsets."""
 
     NAME: ClassVar[str] = "string"
@@ -269,7 +284,7 @@ class Utf8(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class LargeUtf8(DataType):
+class LargeUtf8(BaseString):
     """Unicode strings with 64-bit offsets."""
 
     NAME: ClassVar[str] = "large_string"
@@ -281,7 +296,7 @@ class LargeUtf8(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Utf8View(DataType):
+class Utf8View(BaseString):
     """Unicode strings with 16-byte views."""
 
     NAME: ClassVar[str] = "string_view"

@@ -29,6 +29,9 @@ from bowstring.datatypes.nested import (
 from bowstring.datatypes.non_nested import (
     MAX_DECIMAL_DIGITS as MAX_DECIMAL_DIGITS,
     TIME_UNITS as TIME_UNITS,
+    BaseBinary as BaseBinary,
+    BaseString as BaseString,
+    BaseTemporal as BaseTemporal,
     Binary as Binary,
     BinaryView as BinaryView,
     Bool as Bool,

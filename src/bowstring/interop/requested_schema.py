@@ -87,14 +87,6 @@ def _convert_column(
 
 # Types with the same values in different representations
 
-_TYPE_FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
-    (t.Utf8, t.LargeUtf8, t.Utf8View),
-    (t.Binary, t.LargeBinary, t.BinaryView, t.FixedSizeBinary),
-    (t.Int,),
-    (t.Date,),
-    (t.Duration,),
-    (t.Time,),
-)
 _CONVERSION_CONDITIONS: dict[type[t.DataType], Callable[[Any, Any], bool]] = {
     t.FloatingPoint: lambda type_, requested_type: bool(requested_type.bit_width >= type_.bit_width),
     t.Decimal: lambda type_, requested_type: bool(requested_type.scale >= type_.scale),
@@ -116,10 +108,12 @@ def _is_convertible(type_: t.DataType, requested_type: t.DataType) -> bool:
     if type_.num_fields or requested_type.num_fields:
         are_lists = isinstance(type_, t.BaseList) and isinstance(requested_type, t.BaseList)
         return (are_lists or type(type_) is type(requested_type)) and _has_convertible_children(type_, requested_type)
-    condition = _CONVERSION_CONDITIONS.get(type(type_))
-    if condition is not None:
-        return type(type_) is type(requested_type) and condition(type_, requested_type)
-    return any(isinstance(type_, family) and isinstance(requested_type, family) for family in _TYPE_FAMILIES)
+    if type(type_) is type(requested_type):
+        condition = _CONVERSION_CONDITIONS.get(type(type_))
+        return condition is None or condition(type_, requested_type)
+    return any(
+        isinstance(type_, family) and isinstance(requested_type, family) for family in (t.BaseString, t.BaseBinary)
+    )
 
 
 def _value_type(type_: t.DataType) -> t.DataType:

@@ -204,9 +204,9 @@ def _to_spark_type(data_type: arrow.DataType, path: str) -> SparkType:
             return spark.TimestampNTZType() if data_type.timezone is None else spark.TimestampType()
         case arrow.Duration():
             return spark.DayTimeIntervalType()
-        case arrow.Utf8() | arrow.LargeUtf8() | arrow.Utf8View():
+        case arrow.BaseString():
             return spark.StringType()
-        case arrow.Binary() | arrow.LargeBinary() | arrow.BinaryView() | arrow.FixedSizeBinary():
+        case arrow.BaseBinary():
             return spark.BinaryType()
         case BaseList():
             return spark.ArrayType(_to_spark_type(data_type.value_type, f"{path}[]"))

@@ -221,13 +221,11 @@ def _convert_column(column: ColumnChunks, options: ParsedOptions, stored_dtype: 
         return _convert_to_dtype(column, dtype, options)
     if _has_storage_values(type_):
         column = ColumnChunks([chunk.storage for chunk in column.chunks], type_.storage_type)
-    if isinstance(column.type, _STRING_TYPES) and get_default_string_dtype() is not None:
+    if isinstance(column.type, t.BaseString) and get_default_string_dtype() is not None:
         return _convert_strings(column, get_default_string_dtype())
     return _convert_to_default_dtype(combine_with_wider_indices(column), options)
 
 
-_STRING_TYPES = (t.Utf8, t.LargeUtf8, t.Utf8View)
-_LISTS = (t.List, t.LargeList, t.ListView, t.LargeListView, t.FixedSizeList)
 _NUMPY_TYPES = (t.Int, t.FloatingPoint, t.Timestamp, t.Duration)
 
 
@@ -415,7 +413,9 @@ def _has_list(type_: t.DataType) -> bool:
     """Whether a type is a list, or a struct or map of one at any depth."""
     if isinstance(type_, t.Map):
         type_ = type_.entries_field.type
-    return isinstance(type_, _LISTS) or (isinstance(type_, t.Struct) and any(_has_list(f.type) for f in type_.fields))
+    return isinstance(type_, t.BaseList) or (
+        isinstance(type_, t.Struct) and any(_has_list(f.type) for f in type_.fields)
+    )
 
 
 def _has_storage_values(type_: t.DataType) -> TypeGuard[ExtensionType]:
@@ -452,7 +452,7 @@ _CONVERTERS: dict[type[t.DataType], Callable[[ArrayData, ParsedOptions], Any]] =
     t.RunEndEncoded: lambda array, options: _convert_column(_as_column_chunks(run_end_decode(array)), options),
     t.Struct: _convert_structs,
     t.Map: _convert_maps,
-    **dict.fromkeys(_LISTS, _convert_lists),
+    t.BaseList: _convert_lists,
     ExtensionType: _convert_extension,
 }
 """Converters by type. Other types become Python objects."""
@@ -466,12 +466,12 @@ def _nullable_dtype(type_: t.DataType) -> Any:
     for name, masked_type in _MASKED_DTYPES.items():
         if type_ == masked_type:
             return import_pandas().api.types.pandas_dtype(name)
-    return import_pandas().StringDtype() if isinstance(type_, _STRING_TYPES) else None
+    return import_pandas().StringDtype() if isinstance(type_, t.BaseString) else None
 
 
 def _convert_to_dtype(column: ColumnChunks, dtype: Any, options: ParsedOptions) -> Any:
     pd = import_pandas()
-    if isinstance(dtype, pd.StringDtype) and isinstance(column.type, _STRING_TYPES):
+    if isinstance(dtype, pd.StringDtype) and isinstance(column.type, t.BaseString):
         return _convert_strings(column, dtype)
     if hasattr(dtype, "pyarrow_dtype"):
         values = to_arrow_extension_array(ColumnStreamExporter(column))
