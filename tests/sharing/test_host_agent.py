@@ -16,7 +16,11 @@ import pytest
 import bowstring as bs
 from bowstring.errors import NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.transports.base import RECEIVE, SEND, MessageOffered, MessageReceived
+from bowstring.transports.unix_channel import UnixChannel
+from bowstring.transports.unix_listener import UnixListener
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.processes import num_descriptors
@@ -250,3 +254,34 @@ def test_a_silent_connection_is_closed(key: AgentKey, setting: str, beginning: b
         connection.settimeout(20)
         connection.sendall(beginning)
         assert connection.recv(1) == b""
+
+
+def test_a_client_that_receives_no_answers_gets_no_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    num_requests, num_answered = 64, 0
+
+    def answer(*_: object) -> tuple[bytes, None]:
+        nonlocal num_answered
+        num_answered += 1
+        return bytes(1 << 20), None
+
+    monkeypatch.setattr(HostAgent, "answer", answer)
+    listener = UnixListener(options=TRANSPORT_OPTIONS)
+    with HostAgent() as agent:
+        agent.listen(listener)
+        with UnixChannel.dial(listener.address) as client:
+            for _ in range(num_requests):
+                client.submit((b"{}",))
+            for _ in range(num_requests):
+                client.progress(SEND)
+                agent.step(0.0)
+            assert 0 < num_answered < num_requests // 4
+            num_received = 0
+            while num_received < num_requests:
+                client.progress(SEND)
+                agent.step(0.0)
+                for event in client.progress(RECEIVE):
+                    if isinstance(event, MessageOffered):
+                        client.accept_offered_message(event.token)
+                    num_received += isinstance(event, MessageReceived)
+                    client.grant_credit(isinstance(event, MessageReceived), 0)
+            assert num_answered == num_requests

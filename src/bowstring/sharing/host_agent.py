@@ -33,6 +33,7 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
 from bowstring.transports.base import (
+    BOTH_DIRECTIONS,
     RECEIVE,
     SEND,
     Channel,
@@ -395,8 +396,13 @@ class _TaskHandler(Closable):
         self.has_sent_request = False
         self.deadline = time.monotonic() + _FIRST_REQUEST_S
 
+    @property
+    def _directions(self) -> int:
+        # A client that does not receive its answers gets no more of them: they would fill the agent's memory.
+        return SEND if self._channel.is_sending else BOTH_DIRECTIONS
+
     def next_wait(self) -> Wait:
-        return self._channel.next_wait()
+        return self._channel.next_wait(self._directions)
 
     def descriptors(self) -> list[int]:
         return self._channel.descriptors()
@@ -404,7 +410,7 @@ class _TaskHandler(Closable):
     def handle_events(self, _events: int) -> None:
         channel = self._channel
         try:
-            for event in channel.progress():
+            for event in channel.progress(self._directions):
                 if isinstance(event, MessageReceived):
                     channel.grant_credit(1, channel.options.credit_bytes_of(len(event.data)))
                     reply, tag = self._agent.answer(event.data, self._regions)
