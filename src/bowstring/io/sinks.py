@@ -96,6 +96,7 @@ class VectoredSink:
             write_all_parts(lambda iovecs: write_iovecs(descriptor, iovecs), body.iovecs(), remaining_iovecs)
 
     def _flush(self) -> None:
+        # A new one first: after an error, `abandon` or another call must not write the same bytes again.
         pending, self._pending = self._pending, bytearray()
         if pending:
             self._write_all([pending])
@@ -153,6 +154,7 @@ class PathSink(VectoredSink):
         self._flush()
         offset = self.position
         self.position += size_bytes
+        # Later vectored writes continue at the file's own position.
         os.lseek(self._atomic_file.descriptor, self.position, os.SEEK_SET)
         return self._atomic_file.descriptor, offset
 
@@ -166,6 +168,7 @@ class PathSink(VectoredSink):
             length_bytes = size_bytes + _RESERVE_STEP_BYTES
             is_on_disk = os.major(os.fstat(self._atomic_file.descriptor).st_dev) != 0
             is_reserved = is_on_disk and preallocate(self._atomic_file.descriptor, self.position, length_bytes)
+            # Not asked again if the file system refuses.
             self._reserved_end = self.position + length_bytes if is_reserved else sys.maxsize
 
     def finish(self) -> None:
@@ -223,6 +226,7 @@ class FileObjectSink:
                 raise InvalidArgumentError(f"expected a binary file object to write to: {error}") from None
             except Exception as error:
                 raise translate_io_error(error, self.name, "written") from error
+            # Some file objects return nothing, or something else than a number of bytes: they have written all of it.
             if written is None or not isinstance(written, int) or written >= len(view):
                 return
             if written <= 0:
@@ -252,6 +256,7 @@ class MemorySink(FileObjectSink):
         """Overwrite bytes at `offset`, relative to the beginning of the sink."""
         self._flush()
         end = self._file.tell()
+        # The sink may begin after earlier content.
         self._file.seek(end - self.position + offset)
         self._file.write(data)
         self._file.seek(end)
@@ -387,6 +392,7 @@ def _create_blocking_writev(descriptor: int) -> Callable[[Sequence[Any]], int]:
             try:
                 return os.writev(descriptor, buffers)
             except BlockingIOError:
+                # The caller's descriptor stays non-blocking, since others may share it.
                 select.select([], [descriptor], [], 60.0)
 
     return write

@@ -149,6 +149,8 @@ class Connection:
 
     def detach_stream(self) -> None:
         """Detach the stream, which was read to its end, and send the addresses that were freed meanwhile."""
+        # Without a core, `flush` may wait until the addresses are sent: no stream is left that the server could be
+        # sending.
         self.driver.session.core = None
         self.driver.flush()
 
@@ -156,6 +158,7 @@ class Connection:
         """Return the memory as a `Memory` that frees the addresses when it is garbage-collected."""
         is_on_device = isinstance(memory, DeviceMemory)
         base: Any = memory.duplicate() if is_on_device else np.frombuffer(memory, _UINT8)
+        # A caller may drop the connection and keep its batches.
         _LEASING_CONNECTIONS.add(self)
         key = object()  # the id of `base` may be used again before `free_body` is called
 
@@ -171,6 +174,8 @@ class Connection:
             if self._is_closing and not self._leased_memories:
                 self.close()
 
+        # The callback is called only as long as the reference exists, so it is kept here. It may run in any thread and
+        # in the middle of any code: `release_lease` never waits for a lock.
         self._leased_memories[key] = weakref.ref(base, end_lease)
         return base if is_on_device else Memory(base)
 
@@ -214,6 +219,8 @@ class Stream:
         self._ticket = ticket
         self._decoder = connection.decoder
         self._decoder.reset()
+        # In the order of the messages. On an ordered connection they are decoded when they arrive, often before their
+        # bodies.
         self._headers: deque[BatchHeader] = deque()
         *_, body_server = connection.servers.values()
         self.protocol = ClientStream(
@@ -312,6 +319,7 @@ class Stream:
         if body.addresses.size != count:
             raise ProtocolError(f"expected {count} addresses, as the header's buffers, found {body.addresses.size}")
         _move_buffers(header, event.offsets, body.lengths)
+        # From now on the body is the whole extent: the reader checks that each buffer is inside.
         header.body_bytes = len(event.memory)
         if event.lease is None:
             buffer = Buffer.of(event.memory) if header.body_bytes else EMPTY
@@ -350,6 +358,7 @@ def _close_after_fork() -> None:
     """Close the sockets in a forked child: leases belong to the parent."""
     for connection in list(_CONNECTIONS):
         connection.driver.is_closed = True
+        # Not `shut_down`, which would end the connection of the parent, too.
         for channel in connection.driver.session.channels.values():
             redirect_to_devnull(channel.descriptors())
     _LEASING_CONNECTIONS.clear()

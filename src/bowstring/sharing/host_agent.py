@@ -122,6 +122,7 @@ class HostAgent(Closable):
         self._max_regions = limit // 4
         self._max_connections = min(limit // 8, _MAX_CONNECTIONS)
         self._datasets: dict[str, _PublishedDataset] = {}
+        # A late attempt must not create a dropped data set again, which nobody would drop.
         self._dropped: dict[str, None] = {}
         self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
         self._has_had_owner = False
@@ -216,6 +217,7 @@ class HostAgent(Closable):
             raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
         try:
             if "region" in request:
+                # From now on the request owns the region, whose descriptor is closed with its last reference.
                 request["region"] = regions.pop(int(request["region"]))
             return operation(self, request)
         except BowstringError:
@@ -228,6 +230,7 @@ class HostAgent(Closable):
         pid, start_ticks, host = request["owner"]
         owner = ProcessIdentity(int(pid), int(start_ticks), str(host))
         if owner not in self._owners:
+            # A descriptor of the process and not its number, which another process may get.
             descriptor = owner.open_pidfd()
             if descriptor is None:
                 raise InvalidArgumentError(f"process {pid} does not run on this host: it can't own the host agent")
@@ -256,6 +259,7 @@ class HostAgent(Closable):
             )
         uri = self._server.issue_uri(_format_ticket(name, index, attempt))
         dataset = self._datasets.get(name)
+        # Attempts may be late, such as the slower of two speculative copies.
         if name in self._dropped or (dataset is not None and dataset.is_complete):
             raise InvalidArgumentError(f"data set {name!r} is complete or dropped: partitions can't be added")
         if dataset is not None and (index, attempt) in dataset.partitions:
@@ -280,6 +284,7 @@ class HostAgent(Closable):
         if not missing and not dataset.is_complete:
             dataset.is_complete = True
             dataset.start_lifetime()
+            # Also regions of which only a part was committed, so that the memory of the rest is freed.
             mixed = dataset.keep_only_attempts(attempts)
             small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
             if mixed or len(small) > 1:
@@ -338,6 +343,7 @@ class HostAgent(Closable):
         except ResourceError:
             return
         for region in regions:
+            # The server's clients keep a region that they have leases of, and retire it afterwards.
             del dataset.regions[region]
         for attempt, partition in zip(attempts, packed, strict=True):
             dataset.add_attempt(attempt, partition)

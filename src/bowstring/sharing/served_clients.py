@@ -80,6 +80,8 @@ class ServedClients:
         self.is_draining = False
         self.is_drained = threading.Event()
         """Set when the server drains and no client with a request is left."""
+        # For `connection_stats`: a connection is either in `_connections` or in `_ended_traffic`, never in both or in
+        # neither.
         self.lock = threading.Lock()
         self._datasets = datasets
         self.loop = loop
@@ -192,6 +194,7 @@ class ServedClients:
     def disconnect(self, client: ClientHandler, reason: object = "finished", *, level: int = logging.INFO) -> None:
         """Close a connection."""
         LOG.log(level, "%s: disconnected: %s", client.name, reason)
+        # Before the channel is closed: the selector must not have a descriptor that may be another file's.
         self.loop.remove(client)
         client.close()
 
@@ -228,6 +231,7 @@ class ClientHandler(EventHandler):
             ),
         )
         self._session.wake = partial(clients.loop.call_soon_threadsafe, partial(clients.wake_client, channel))
+        # The regions that the client has, in the order in which they were sent.
         self._exports: dict[Region, ExportedRegion] = {}
         self._connected_at = now
         self._refused_at: float | None = None
@@ -272,6 +276,7 @@ class ClientHandler(EventHandler):
         return self._session.next_deadline()
 
     def handle_events(self, _events: int) -> None:
+        # Received first, so that a request is answered in the same turn.
         if self._refused_at is None and not self._step(RECEIVE):
             return
         if not self._step(SEND):
@@ -314,7 +319,9 @@ class ClientHandler(EventHandler):
         LOG.warning("%s: refused: %s", self.name, reason or error)
         self._clients.stop_counting_client(self)
         self._refused_at = time.monotonic()
+        # The connection stays open until this is sent: the peer would otherwise lose what it has not received yet.
         self._session.send_refusal(OutgoingMessage(ERROR_DATA, (text := encode_error_message(error),), len(text)))
+        # Its leases end now, whether or not it receives the refusal.
         self._connection.connection_lost()
 
     def retire_regions(self, regions: Iterable[Region]) -> None:
@@ -343,6 +350,7 @@ class ClientHandler(EventHandler):
         lost = ConnectionLostError | InvalidArgumentError  # out of region indices: the client reconnects
         if isinstance(error, DeadlineError) and self._refused_at is None:
             self._disconnect_as_lost(error)
+        # There is nobody to send a reason to, or it did not arrive.
         elif self._refused_at is not None or isinstance(error, lost):
             is_silent = self._connection.state is StreamState.WAITING
             self._clients.disconnect(self, error, level=logging.DEBUG if is_silent else logging.INFO)
@@ -358,6 +366,7 @@ class ClientHandler(EventHandler):
     def _start_stream(self, ticket: Ticket) -> None:
         """Start a stream; its messages are created as the client receives them."""
         try:
+            # Before the data sets are looked up: beyond the limit a request costs nothing more.
             self._clients.admit_client(self)
         except ConnectionLostError as error:
             self._clients.counters.num_refused_requests += 1
@@ -440,6 +449,7 @@ class ClientHandler(EventHandler):
                 if exported is None
                 else message.to_address_body(exported.address)
             )
+            # The owners live as long as the leases: `part` keeps the region, `exported` its block in an arena.
             yield self._connection.send(message.metadata, body, (part, exported))
 
     def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:

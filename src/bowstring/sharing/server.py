@@ -78,6 +78,8 @@ class Server(Closable):
                 "serve: expected either an address and a scheme, or a mapping of schemes to addresses"
             )
         self._recorder = open_recorder(self.options.record)
+        # For the data sets and regions, which any thread may change. Taken before `ServedClients.lock`; clients change
+        # in the thread of the loop only.
         self._lock = threading.Lock()
         self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
         self._removal_reasons: dict[str, str] = {}
@@ -299,6 +301,7 @@ class Server(Closable):
             if not self._regions[part.region]:
                 del self._regions[part.region]
                 self._region_bytes -= part.region.size_bytes
+        # A client may be sending the regions at this moment, in the other thread: it retires them itself.
         if previous:
             self._loop.call_soon_threadsafe(self._clients.retire_removed_regions)
 

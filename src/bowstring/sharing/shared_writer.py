@@ -100,6 +100,7 @@ class SharedTableWriter(BatchWriter):
                 raise InvalidArgumentError("allocate: expected a schema with different names of columns")
             batch = _zero_batch(self._schema, num_rows)
             sink = DeferredCopySink(self._name, has_bodies=False)
+            # Only the headers and the footer are needed: the zeros of the bodies are those of the new memory.
             with FileWriter(sink, Encoder(self._schema)) as writer:
                 writer.write_batch(batch)
             self._close_writer()
@@ -146,6 +147,7 @@ class SharedTableWriter(BatchWriter):
     def _open_writer(self) -> FileWriter | StreamWriter:
         """Return the writer of the last region; add a region if there is none or it was allocated."""
         if self._writer is None:
+            # Files allow no replacement of a dictionary, and the batches are not known yet.
             may_replace = has_dictionary_fields(self._schema)
             memory = self._add_memory(Region.create_writer(self._name))
             kind = StreamWriter if may_replace else FileWriter
@@ -165,6 +167,8 @@ class SharedTableWriter(BatchWriter):
         return memory
 
     def _seal_memories(self) -> tuple[Region, ...]:
+        # Views that a caller has taken of the arrays stay writable: their pages become private, or the kernel would
+        # refuse to seal memory that is mapped for writing.
         for array in self._arrays:
             array.flags.writeable = False
         self._arrays.clear()
