@@ -53,7 +53,7 @@ from bowstring.dissociated.states import (
 )
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, LimitError, ProtocolError
 
-HasBody: TypeAlias = Callable[[Any], bool]
+HasBody: TypeAlias = Callable[[memoryview], bool]
 """Whether an IPC header has a body; the only use of Arrow's metadata in the protocol."""
 
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from bowstring.dissociated.messages import Body
+from bowstring.dissociated.messages import Body, BytesLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class StreamMessage:
     """Client: the next message in order, with its body if it has one. Sequence number 0 is the schema."""
 
     sequence: int
-    header: Any
+    header: BytesLike
     body: Body | None
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ buffers are not leased, because a client does not read them; their addresses may
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class _LeasedBody:
         self.lengths = body.lengths
         self.count = body.num_leased
         self.nbytes = body.exact_bytes
-        self.owners: list[Any] = []
+        self.owners: list[object] = []
 
 
 class _AddressLeases(NamedTuple):
@@ -33,7 +33,7 @@ class _AddressLeases(NamedTuple):
 
     num_leases: int = 0
     nbytes: int = 0
-    owners: tuple[Any, ...] = ()
+    owners: tuple[object, ...] = ()
 
 
 class LeaseTable:
@@ -77,7 +77,7 @@ class LeaseTable:
         """The lengths of the keys of `_bodies` since it was empty; few lengths differ."""
         self._empty_addresses: set[int] = set()
 
-    def lease_body(self, body: AddressBody, owner: Any = None) -> None:
+    def lease_body(self, body: AddressBody, owner: object = None) -> None:
         """Lease the addresses of one body; `owner` is kept alive at least until all of them are freed.
 
         Buffers of length 0 are not leased. Raises `LimitError`.
@@ -165,7 +165,7 @@ class LeaseTable:
         self._key_lengths.clear()
 
     def _lease_addresses(
-        self, addresses: Addresses, lengths: Addresses, num_leases: int, owners: tuple[Any, ...]
+        self, addresses: Addresses, lengths: Addresses, num_leases: int, owners: tuple[object, ...]
     ) -> None:
         """Add the leases of one body to those of its addresses."""
         for address, length in zip(addresses.tolist(), lengths.tolist(), strict=True):

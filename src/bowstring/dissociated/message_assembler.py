@@ -7,11 +7,10 @@ the window of `max_pending_messages` it is a duplicate or too far ahead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from bowstring.dissociated.events import StreamMessage
 from bowstring.dissociated.limits import DEFAULT_LIMITS, ProtocolLimits
-from bowstring.dissociated.messages import SEQUENCE_MASK, SEQUENCE_MODULUS, Body, sequence_distance
+from bowstring.dissociated.messages import SEQUENCE_MASK, SEQUENCE_MODULUS, Body, BytesLike, sequence_distance
 from bowstring.errors import LimitError, ProtocolError
 
 
@@ -19,7 +18,7 @@ from bowstring.errors import LimitError, ProtocolError
 class _PendingMessage:
     """The parts of a message that have arrived."""
 
-    header: Any = None
+    header: BytesLike | None = None
     needs_body: bool = False
     body: Body | None = None
     pending_bytes: int = 0
@@ -73,7 +72,7 @@ class MessageAssembler:
         """The bytes of pending metadata and bodies."""
         return self._pending_bytes
 
-    def add_metadata(self, sequence: int, header: Any, needs_body: bool) -> list[StreamMessage]:
+    def add_metadata(self, sequence: int, header: BytesLike, needs_body: bool) -> list[StreamMessage]:
         """Add a metadata message. Return the messages that can now be delivered."""
         # Otherwise it is the next message and complete, and needs no entry.
         if needs_body or sequence != self._next or sequence in self._pending or self._end_distance is not None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from bowstring.dissociated.events import (
     AddressesFreed,
@@ -163,7 +162,7 @@ class ServerConnection:
             self._record_violation()
             raise
 
-    def send(self, header: BytesLike, body: Body | None = None, owner: Any = None) -> list[OutgoingMessage]:
+    def send(self, header: BytesLike, body: Body | None = None, owner: object = None) -> list[OutgoingMessage]:
         """Return the messages for the next IPC message: its header and its body, as far as the role includes them.
 
         Nothing is copied. The first header has to be the schema's, without a body. `owner` is kept alive until the

@@ -23,7 +23,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import AllMessagesReceived, RequestRefused, StreamMessage
 from bowstring.dissociated.limits import DEFAULT_LIMITS
-from bowstring.dissociated.messages import AddressBody, Addresses, OutgoingMessage, PackedBody
+from bowstring.dissociated.messages import AddressBody, Addresses, BytesLike, OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
@@ -260,10 +260,10 @@ class Stream:
             self._connection.close()
             raise
 
-    def _has_body(self, header: Any) -> bool:
+    def _has_body(self, header: memoryview) -> bool:
         return self._decoder.has_body(bytes(header))
 
-    def _decode_header(self, header: Any) -> bool:
+    def _decode_header(self, header: BytesLike) -> bool:
         """Decode the header of the next message in order; return whether it has a body."""
         batch_header = self._decoder.decode_header(bytes(header))
         if batch_header is not None:

@@ -521,7 +521,7 @@ class Session(Closable):
         """Submit released addresses and a part of the stream, and send as long as the transport accepts them."""
         # First, so that the server can reuse the memory, and leases that pause its stream end.
         while self._released_leases:
-            core, *bodies = self._pop_bodies_to_free()
+            core, bodies = self._pop_bodies_to_free()
             message = core.free(*bodies)
             if message is not None:
                 self.submit((message,))
@@ -540,7 +540,7 @@ class Session(Closable):
             if not had_stream or not self._can_submit():
                 break
 
-    def _pop_bodies_to_free(self) -> tuple[Any, ...]:
+    def _pop_bodies_to_free(self) -> tuple[ClientStream, list[AddressBody]]:
         """Return a protocol core, and bodies that it can free in one message."""
         lease = self._released_leases.popleft()
         bodies, count = [lease.body], lease.body.addresses.size
@@ -550,7 +550,7 @@ class Session(Closable):
         ):
             bodies.append(self._released_leases.popleft().body)
             count += bodies[-1].addresses.size
-        return lease.core, *bodies
+        return lease.core, bodies
 
     def _submit_stream(self, max_elements: int) -> int:
         """Submit elements of the stream until its limits are reached; return their number."""
