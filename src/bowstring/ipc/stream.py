@@ -24,7 +24,7 @@ from bowstring.ipc.dictionaries.reader import StreamDictionaries
 from bowstring.ipc.dictionaries.tracker import DictionaryTracker, assign_shared_ids
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import EndOfStream, Message, MessageLocation, format_location
+from bowstring.ipc.message import EndOfStream, Message, MessageLocation
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
@@ -227,14 +227,11 @@ class Decoder:
             return None
         location = location or ("message", self.message_count)
         header = self._headers.read(metadata, flatbuffer_offset, location)
+        error = headers.find_order_error(header, self._selection is not None, location)
+        if error is not None:
+            raise error
         if isinstance(header, BatchHeader):
-            if self._selection is None:
-                raise InvalidDataError(
-                    f"{format_location(location)}: expected a schema first, found a {header.template.kind}"
-                )
             return header
-        if self._selection is not None:
-            raise InvalidDataError(f"{format_location(location)}: a second schema")
         selection = ColumnSelection(get_ipc_schema(header, self.limits), self._column_keys)
         tuple(selection.schema)  # raises errors of malformed fields now
         self._selection = selection

@@ -36,7 +36,7 @@ from bowstring.ipc.message import (
     read_message_at,
 )
 from bowstring.ipc.metadata.field import read_custom_metadata
-from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
+from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_error
 from bowstring.ipc.tools.scan import BatchMessage
 
 _MAX_FAULTS = 100
@@ -257,19 +257,20 @@ class Walker:
         header, offset, name = message.header, message.offset, f"message at byte {message.offset}"
         if isinstance(header, _TensorHeader):
             return self._tensor_part(message, stop)
+        order_error = find_order_error(header, self.schema is not None, (name,))
         if not isinstance(header, BatchHeader):
             size_bytes = flatbuffer_size(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
             if self.schema is None:
                 self.schema = LocatedSchema(header, offset, header.flatbuffer.get_root_table("Message")["version"])
-            elif not self.is_file:
-                raise InvalidDataError(f"{name}: a second schema")
+            elif not self.is_file and order_error is not None:
+                raise order_error
             return FilePart(
                 FilePartKind.SCHEMA,
                 offset,
                 framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes),
             )
-        if self.schema is None and is_listed:
-            self.faults.add(offset, f"{name}: expected a schema first, found a {header.template.kind}")
+        if order_error is not None and is_listed:
+            self.faults.add(offset, order_error)
         kind = _BATCH_PART_KINDS[header.template.kind]
         number = self._counts[kind] if is_listed else -1
         if message.stop > stop:

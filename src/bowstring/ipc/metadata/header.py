@@ -220,6 +220,19 @@ def read_header_kind(root: FlatTable) -> str:
     return kind
 
 
+def find_order_error(
+    header: BatchHeader | FlatTable, has_schema: bool, location: tuple[object, ...]
+) -> InvalidDataError | None:
+    """Return the error for a message of a stream unless the schema comes first, and once; None if there is none.
+
+    `has_schema` says whether it came before this message, which `location` names.
+    """
+    if has_schema == isinstance(header, BatchHeader):
+        return None
+    expected = "a second schema" if has_schema else f"expected a schema first, found a {header.template.kind}"  # type: ignore[union-attr]
+    return InvalidDataError(f"{format_location(location)}: {expected}")
+
+
 def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbuffer_offset: int) -> HeaderTemplate:
     kind = inner.spec.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner

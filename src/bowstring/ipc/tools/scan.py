@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bowstring.datatypes.field import Metadata
-from bowstring.errors import InvalidDataError, TruncatedError
+from bowstring.errors import TruncatedError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
@@ -26,10 +26,8 @@ from bowstring.ipc.message import (
     EndOfStream,
     Message,
     MessageLocation,
-    MessageReader,
     format_location,
     parse_first_message_prefix,
-    read_message,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
@@ -37,7 +35,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import Body, RemoteBody
 from bowstring.ipc.schema_cache import get_ipc_schema
-from bowstring.memory.buffer import Buffer
+from bowstring.ipc.sequential_reader import SequentialReader
 
 _CHUNK_BYTES = 1 << 20
 _MAX_READ_BODY_BYTES = 1 << 20
@@ -204,60 +202,63 @@ class FileScan:
         )
 
 
-class StreamScan:
-    """Scans a stream message by message; `source` is at its beginning. With `keeps_bodies`, piped bodies are kept as
-    long as the span.
+class StreamScan(SequentialReader[BatchHeader | FlatTable, BatchMessage]):
+    """Scans a stream message by message; `source` is at its beginning. A body is skipped before its message is
+    returned, or with `keeps_bodies` kept as long as the message.
     """
 
     format: Format = "stream"
+    footer_metadata: Metadata = ()
 
     def __init__(self, source: AnySource, limits: ReadLimits, keeps_bodies: bool = False) -> None:
-        self._source = source
+        super().__init__(source, limits, HeaderReader(limits).read, "an Arrow stream")
         self.name = source.name
         self.memory = source if isinstance(source, MemorySource) else None
-        self._keeps_bodies = keeps_bodies or isinstance(source, MemorySource)
-        self._messages = MessageReader(source.name, limits, HeaderReader(limits).read, source.position)
+        self._keeps_bodies = keeps_bodies or self.memory is not None
         self._counts = {headers.RECORD_BATCH: 0, headers.DICTIONARY_BATCH: 0}
         self._end: EndOfStream | None = None
-        self.footer_metadata: Metadata = ()
-        message = read_message(self._messages, source.read)
+        message = self._read_message_in_order(has_schema=False)
         if isinstance(message, EndOfStream):
             raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
-        if isinstance(message.header, BatchHeader):
-            raise InvalidDataError(
-                f"{source.name}: message 0 at byte {message.offset}: expected a schema first, found a "
-                f"{message.header.template.kind}"
-            )
         self._first = message
         self.schema = message.header
         self.version: int = message.header.flatbuffer.get_root_table("Message")["version"]
         self.ipc_schema = get_ipc_schema(message.header, limits)
 
     def batch_messages(self) -> Iterator[BatchMessage]:
-        """Yield every batch in the order of the stream; a body is skipped before its span is returned."""
-        while not isinstance(message := read_message(self._messages, self._source.read), EndOfStream):
-            yield self._read_or_skip_body(message)
-        self._end = message
+        """Yield every batch in the order of the stream."""
+        return self
 
-    def _read_or_skip_body(self, message: Message[BatchHeader | FlatTable]) -> BatchMessage:
-        """Return a message with its body, or skip the body."""
-        source, reader, header = self._source, self._messages, message.header
-        if not isinstance(header, BatchHeader):
-            raise InvalidDataError(f"{source.name}: message at byte {message.offset}: found a second schema")
-        reader.check_body_limit(message.offset, message.body_bytes)
-        body = self._read_body(message.body_bytes) if self._keeps_bodies else None
-        available = body.size if isinstance(body, Buffer) else _skip_bytes(source, message.body_bytes)
-        reader.check_body_is_complete(message, available)
-        kind = header.template.kind
+    def _read_message_in_order(self, has_schema: bool) -> Message[Any] | EndOfStream:
+        message = self._read_message()
+        if isinstance(message, Message):
+            location = f"{self.name}: message at byte", message.offset
+            error = headers.find_order_error(message.header, has_schema, location)
+            if error is not None:
+                raise error
+        return message
+
+    def _read_next(self) -> BatchMessage | None:
+        message = self._read_message_in_order(has_schema=True)
+        if isinstance(message, EndOfStream):
+            self._end = message
+            return None
+        body = self._read_or_skip_body(message)
+        kind = message.header.template.kind
         location_words = f"{self.name}:", KIND_LABELS[kind], self._counts[kind]
         self._counts[kind] += 1
         return BatchMessage.from_message(message, location_words, body)
 
-    def _read_body(self, size_bytes: int) -> Body:
-        source = self._source
-        if isinstance(source, RangeSource) and size_bytes > _MAX_READ_BODY_BYTES:
-            return RemoteBody(source, source.position, size_bytes)
-        return source.read_buffer(size_bytes)
+    def _read_or_skip_body(self, message: Message[Any]) -> Body | None:
+        source, size_bytes = self._source, message.body_bytes
+        body = None
+        if self._keeps_bodies:
+            if not isinstance(source, RangeSource) or size_bytes <= _MAX_READ_BODY_BYTES:
+                return self._read_body(message)
+            body = RemoteBody(source, source.position, size_bytes)
+        self._messages.check_body_limit(message.offset, size_bytes)
+        self._messages.check_body_is_complete(message, _skip_bytes(source, size_bytes))
+        return body
 
     def get_framing_sizes(self) -> FramingSizes:
         """Return the sizes of the schema message, the end marker, and what follows it, if known."""
