@@ -8,9 +8,9 @@ This package exports the names of everyday use:
 - between processes: `share` and `attach` for one table, `serve` and `connect` for tables by name;
 - `BowstringError`, the base class of all exceptions.
 
-Everything else is in sub-packages, which are imported on first use: `datatypes` (type classes, extension types),
-`errors`, `inspection`, `integration_json`, `ipc` (readers, writers, options, tools for files), `memory`, `sharing`
-(servers, handles), `spark`, `tensors` and `testing`. A name is public in one place only.
+Everything else is in sub-packages, which are imported on first use: `datasets` (training loops), `datatypes` (type
+classes, extension types), `errors`, `inspection`, `integration_json`, `ipc` (readers, writers, options, tools for
+files), `memory`, `sharing` (servers, handles), `spark`, `tensors` and `testing`. A name is public in one place only.
 
 `import bowstring` loads nothing, not even NumPy.
 """

@@ -1,4 +1,5 @@
 from bowstring import (
+    datasets as datasets,
     datatypes as datatypes,
     errors as errors,
     inspection as inspection,

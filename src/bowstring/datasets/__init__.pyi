@@ -1,0 +1,2 @@
+from bowstring.datasets.order import RowOrder as RowOrder
+from bowstring.datasets.reader import EpochReader as EpochReader

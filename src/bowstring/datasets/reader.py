@@ -1,0 +1,169 @@
+"""Read a table in batches, epoch after epoch, as one of several ranks, and resume at the next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table, as_table
+from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
+from bowstring.errors import InvalidArgumentError, InvalidDataError
+
+End: TypeAlias = Literal["keep", "drop", "pad"]
+"""What to do with the last batches of an epoch, of which not every rank gets one."""
+
+_STATE_VERSION = 1
+_MAX_GATHERED_ROWS = 1 << 16
+_MAX_GATHERED_BYTES = 64 << 20
+"""Shuffled rows are copied ahead of the loop, as many as have about this size."""
+
+
+class EpochReader:
+    """Iterates over the batches of one epoch after the other, that is over those of one rank.
+
+    The rows of an epoch are in one order (`RowOrder`), which all readers with equal arguments share, and are cut into
+    batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank. If a rank
+    has several workers, worker *i* of *n* is rank `rank + i * world_size` of `world_size * n`: then a loop that takes
+    one batch of each worker in turn gets them in the order of the epoch. Each iteration is an epoch, or the rest of the
+    one that `load_state_dict` names.
+
+    `data` is a table, or of another library one that `bowstring.table` accepts: one in shared memory, such as
+    `bowstring.connect(published).read_all()`, or a mapped file is not copied. Batches in order share its memory if they
+    are within one of its record batches; shuffled rows are copied, about 64 MiB at once. `end` is "keep" (the last
+    batch may be shorter, and ranks may differ by a batch), "drop" (all batches are full and ranks have equally many, so
+    some rows are left out) or "pad" (the same, but rows from the beginning of the epoch are repeated instead).
+
+    Raises `InvalidArgumentError` for arguments out of range.
+    """
+
+    def __init__(  # noqa: PLR0913 -- those of torch's samplers
+        self,
+        data: Table,
+        batch_rows: int,
+        *,
+        seed: int | None = None,
+        window_rows: int = DEFAULT_WINDOW_ROWS,
+        rank: int = 0,
+        world_size: int = 1,
+        end: End = "keep",
+    ) -> None:
+        self.data = as_table(data)
+        self.order = RowOrder(self.data.num_rows, seed, window_rows)
+        if batch_rows < 1:
+            raise InvalidArgumentError(f"batch_rows: expected 1 or more, found {batch_rows}")
+        if not 0 <= rank < world_size:
+            raise InvalidArgumentError(f"rank: expected an integer below the world_size of {world_size}, found {rank}")
+        if end not in get_args(End):
+            raise InvalidArgumentError(f"end: expected {' or '.join(map(repr, get_args(End)))}, found {end!r}")
+        self.batch_rows = batch_rows
+        self.epoch = 0
+        """The epoch of the next batch."""
+        self.next_batch = 0
+        """The index in the epoch of the next batch of any rank; those before have been read by all ranks."""
+        self._rank, self._world_size = rank, world_size
+        self._end = end
+        self._gathered_rows: int | None = None
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        first_batch, num_batches = self.next_batch, self._count_remaining_batches()
+        batches = range(first_batch + self._rank, first_batch + num_batches, self._world_size)
+        for batch, rows in zip(batches, self._read_batches(batches), strict=True):
+            # Counted before it is passed on: a caller that saves the state has received the batch.
+            self.next_batch = batch - self._rank + self._world_size
+            yield rows
+        self.epoch, self.next_batch = self.epoch + 1, 0
+
+    def __len__(self) -> int:
+        """Return the number of batches that the next iteration yields."""
+        return len(range(self._rank, self._count_remaining_batches(), self._world_size))
+
+    def _count_remaining_batches(self) -> int:
+        """Return the number of batches of all ranks that remain in the epoch."""
+        full, rest = divmod(self.order.num_rows, self.batch_rows)
+        if self._end == "drop":
+            return max(full - self.next_batch, 0) // self._world_size * self._world_size
+        remaining = max(full + bool(rest) - self.next_batch, 0)
+        return remaining if self._end == "keep" else -(-remaining // self._world_size) * self._world_size
+
+    def _read_batches(self, batches: range) -> Iterator[RecordBatch]:
+        """Yield the batches of these indices."""
+        if self.order.seed is None and self._end != "pad":
+            for batch in batches:
+                start = batch * self.batch_rows
+                yield _to_batch(self.data.slice(start, min(self.batch_rows, self.order.num_rows - start)))
+            return
+        # One gather of many rows takes a small part of the time of one for each batch.
+        count = max(self._count_gathered_rows() // self.batch_rows, 1)
+        for first in range(0, len(batches), count):
+            indices = [self._rows_of_batch(batch) for batch in batches[first : first + count]]
+            rows, start = self.data.take(np.concatenate(indices)), 0
+            for length in map(len, indices):
+                yield _to_batch(rows.slice(start, length))
+                start += length
+
+    def _count_gathered_rows(self) -> int:
+        """Return the number of rows that are copied at once."""
+        if self._gathered_rows is None:
+            row_bytes = self.data.nbytes // max(self.order.num_rows, 1) + 1
+            self._gathered_rows = min(_MAX_GATHERED_ROWS, _MAX_GATHERED_BYTES // row_bytes)
+        return self._gathered_rows
+
+    def _rows_of_batch(self, batch: int) -> RowIndices:
+        """Return the indices of the rows of a batch. If the end is padded, positions begin again at 0."""
+        start, num_rows = batch * self.batch_rows, self.order.num_rows
+        stop, parts = start + self.batch_rows, list[RowIndices]()
+        if self._end != "pad":
+            return self.order.rows(self.epoch, start, min(stop, num_rows))
+        while start < stop:
+            first = start % num_rows
+            last = min(first + stop - start, num_rows)
+            parts.append(self.order.rows(self.epoch, first, last))
+            start += last - first
+        return np.concatenate(parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position as a dictionary of numbers, which can be stored as JSON.
+
+        It is that of all ranks together, if each has read equally many batches, and is independent of their number. At
+        the end of an epoch it is the beginning of the next one.
+        """
+        return {
+            "version": _STATE_VERSION,
+            "num_rows": self.order.num_rows,
+            "batch_rows": self.batch_rows,
+            "seed": self.order.seed,
+            "window_rows": self.order.window_rows,
+            "epoch": self.epoch,
+            "next_batch": self.next_batch,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue at a position of `state_dict`, of a reader with any number of ranks and workers.
+
+        Raises `InvalidDataError` if it is not such a dictionary, or is that of other rows or another order.
+        """
+        expected = self.state_dict()
+        for name, value in expected.items():
+            if name not in state:
+                raise InvalidDataError(f"state: expected {name!r}, found only {sorted(map(str, state))}")
+            if name not in ("epoch", "next_batch") and state[name] != value:
+                raise InvalidDataError(f"state: {name}: expected {value}, as of this reader, found {state[name]!r:.40}")
+        epoch, next_batch = state["epoch"], state["next_batch"]
+        if not all(isinstance(number, int) and 0 <= number < 1 << 63 for number in (epoch, next_batch)):
+            raise InvalidDataError(f"state: expected a position, found epoch {epoch!r:.40}, batch {next_batch!r:.40}")
+        self.epoch, self.next_batch = epoch, next_batch
+
+    def __repr__(self) -> str:
+        shuffled = "in order" if self.order.seed is None else f"shuffled with seed {self.order.seed}"
+        return (
+            f"<bowstring.datasets.EpochReader: {self.order.num_rows} rows {shuffled}, in batches of {self.batch_rows}: "
+            f"rank {self._rank} of {self._world_size}, at batch {self.next_batch} of epoch {self.epoch}>"
+        )
+
+
+def _to_batch(table: Table) -> RecordBatch:
+    """Return the rows of a table as one batch, without copying if they are in one."""
+    return table.combine_chunks().to_batches()[0]
