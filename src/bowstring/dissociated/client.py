@@ -180,6 +180,7 @@ class ClientStream:
         """
         try:
             if tag is None:
+                # Without changing the state: the message has not arrived.
                 self._metadata.next_state(_METADATA)
                 self._limits.check_length("metadata message", length_bytes, "max_metadata_bytes")
             elif tag == self._error_data:
@@ -222,6 +223,7 @@ class ClientStream:
             self._check_order(sequence, "metadata message")
             self._last_sequence = sequence
             header = memoryview(data)[PREFIX_BYTES:]
+            # Decodes the header, so it is called in the order of the messages on an ordered connection.
             needs_body = self._has_body(header)
             if needs_body and not self._has_schema and sequence == self._first_sequence:
                 raise ProtocolError("metadata message 0: expected a schema, found a header with a body")
@@ -255,6 +257,7 @@ class ClientStream:
         """
         parts = [body.addresses if isinstance(body, AddressBody) else np.asarray(body, "<u8") for body in bodies]
         addresses = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, "<u8"), *parts])
+        # A finalizer may free a body after its connection has ended, which has ended the lease already.
         if not addresses.size or not self._bodies.allows(StreamAction.FREE_DATA) or self._free_data is None:
             return None
         try:

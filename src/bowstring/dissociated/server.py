@@ -136,6 +136,8 @@ class ServerConnection:
                 self._limits.check_length("<want_data> message", length_bytes, "max_ticket_bytes")
             elif tag == self._free_data:
                 self._state_machine.next_state(StreamAction.FREE_DATA)
+                # All addresses that were sent, freed or not: an upper limit before memory is allocated.
+                # `LeaseTable.free` checks each.
                 if length_bytes > max(
                     8 * self._num_addresses, _SHORT_BYTES
                 ):  # the error for a short one names the address
@@ -202,6 +204,7 @@ class ServerConnection:
 
         Raises `InvalidArgumentError` after `send`, or if the role is not `ConnectionRole.BOTH`.
         """
+        # Its messages were encoded with sequence numbers from 0, for both kinds.
         if self._has_sent_schema or self._first_sequence or self.role is not ConnectionRole.BOTH:
             raise InvalidArgumentError("server stream: a whole stream needs a new request for metadata and bodies")
         self._state_machine.apply(StreamAction.METADATA)
@@ -235,6 +238,7 @@ class ServerConnection:
         self.role = role
         self._sequence = self._first_sequence
         self._has_sent_schema = False
+        # A copy, because the bytes belong to the transport.
         return [DataRequested(bytes(data))]
 
     def _receive_free_data(self, data: BytesLike) -> list[ServerEvent]:

@@ -210,6 +210,7 @@ class _BatchBuffer:
         self._unjoined: list[RecordBatch] = []
         self._columns: list[Array] = []
         """The columns of the first `_num_checked` unjoined batches, one batch after the other."""
+        # By id; the arrays are kept so that no id is used again meanwhile.
         self._dictionaries: dict[int, Array | None] = {}
         self._num_checked = 0
         self._check_at_batches = 1

@@ -83,6 +83,7 @@ class MappingPool:
         self._max_unused_bytes = max_unused_bytes
         self._reset()
         if hasattr(os, "register_at_fork"):
+            # The pages would be copied when the child writes them, and another thread may have had the lock.
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
@@ -114,6 +115,7 @@ class MappingPool:
             fits = [
                 candidate for candidate in self._unused if 0 <= candidate.size_bytes - size_bytes <= size_bytes // 4
             ]
+            # Of equal sizes the one used last: the kernel takes back the pages of the others first.
             best = min(reversed(fits), key=lambda candidate: candidate.size_bytes, default=None)
             if best is not None:
                 self._unused.remove(best)

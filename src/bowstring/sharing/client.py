@@ -111,6 +111,8 @@ class Dataset(Closable):
         self._first_stream: tuple[Connection, Stream] | None = None
         self._is_closed = False
         if self._requests:
+            # The schema is known only to the server, so the first stream is begun here, and its batches are read by the
+            # first iteration.
             self._first_stream = self._open_first_stream()
             schema = self._first_stream[1].schema
         if schema is None:
@@ -187,6 +189,7 @@ class Dataset(Closable):
             self._connections.clear()
             self._idle.clear()
             self._first_stream = None
+        # Without the lock, since closing waits for a thread that reads.
         for connection in connections:
             connection.close()
         if self._recorder is not None:
@@ -213,6 +216,7 @@ class Dataset(Closable):
             if self._is_closed:
                 raise ClosedError("the data set is closed")
             idle = self._idle.get(request.server, [])
+            # Taken out: a connection has one stream at a time, and several threads may read the data set.
             connection = idle.pop() if idle else None
         if connection is not None and not connection.is_closed:
             try:
@@ -251,6 +255,7 @@ class Dataset(Closable):
     def __del__(self) -> None:
         for connection in getattr(self, "_connections", ()):
             try:
+                # Not `close`: arrays of a data set that was dropped keep their leases.
                 connection.close_when_unused()
             except BowstringError:
                 pass

@@ -30,6 +30,7 @@ class AsyncSession:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._failure: SessionFailed | None = None
+        # Several tasks may wait, each for an event of its own; deadlines count while at least one does.
         self._num_waiting = 0
         session.wake = self._wake
         self._update_watches()
@@ -59,6 +60,7 @@ class AsyncSession:
             return
         self._is_closed = True
         self._cancel_timer()
+        # Before the session closes them: asyncio would otherwise watch a number that may be another file's.
         self._watch_descriptors(set(), set())
         self.session.close()
         self._add_events([SessionFailed(ClosedError("the session was closed"))])
@@ -124,6 +126,7 @@ class AsyncSession:
             self._timer = None
 
     def _watch_descriptors(self, readers: set[int], writers: set[int]) -> None:
+        # First, because a descriptor that is ready and that nobody reads would call `_step` in every turn of the loop.
         for descriptor in self._readers - readers:
             self._loop.remove_reader(descriptor)
         for descriptor in self._writers - writers:

@@ -143,6 +143,7 @@ class _MessageQueue:
 
     def close_readable_descriptor(self) -> None:
         with self.lock:
+            # The other end may be about to write it: the number must not be that of another file then.
             self.readable.close()
 
     def close_writable_descriptor(self) -> None:
@@ -284,11 +285,14 @@ class LoopbackChannel(Channel):
 
     def _send(self, events: list[Event]) -> None:
         while self._unsent:
+            # Without the lock: both only change to True, and a region that is put meanwhile is closed with its last
+            # reference.
             if self._outbound.has_receiver_ended or self._outbound.has_sender_ended:
                 self._lost_directions |= SEND
                 events.append(DirectionEnded(self._end_error("sending"), SEND))
                 return
             message = self._unsent[0]
+            # Before it is in the queue, because the other end's thread may take it at once.
             copy = _Message(message.token, message.tag, (message.join_parts(),), message.length_bytes, message.update)
             if not self._outbound.try_put(copy):
                 return
@@ -324,6 +328,7 @@ class LoopbackChannel(Channel):
                 return
             elif self._credit.exceeds_eager_bytes(message.tag, message.length_bytes):
                 self._credit.consume(0)
+                # The message stays in the queue until it is delivered, so nothing overtakes it.
                 self._offer = self._next_token, None
                 self._next_token += 1
                 events.append(MessageOffered(self._offer[0], message.tag, message.length_bytes))

@@ -44,6 +44,7 @@ class RemoteRegionTable(RemoteMemory):
 
     def add(self, index: int, region: Region) -> None:
         """Add a region. Raises `ProtocolError` unless it has the next index, `LimitError` beyond the limit."""
+        # Otherwise a peer could replace a region while a body that has its addresses waits for its metadata.
         if index != self._next_index:
             raise ProtocolError(f"region: expected index {self._next_index}, found {index}")
         if len(self._extents) >= self._limit:
@@ -69,6 +70,7 @@ class RemoteRegionTable(RemoteMemory):
         try:
             self.add(update.index, update.region)
         except BaseException:
+            # Nobody else has it yet.
             update.region.close()
             raise
 
@@ -100,6 +102,7 @@ class RemoteRegionTable(RemoteMemory):
 
     def view_extent(self, extent: Extent) -> memoryview:
         """As `RemoteMemory.view_extent`: the mapping, read-only. Raises `TruncatedError` if a file became shorter."""
+        # Each time, because the file of a region may become shorter at any time; for a sealed region it costs nothing.
         extent.memory.check_backing_file()
         memory: memoryview = extent.memory.memory
         return memory

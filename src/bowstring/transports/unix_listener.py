@@ -56,6 +56,7 @@ class UnixListener(StreamListener):
         if inode is not None:
             try:
                 status = os.lstat(self.address)
+                # Another process may have removed the path and bound it again.
                 if (status.st_dev, status.st_ino) == inode:
                     Path(self.address).unlink()
             except OSError:
@@ -78,6 +79,7 @@ class UnixListener(StreamListener):
             self._socket.bind(sockaddr)
         status = os.lstat(self.address)
         self._inode = (status.st_dev, status.st_ino)
+        # Before `listen`: until then nobody can connect with the permissions of the umask.
         Path(self.address).chmod(0o666 if self.options.allow_other_users else 0o600)
 
 

@@ -121,6 +121,7 @@ class ControlSocket(Closable):
         self._input += received
         if not received:
             self.has_ended = True
+        # Also limits `_input`: nothing is received after the HELLO, and no more than its length before.
         elif self.peer_hello is not None:
             raise ProtocolError(f"{self.name}: found {len(received)} bytes after HELLO")
         elif len(self._input) >= _HELLO.size:
@@ -153,4 +154,5 @@ class ControlSocket(Closable):
         return self.is_connected
 
     def _enable_keep_alive(self) -> None:
+        # Nothing is sent over the connection, so a host that is gone would never be noticed.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
