@@ -228,13 +228,13 @@ class FileReader(Closable):
         return self.messages.source.descriptor
 
     @property
-    def blocks(self) -> npt.NDArray[Any]:
+    def blocks(self) -> npt.NDArray[np.void]:
         """The positions of the record batches: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength)."""
         footer = self.messages.footer
         return footer.get_blocks(footer.batches)
 
     @property
-    def dictionary_blocks(self) -> npt.NDArray[Any]:
+    def dictionary_blocks(self) -> npt.NDArray[np.void]:
         """The positions of the dictionary batches, as `blocks`."""
         footer = self.messages.footer
         return footer.get_blocks(footer.dictionaries)

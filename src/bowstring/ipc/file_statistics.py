@@ -104,7 +104,7 @@ class FileStatistics:
 
 
 def read_statistics(
-    pairs: Metadata, schema: IpcSchema, blocks: npt.NDArray[Any], limits: ReadLimits, location: str
+    pairs: Metadata, schema: IpcSchema, blocks: npt.NDArray[np.void], limits: ReadLimits, location: str
 ) -> FileStatistics | None:
     """Read the statistics in a footer's custom metadata; None if there are none, or if they belong to other blocks.
 
@@ -125,7 +125,9 @@ def read_statistics(
         return _read_statistics_batch(batches[0], schema, blocks)
 
 
-def _read_statistics_batch(batch: RecordBatch, schema: IpcSchema, blocks: npt.NDArray[Any]) -> FileStatistics | None:
+def _read_statistics_batch(
+    batch: RecordBatch, schema: IpcSchema, blocks: npt.NDArray[np.void]
+) -> FileStatistics | None:
     names = batch.schema.names
     if tuple(names[:3]) != _COUNT_COLUMNS or len(set(names)) < len(names):
         raise InvalidDataError(

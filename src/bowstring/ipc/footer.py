@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +57,7 @@ class Footer:
         """The position of the message at `index` of a list, unchecked."""
         return _BLOCK.unpack_from(self.raw, block_list.offset + _BLOCK.size * index)
 
-    def get_blocks(self, block_list: BlockList) -> npt.NDArray[Any]:
+    def get_blocks(self, block_list: BlockList) -> npt.NDArray[np.void]:
         """The positions of messages: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
         return np.frombuffer(self.raw, BLOCK, block_list.count, block_list.offset)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from threading import RLock
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +47,7 @@ def encode_footer_and_trailer(
     return [footer, TRAILER.pack(len(footer), MAGIC)]
 
 
-def _create_block_array(blocks: Sequence[Block]) -> npt.NDArray[Any]:
+def _create_block_array(blocks: Sequence[Block]) -> npt.NDArray[np.void]:
     return np.array([(offset, metadata_bytes, 0, body_bytes) for offset, metadata_bytes, body_bytes in blocks], BLOCK)
 
 

@@ -102,12 +102,12 @@ class BatchHeader:
             self.raw = bytes(raw[:])
         return packer.unpack(raw[offset : offset + packer.size])
 
-    def nodes(self) -> npt.NDArray[Any]:
+    def nodes(self) -> npt.NDArray[np.void]:
         """Return length and null count of each field node, as a view of dtype `FIELD_NODE`."""
         at, count = self.template.nodes_at, self.template.node_count
         return np.frombuffer(self.raw[at : at + 16 * count], FIELD_NODE)
 
-    def buffers(self) -> npt.NDArray[Any]:
+    def buffers(self) -> npt.NDArray[np.void]:
         """Return offset in the body and length of each buffer, as a view of dtype `BUFFER`."""
         at, count = self.template.buffers_at, self.template.buffer_count
         return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
