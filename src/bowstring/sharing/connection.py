@@ -117,7 +117,10 @@ class Connection:
                 try:
                     channels[role] = on_error.enter_context(dial(transport, servers[role].address, channel_options))
                 except ConnectionLostError as error:
-                    raise _explain_lost_connection(servers[role], error) from error
+                    explanation = _explain_lost_connection(servers[role], error)
+                    if explanation is error:  # an error that is its own cause makes those who follow causes loop
+                        raise
+                    raise explanation from error
             memory = transport.open_remote_memory(channels[role], servers[role].remote_handle)
             on_error.pop_all()
         session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=options.copy)
