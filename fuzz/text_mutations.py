@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 
-from bowstring.datatypes.c_format import NESTED_TYPES, SIMPLE_TYPES_BY_FORMAT
+from bowstring.datatypes.c_format import NESTED_SPECS, SIMPLE_TYPES_BY_FORMAT
 from fuzz.json_mutations import mutate_json
 from fuzz.mutations import EXTENSIONS, PARAMETERS, mutate_number
 
@@ -28,7 +28,7 @@ TICKETS = (
     b"numbers", b"numbers\0packed", b"\0a\0b\0", b"\0a\0b\0\0packed", b"not-found\nno data set", b"busy\n",
 )  # fmt: skip
 KNOWN_TEXTS = {
-    "format": (*FORMATS, *SIMPLE_TYPES_BY_FORMAT, *NESTED_TYPES),
+    "format": (*FORMATS, *SIMPLE_TYPES_BY_FORMAT, *NESTED_SPECS),
     "uri": URIS,
     "ticket": TICKETS,
     "extension": EXTENSIONS,

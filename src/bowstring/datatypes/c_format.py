@@ -8,33 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-from bowstring.datatypes import nested, non_nested
+from bowstring.datatypes import non_nested
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.nested import MAP_KEYS_SORTED
+from bowstring.datatypes.type_specs import TYPE_SPECS
 from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError
 
 SIMPLE_TYPES_BY_FORMAT = {type_.c_format(): type_ for type_ in non_nested.SIMPLE_TYPES}
-NESTED_TYPES: dict[bytes, type[DataType]] = {
-    type_.C_FORMAT: type_
-    for type_ in (
-        nested.List,
-        nested.LargeList,
-        nested.ListView,
-        nested.LargeListView,
-        nested.Struct,
-        nested.Map,
-        nested.RunEndEncoded,
-    )
-}
-"""The types whose only parameters are their children (and a map's flag), by format string."""
 
+NESTED_SPECS = {spec.example.c_format().partition(b":")[0]: spec for spec in TYPE_SPECS if spec.num_children != 0}
+NESTED_SPECS[b"+ud"] = NESTED_SPECS[b"+us"]  # both modes of unions
+"""The nested types by the prefix of their format string."""
 _DIGITS = re.compile(rb"-?[0-9]{1,10}")
-_CHILD_COUNTS: dict[bytes, int | None] = {b"+s": None, b"+ud": None, b"+us": None, b"+r": 2} | dict.fromkeys(
-    (b"+l", b"+L", b"+vl", b"+vL", b"+m", b"+w"), 1
-)
 _UNITS: dict[bytes, non_nested.TimeUnit] = {b"s": "s", b"m": "ms", b"u": "us", b"n": "ns"}
 
 
@@ -67,15 +55,14 @@ _PARSERS: dict[bytes, Callable[[bytes], DataType]] = {
 }
 
 
-def _create_union_parser(mode: Any) -> Callable[[bytes, tuple[Field, ...]], DataType]:
-    return lambda parameters, children: nested.Union(mode, children, _parse_ints(parameters))
-
-
-_NESTED_PARSERS: dict[bytes, Callable[[bytes, tuple[Field, ...]], DataType]] = {
-    b"+w": lambda parameters, children: nested.FixedSizeList(children[0], _parse_int(parameters)),
-    b"+ud": _create_union_parser("dense"),
-    b"+us": _create_union_parser("sparse"),
+_NESTED_PARAMETERS: dict[bytes, Callable[[bytes, int], tuple[Any, ...]]] = {
+    b"+w:": lambda parameters, _: (_parse_int(parameters),),
+    b"+ud:": lambda parameters, _: ("dense", _parse_ints(parameters)),
+    b"+us:": lambda parameters, _: ("sparse", _parse_ints(parameters)),
+    b"+m": lambda _, flags: (bool(flags & MAP_KEYS_SORTED),),
+    **dict.fromkeys((b"+l", b"+L", b"+vl", b"+vL", b"+s", b"+r"), lambda _, __: ()),
 }
+"""The parameters of nested types besides their children, from the text after the prefix and the flags."""
 
 
 def parse_format_string(text: bytes, children: tuple[Field, ...], flags: int) -> DataType:
@@ -86,7 +73,8 @@ def parse_format_string(text: bytes, children: tuple[Field, ...], flags: int) ->
     """
     simple_type = SIMPLE_TYPES_BY_FORMAT.get(text)
     prefix, colon, parameters = text.partition(b":")
-    expected = _CHILD_COUNTS.get(prefix, 0)
+    spec = NESTED_SPECS.get(prefix)
+    expected = 0 if spec is None else spec.num_children
     if expected is not None and expected != len(children):
         raise InvalidDataError(f"format {_quote(text)}: expected {expected} children, found {len(children)}")
     if simple_type is not None:
@@ -94,14 +82,8 @@ def parse_format_string(text: bytes, children: tuple[Field, ...], flags: int) ->
     try:
         if colon and prefix in _PARSERS:
             return _PARSERS[prefix](parameters)
-        if colon and prefix in _NESTED_PARSERS:
-            return _NESTED_PARSERS[prefix](parameters, children)
-        if text == b"+s":
-            return nested.Struct(children)
-        if text == b"+m":
-            return nested.Map(children[0], bool(flags & MAP_KEYS_SORTED))
-        if text in NESTED_TYPES:
-            return cast("Callable[..., DataType]", NESTED_TYPES[text])(*children)
+        if spec is not None and prefix + colon in _NESTED_PARAMETERS:
+            return spec.create_type(children, _NESTED_PARAMETERS[prefix + colon](parameters, flags))
     except (InvalidArgumentError, ValueError) as error:
         raise InvalidDataError(f"format {_quote(text)} is not valid: {error}") from None
     raise UnsupportedError(f"unknown format {_quote(text)}")

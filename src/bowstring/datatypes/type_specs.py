@@ -1,6 +1,7 @@
 """Data types in metadata: names and parameters in Schema.fbs («Schema message») and in the JSON test data format.
 
-Both formats have the same types and parameters. Enumerations are numbers in one and names in the other.
+Both formats have the same types and parameters. Enumerations are numbers in one and names in the other. The format
+strings of the C data interface need the numbers of children, too.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bowstring.datatypes import types as t
+from bowstring.datatypes import nested, non_nested as t
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field
 from bowstring.errors import InvalidDataError
 
@@ -46,17 +48,17 @@ class TypeSpec:
     """
 
     name: str
-    example: t.DataType
+    example: DataType
     parameters: tuple[TypeParameter, ...] = ()
     num_children: int | None = 0
-    build: Callable[..., t.DataType] | None = None
+    build: Callable[..., DataType] | None = None
 
     @property
     def json_name(self) -> str:
         """The name in JSON."""
         return self.name.lower().removesuffix("_")
 
-    def create_type(self, children: Sequence[Field], values: Sequence[Any]) -> t.DataType:
+    def create_type(self, children: Sequence[Field], values: Sequence[Any]) -> DataType:
         """Create a data type. Raises `InvalidDataError` for another number of children, and the errors of the type."""
         if self.num_children is not None and len(children) != self.num_children:
             raise InvalidDataError(
@@ -67,15 +69,15 @@ class TypeSpec:
         return type(self.example)(*children, *values)
 
 
-def _create_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> t.DataType:
+def _create_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> DataType:
     time = t.Time(unit)
     if bit_width not in (None, time.bit_width):
         raise InvalidDataError(f"expected a bit width of {time.bit_width} for {time}, found {bit_width}")
     return time
 
 
-def _create_union(children: tuple[Field, ...], mode: Any, type_ids: Sequence[int] | None) -> t.DataType:
-    return t.Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
+def _create_union(children: tuple[Field, ...], mode: Any, type_ids: Sequence[int] | None) -> DataType:
+    return nested.Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
 
 
 _BIT_WIDTH = TypeParameter("bitWidth", "bit_width", int)
@@ -120,7 +122,12 @@ TYPE_SPECS = (
         (TypeParameter("precision", "precision", int), TypeParameter("scale", "scale", int), _BIT_WIDTH),
     ),
     TypeSpec("Date", t.Date("day"), (_DATE_UNIT,)),
-    TypeSpec("Time", t.Time("s"), (_TIME_UNIT, TypeParameter("bitWidth", "bit_width", int, None)), build=_create_time),
+    TypeSpec(
+        "Time",
+        t.Time("s"),
+        (_TIME_UNIT, TypeParameter("bitWidth", "bit_width", int, None)),
+        build=_create_time,
+    ),
     TypeSpec(
         "Timestamp",
         t.Timestamp("s"),
@@ -129,26 +136,26 @@ TYPE_SPECS = (
     ),
     TypeSpec("Duration", t.Duration("s"), (_TIME_UNIT,)),
     TypeSpec("Interval", t.Interval("year_month"), (_INTERVAL_UNIT,)),
-    TypeSpec("List", t.List(_ITEM), num_children=1),
-    TypeSpec("LargeList", t.LargeList(_ITEM), num_children=1),
-    TypeSpec("ListView", t.ListView(_ITEM), num_children=1),
-    TypeSpec("LargeListView", t.LargeListView(_ITEM), num_children=1),
-    TypeSpec("FixedSizeList", t.FixedSizeList(_ITEM, 1), (TypeParameter("listSize", "list_size", int),), 1),
-    TypeSpec("Struct_", t.Struct((_ITEM,)), num_children=None, build=t.Struct),
+    TypeSpec("List", nested.List(_ITEM), num_children=1),
+    TypeSpec("LargeList", nested.LargeList(_ITEM), num_children=1),
+    TypeSpec("ListView", nested.ListView(_ITEM), num_children=1),
+    TypeSpec("LargeListView", nested.LargeListView(_ITEM), num_children=1),
+    TypeSpec("FixedSizeList", nested.FixedSizeList(_ITEM, 1), (TypeParameter("listSize", "list_size", int),), 1),
+    TypeSpec("Struct_", nested.Struct((_ITEM,)), num_children=None, build=nested.Struct),
     TypeSpec(
         "Map",
-        t.Map(Field("entries", t.Struct((_KEY, _ITEM)), nullable=False)),
+        nested.Map(Field("entries", nested.Struct((_KEY, _ITEM)), nullable=False)),
         (TypeParameter("keysSorted", "keys_sorted", bool, False),),
         1,
     ),
     TypeSpec(
         "Union",
-        t.Union("sparse", (_ITEM,), (0,)),
+        nested.Union("sparse", (_ITEM,), (0,)),
         (_UNION_MODE, TypeParameter("typeIds", "type_ids", list, None)),
         None,
         _create_union,
     ),
-    TypeSpec("RunEndEncoded", t.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
+    TypeSpec("RunEndEncoded", nested.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
 )
 TYPE_SPECS_BY_NAME = {type_spec.name: type_spec for type_spec in TYPE_SPECS}
 TYPE_SPECS_BY_CLASS = {type(type_spec.example): type_spec for type_spec in TYPE_SPECS}
