@@ -224,7 +224,7 @@ class Array(ArrayData):
 
     # Comparison
 
-    def equals(self, other: Any, nans_equal: bool = False) -> bool:
+    def equals(self, other: object, nans_equal: bool = False) -> bool:
         """Return whether types, lengths, nulls and values are equal. Memory under nulls is ignored.
 
         `other` may be an array of another library with `__arrow_c_array__`.

@@ -205,7 +205,7 @@ class ChunkedArray(ColumnChunks):
         chunk = self._chunks[chunk_index]
         return chunk.layout.value_at(chunk, key - self._starts[chunk_index])
 
-    def equals(self, other: Any, nans_equal: bool = False) -> bool:
+    def equals(self, other: object, nans_equal: bool = False) -> bool:
         """Return whether types and values are equal; chunks may have different lengths.
 
         `other` may be a column of another library with `__arrow_c_stream__`.

@@ -66,7 +66,7 @@ class ColumnContainer(ABC):
         """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
 
     @abstractmethod
-    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+    def equals(self, other: object, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Return whether schemas and values are equal."""
 
     @property

@@ -157,7 +157,7 @@ class RecordBatch(ColumnContainer):
         check_expanded_containers(self.lazy_columns, self.num_rows)
         return columns_to_rows(names, [column.to_pylist() for column in self.lazy_columns], self.num_rows)
 
-    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+    def equals(self, other: object, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Return whether schemas and values are equal. `other` may be a batch of another library."""
         other = as_batch(other)
         return (

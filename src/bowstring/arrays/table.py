@@ -228,7 +228,7 @@ class Table(ColumnContainer):
         check_expanded_containers((column for batch in self._batches for column in batch.lazy_columns), self.num_rows)
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
 
-    def equals(self, other: Any, check_metadata: bool = False, nans_equal: bool = False) -> bool:
+    def equals(self, other: object, check_metadata: bool = False, nans_equal: bool = False) -> bool:
         """Return whether schemas and values are equal; batches may have different lengths.
 
         `other` may be a table of another library.

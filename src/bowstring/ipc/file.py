@@ -109,7 +109,7 @@ class FileMessages:
             raise reader.block_error(block, stop, location)
         raw = self.source.read_lazily(block[0], block[1])
         # A template includes the prefix of a header that was read before.
-        header: Any = self.headers.try_read_with_template(raw, PREFIX_BYTES)
+        header: object = self.headers.try_read_with_template(raw, PREFIX_BYTES)
         if header is None:
             header = reader.read_block_header(raw, block, location)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
