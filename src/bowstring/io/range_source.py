@@ -184,6 +184,7 @@ class RangeSource:
         if any(start < 0 or size_bytes <= 0 or start + size_bytes > self.size for start, size_bytes in spans):
             raise InvalidDataError(f"{self.name}: bytes {spans[:4]} … are out of range for a file of {self.size} bytes")
         starts = [start for start, _ in spans]
+        # For each span its own: one small column must not keep a merged range of many in memory.
         memories = [allocate_for_range(start, size_bytes, self.name) for start, size_bytes in spans]
         for requests in _group_into_rounds(merge_spans(spans, gap_bytes)):
             self.num_rounds += 1
@@ -294,6 +295,7 @@ class FileObjectRangeReader:
     def read_ranges(self, spans: Sequence[Span]) -> Iterator[bytes]:
         """Seek and read each span."""
         for start, size_bytes in spans:
+            # The position belongs to the file object, so no other thread may seek in between.
             with self._lock:
                 try:
                     self._file.seek(start)

@@ -173,6 +173,8 @@ class RemoteFileMessages(FileMessages):
             return
         start = preview.to_bytes()
         flatbuffer_offset = get_prefix_size(start)
+        # Zeros in place of what was not fetched: only positions are needed, and the lengths of vectors follow from the
+        # schema.
         draft = bytearray(start + bytes(size_bytes - preview_bytes))
         try:
             root = read_root("Message", bytes(draft[flatbuffer_offset:]), "header")

@@ -128,6 +128,7 @@ class Encoder:
         """
         if batch.schema is not self.schema and batch.schema != self.schema:
             raise self._schema_mismatch_error(batch)
+        # From the numbers in the header, if the batch was read: none of its columns is created.
         body = (
             None
             if self._flat_columns_encoder is None
@@ -151,6 +152,7 @@ class Encoder:
             for dictionary_header, values in prepared_batch.dictionary_batches
         ]
         messages.append(self._encode_message(batch.num_rows, prepared_batch.columns, batch.pairs, None))
+        # Only now: after an error of the encoding, readers do not have the dictionaries.
         self._dictionaries.commit(prepared_batch)
         return messages
 

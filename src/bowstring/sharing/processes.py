@@ -51,6 +51,7 @@ def _read_stat_fields(pid: int) -> list[bytes]:
     """The fields of /proc/PID/stat after the command's name. Raises `OSError`."""
     descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     try:
+        # The command's name is in parentheses, and may itself contain spaces and parentheses.
         return os.read(descriptor, mmap.PAGESIZE).rpartition(b") ")[2].split()
     finally:
         os.close(descriptor)

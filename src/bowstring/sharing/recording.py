@@ -85,6 +85,7 @@ class Recorder(Closable):
         self.is_shared = True
         """Whether it may be used after the server or data set that records is closed."""
         self._descriptor = -1
+        # Reentrant, since a finalizer in the middle of `write_event` may write an event of its own.
         self._lock = threading.RLock()
         self._is_writing = self._has_failed = False
         self._pending: deque[ObservedEvent] = deque()
@@ -162,6 +163,7 @@ class Recorder(Closable):
         try:
             self._writer.write_batch(self._encode_entry(entry))
         except BowstringError:
+            # The file has an incomplete entry at its end: another one after it could not be read.
             self._has_failed = True
             if entry.kind is not ObservedEventKind.CLOSE:
                 raise

@@ -62,10 +62,12 @@ class TicketSigner:
 
         Raises `AccessDeniedError`, with one message for all invalid tickets.
         """
+        # From the end: a name may contain tildes, the other parts don't.
         signed, _, signature = ticket.rpartition("~")
         name, _, expiry = signed.rpartition("~")
         if not hmac.compare_digest(self._signature(name, expiry).encode(), signature.encode(errors="surrogateescape")):
             raise AccessDeniedError("access denied: the ticket is not valid for this server")
+        # Only after the signature is verified, which makes it a number that this server has written.
         if expiry and now > int(expiry) + CLOCK_TOLERANCE_S:
             raise AccessDeniedError("access denied: the ticket has expired")
         return name

@@ -72,6 +72,8 @@ def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | Non
         except InvalidArgumentError:
             if not has_dictionary_fields(schema):
                 raise
+            # Begins again, as a stream: files allow no dictionary to be replaced. Of a table this can be tried, of a
+            # reader not.
             batches = as_schema_and_batches(source)[1]
     writer_class = StreamWriter if has_dictionary_fields(schema) else FileWriter
     return _write_region(writer_class, schema, batches, name, arena)
@@ -101,6 +103,7 @@ def store_in_regions(
     try:
         return tuple(future.result()[0] for future in futures), source.num_rows
     except BaseException:
+        # All of them have to end before the error is raised: no thread may read the caller's memory afterwards.
         for future in futures:
             if future.exception() is None:
                 future.result()[0].close()

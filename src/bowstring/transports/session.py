@@ -447,7 +447,8 @@ class Session(Closable):
         except ProtocolError as error:
             raise ProtocolError(f"message {message.sequence}: {error}") from error
         view = None if locations is None or self.options.copies_memory else memory.view_extent(locations.extent)
-        # Copied, because a view can't span extents, and `copies_memory` wants to free the addresses at once.
+        # Copied or fetched: a view can't span extents, some transports have none, and with `copies_memory` the
+        # addresses are to be freed at once.
         if locations is None or view is None:
             return _PendingBodyCopy(message, lease, locations)
         return MessageLocated(message, view, locations.offsets, lease)

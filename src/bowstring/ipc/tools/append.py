@@ -246,6 +246,7 @@ class AppendSink(PathSink):
 
     def finish(self) -> None:
         """Replace the old file, unless it was replaced or removed meanwhile."""
+        # The lock keeps other appends away, but not programs that replace the file without locking it.
         if not _is_same_file(self._path, self._source.descriptor):
             raise ResourceError(f"{self._path}: was replaced or removed while it was appended to; nothing was changed")
         super().finish()

@@ -105,6 +105,7 @@ class CudaListener(UnixListener):
     """Listens at an address, and allocates the memory for what its channels export."""
 
     def __init__(self, address: str | None, options: TransportOptions, settings: CudaOptions) -> None:
+        # First, because clients can connect as soon as the socket listens.
         arena = CudaArena(settings.device, settings.arena_bytes)
         super().__init__(address, options=options)
         self._arena: CudaArena | None = arena

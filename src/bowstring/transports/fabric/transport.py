@@ -106,6 +106,7 @@ class FabricListener(StreamListener):
             control = ControlSocket(connection, (), self._name)
             channel = self._transport.create_channel(control, self._provider, self.options)
         if self._arena is not None:
+            # The channel's own use: the listener may be closed before it.
             self._arena.acquire()
             channel.arena = self._arena
         return channel
