@@ -293,6 +293,29 @@ def test_every_module_of_ipc_has_a_layer() -> None:
     assert modules == set(layers_of_ipc())
 
 
+def imports_optional_package(statement: Import) -> bool:
+    """Whether a module outside of an optional sub-package imports from it."""
+    target, importer = statement.target.removeprefix("bowstring."), module_name(statement.path)
+    packages = [f"{name}." for line in fenced("optional sub-packages") for name in line.split()]
+    return any(f"{target}.".startswith(package) and not f"{importer}.".startswith(package) for package in packages)
+
+
+def test_only_entry_points_import_the_optional_sub_packages() -> None:
+    assert not [statement.where for statement in all_imports() if imports_optional_package(statement)]
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "is_wrong"),
+    [
+        ("from bowstring.transports.ucx.channel import UcxChannel", "sharing/server.py", True),
+        ("def function():\n    import bowstring.sharing.flight", "sharing/server.py", True),
+        ("from bowstring.transports.ucx.channel import UcxChannel", "transports/ucx/transport.py", False),
+    ],
+)
+def test_an_import_of_an_optional_sub_package_is_detected(source: str, path: str, is_wrong: bool) -> None:
+    assert [imports_optional_package(statement) for statement in imports_of(source, path)] == [is_wrong]
+
+
 def test_every_source_file_belongs_to_a_package_of_the_page() -> None:
     assert {package_of(path) for path in sources()} - {ROOT} <= packages()
 

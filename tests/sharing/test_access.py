@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import AccessDeniedError, ConnectionLostError, InvalidArgumentError
-from bowstring.sharing import FlightServer
+from bowstring.sharing.flight.server import FlightServer
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.transports.base import PeerIdentity

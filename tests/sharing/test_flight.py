@@ -28,7 +28,8 @@ from bowstring.errors import (
     MissingExtraError,
     NotFoundError,
 )
-from bowstring.sharing import FlightServer, Server
+from bowstring.sharing import Server
+from bowstring.sharing.flight.server import FlightServer
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
@@ -38,7 +39,7 @@ from tests.transports.ucx.ucp_processes import require_libucp
 
 SERVE_FLIGHT = """
 import bowstring as bs
-from bowstring.sharing import FlightServer
+from bowstring.sharing.flight.server import FlightServer
 batch = bs.record_batch({"a": list(range(1000)), "s": ["text", None, "", "more"] * 250})
 server = bs.serve({"t/1": bs.Table.from_batches([batch] * 3)}, addresses={"unix": None, "tcp": None})
 flight = FlightServer(server)
@@ -114,11 +115,11 @@ send(reference.port)
 receive()
 """
 SERVE_LARGE_TABLE = """
-import bowstring as bs, bowstring.sharing.flight_server, numpy as np
-bowstring.sharing.flight_server._CLOSE_TIMEOUT_S = 0.3
+import bowstring as bs, bowstring.sharing.flight.server, numpy as np
+bowstring.sharing.flight.server._CLOSE_TIMEOUT_S = 0.3
 table = bs.table({"a": np.zeros(1 << 21)})
 server = bs.serve({"t": bs.Table.from_batches(table.to_batches() * 8)})
-served = bowstring.sharing.FlightServer(server)
+served = bowstring.sharing.flight.server.FlightServer(server)
 send(served.location)
 receive()
 """
@@ -356,7 +357,7 @@ def test_dictionaries_large_batches_and_files_are_sent_by_doget(
     with bs.new_file(tmp_path / "file.arrow", TABLE.schema) as writer:
         writer.write(TABLE)
     server.add("file", tmp_path / "file.arrow")
-    monkeypatch.setattr("bowstring.sharing.flight_server._MAX_MESSAGE_BYTES", 3000)
+    monkeypatch.setattr("bowstring.sharing.flight.server._MAX_MESSAGE_BYTES", 3000)
     client = flight.FlightClient(flight_server.location)
     assert client.do_get(flight.Ticket("dictionaries")).read_all()["d"].to_pylist() == ["a", "b", "c", "d", "c"]
     assert client.do_get(flight.Ticket("empty")).read_all().num_rows == 0

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import InvalidArgumentError
+from bowstring.sharing.connect import CONNECTORS
 from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.transports import registry
+from bowstring.transports.entry_points import EntryPointGroup
 from bowstring.transports.loopback import LoopbackTransport
+from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -68,10 +71,10 @@ def test_a_transport_of_another_package_is_used_once_it_is_installed(tmp_path: P
 @pytest.mark.parametrize(
     ("entry_point", "text"),
     [
-        ("example = missing_module:EXAMPLE", "example: missing_module:EXAMPLE can't be imported: No module"),
-        ("example = example_transport:OTHER", "example: example_transport:OTHER can't be imported: module"),
-        ("example = example_transport:Example", "example: example_transport:Example is not a transport"),
-        ("other = example_transport:EXAMPLE", "other: example_transport:EXAMPLE is not a transport with this scheme"),
+        ("example = missing_module:EXAMPLE", "example: its entry point can't be imported: No module"),
+        ("example = example_transport:OTHER", "example: its entry point can't be imported: module"),
+        ("example = example_transport:Example", "example: its entry point is not a transport with this scheme: <class"),
+        ("other = example_transport:EXAMPLE", "other: its entry point is not a transport with this scheme: <example"),
     ],
 )
 def test_an_entry_point_that_is_not_a_transport_is_reported(tmp_path: Path, entry_point: str, text: str) -> None:
@@ -99,9 +102,11 @@ def test_another_package_does_not_replace_a_transport_of_ours(tmp_path: Path, sc
     assert f"<bowstring.transports.{scheme}" in run_python(FIND.format(scheme=scheme), tmp_path).stdout
 
 
-def test_the_table_of_optional_transports_is_that_of_the_metadata() -> None:
+@pytest.mark.parametrize("group", [TRANSPORT_ENTRY_POINTS, CONNECTORS])
+def test_our_entry_points_are_those_of_the_metadata(group: EntryPointGroup) -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"][registry._GROUP] == registry._OPTIONAL
+    assert project["entry-points"][group.name] == group.own
+    assert all(group.load(scheme) is not None for scheme in group.own)
 
 
 @pytest.mark.parametrize("scheme", ["unix", "ucx"])

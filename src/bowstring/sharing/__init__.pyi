@@ -1,7 +1,6 @@
 from bowstring.sharing.client import Dataset as Dataset
 from bowstring.sharing.dataset_locations import DatasetLocations as DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable as DeviceTable, device_table as device_table
-from bowstring.sharing.flight_server import FlightServer as FlightServer
 from bowstring.sharing.recording import (
     Recorder as Recorder,
     read_entries as read_entries,

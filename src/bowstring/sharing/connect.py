@@ -1,4 +1,8 @@
-"""Connect to data sets: by a URI, by the URIs of several parts, by several locations of one, or through Flight."""
+"""Connect to data sets: by a URI, by the URIs of several parts, or by several locations of one.
+
+A service that finds data sets, such as Flight, is a connector: an entry point of the group `bowstring.connectors`, a
+function of the URI's text and `ConnectOptions` that returns a `Dataset`.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +24,11 @@ from bowstring.sharing.dataset_locations import (
     merge_location_errors,
     sort_by_distance,
 )
-from bowstring.sharing.flight import FLIGHT_SCHEMES, TLS_SCHEME
-from bowstring.sharing.flight_client import (
-    FlightConnector,
-    FlightDataset,
-    FlightEndpoint,
-    fetch_endpoints,
-    parse_scheme,
-)
 from bowstring.sharing.recording import Recorder, RecorderOrPath, open_recorder
-from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, servers_by_role
+from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
 from bowstring.transports.base import strip_traceback
-from bowstring.transports.registry import find_transport
+from bowstring.transports.entry_points import EntryPointGroup
+from bowstring.transports.registry import TRANSPORTS, find_transport
 from bowstring.transports.tls import TlsOptions
 
 _LOGGER = logging.getLogger(__name__)
@@ -53,8 +50,14 @@ Target: TypeAlias = str | DatasetLocations | Sequence[str] | PartitionedDataset
 """One URI, several locations, the URIs of several parts with one schema, or an object with `uris` and `schema`."""
 
 
+_FLIGHT = "bowstring.sharing.flight.client:connect_through_flight"
+CONNECTORS = EntryPointGroup(
+    "bowstring.connectors", {"grpc": _FLIGHT, "grpc+tcp": _FLIGHT, "grpc+tls": _FLIGHT, "grpc+unix": _FLIGHT}
+)
+
+
 @dataclass(frozen=True, slots=True)
-class _ConnectOptions:
+class ConnectOptions:
     """The arguments of `connect`."""
 
     ticket: str | bytes | None
@@ -99,7 +102,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     if not timeout_s > 0:
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users)
-    options = _ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None)
+    options = ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None)
     if schema is None:
         return _connect_to_target(target, None, options)
     expected = as_schema(schema, "connect: the schema")
@@ -110,14 +113,17 @@ def connect(  # noqa: PLR0913 -- all but two are options
     return dataset
 
 
-def _connect_to_target(target: Target, schema: Schema | None, options: _ConnectOptions) -> Dataset:
+def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOptions) -> Dataset:
     if isinstance(target, str) and len(target.split()) > 1 and all(":" in text for text in target.split()):
         target = DatasetLocations.parse(target)
     if isinstance(target, DatasetLocations):
         uris = sort_by_distance(target.uris)
-        return _connect_to_first({uri: partial(_connect_to_location, uri, options) for uri in uris})
-    if isinstance(target, str) and parse_scheme(target) in FLIGHT_SCHEMES:
-        return _connect_through_flight(target, options)
+        return connect_to_first({uri: partial(connect_to_location, uri, options) for uri in uris})
+    if isinstance(target, str) and (scheme := parse_scheme(target)) not in TRANSPORTS:
+        connector = CONNECTORS.load(scheme)
+        if connector is not None:
+            dataset: Dataset = connector(target, options)
+            return dataset
     parts: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
     if isinstance(parts, Mapping):
         raise InvalidArgumentError(
@@ -128,51 +134,13 @@ def _connect_to_target(target: Target, schema: Schema | None, options: _ConnectO
     return _connect_to_parts(parts, getattr(target, "schema", schema), options)
 
 
-def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: _ConnectOptions) -> Dataset:
+def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: ConnectOptions) -> Dataset:
     pairs = (parse_dataset_uri(text, options.ticket) for text in uris)
     requests = [DatasetRequest.for_dataset(uri, name, copy=options.connection.copy) for uri, name in pairs]
     return Dataset(join_adjacent_requests(requests), schema, options.connection, options.recorder)
 
 
-def _connect_through_flight(text: str, options: _ConnectOptions) -> Dataset:
-    """Ask a Flight server for a data set, and read it from the nearest location, or else by DoGet."""
-    connector = FlightConnector(options.connection.timeout_s, options.connection.tls)
-    location, endpoints, schema = fetch_endpoints(text, options.ticket, connector)
-    is_encrypted = options.requires_encryption or parse_scheme(location) == TLS_SCHEME
-    candidates: dict[str, Callable[[], Dataset]] = {}
-    if len(endpoints) == 1:
-        stream_options = replace(options, ticket=endpoints[0].ticket, requires_encryption=is_encrypted)
-        for uri in _list_stream_uris(endpoints[0]):
-            candidates[uri] = partial(_connect_to_location, uri, stream_options)
-    if options.recorder is None:
-        candidates[location] = partial(FlightDataset, location, endpoints, schema, connector)
-    elif not candidates:
-        raise InvalidArgumentError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
-    return _connect_to_first(candidates)
-
-
-def _list_stream_uris(endpoint: FlightEndpoint) -> list[str]:
-    """Return the URIs for Dissociated IPC of an endpoint, the nearest first.
-
-    Two locations with different tags of <want_data> may be the servers of the metadata and of the bodies, in this
-    order, as those of the published reference implementation. At one address they can't be anything else.
-    """
-    uris = endpoint.dissociated_uris
-    nearest = sort_by_distance(uris)
-    if len(uris) != 2:
-        return nearest
-    try:
-        metadata, bodies = (parse_dataset_uri(uri, endpoint.ticket)[0] for uri in uris)
-    except BowstringError:
-        return nearest
-    if metadata.want_data == bodies.want_data:
-        return nearest
-    pair = join_role_uris(metadata, bodies, endpoint.ticket)
-    is_one_server = (metadata.scheme, metadata.address) == (bodies.scheme, bodies.address)
-    return [pair] if is_one_server else [pair, *nearest]
-
-
-def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Dataset:
+def connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Dataset:
     """Connect to the first location that works, and keep the reasons why those before can't be used.
 
     Raises the error of a single location as it is.
@@ -191,7 +159,8 @@ def _connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Datase
     raise merge_location_errors(errors)
 
 
-def _connect_to_location(text: str, options: _ConnectOptions) -> Dataset:
+def connect_to_location(text: str, options: ConnectOptions) -> Dataset:
+    """Connect to the server of one URI. Raises as `connect`."""
     uri, name = parse_dataset_uri(text, options.ticket)
     servers = servers_by_role(uri).values()
     for server in servers:

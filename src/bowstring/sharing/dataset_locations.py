@@ -23,6 +23,7 @@ from bowstring.errors import (
     NotFoundError,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.sharing.uris import parse_scheme
 from bowstring.transports.registry import find_transport
 
 MAX_LOCATIONS = 64
@@ -101,13 +102,13 @@ def merge_location_errors(errors: Mapping[str, BowstringError]) -> BowstringErro
 
 
 def hide_secrets(uri: str) -> str:
-    """Return the scheme and address of a URI; its parameters, and the path of Flight's, may be secret."""
+    """Return the scheme and address of a URI; its parameters may be secret."""
     return hide_signatures(uri.partition("?")[0])
 
 
 def _find_distance(uri: str) -> float:
     """Return the distance of a URI's transport; without one, the URI is tried last, which reports the error."""
     try:
-        return find_transport(uri.partition(":")[0].lower(), uri).distance
+        return find_transport(parse_scheme(uri), uri).distance
     except BowstringError:
         return math.inf

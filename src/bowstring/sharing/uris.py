@@ -177,6 +177,11 @@ def decode_error_message(data: bytes | memoryview, prefix: str) -> BowstringErro
     return _ERROR_TYPES.get(kind, ProtocolError)(f"{prefix}: {text or 'the server gives no reason'}")
 
 
+def parse_scheme(uri: str) -> str:
+    """Return the scheme of a URI, in lower case."""
+    return uri.partition(":")[0].lower()
+
+
 def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
     """Return the URI of the server for each role: one for both, or with the parameter `bodies` one for each.
 

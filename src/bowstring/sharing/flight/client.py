@@ -7,9 +7,10 @@ import math
 import queue
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
@@ -24,9 +25,10 @@ from bowstring.errors import (
     LimitError,
 )
 from bowstring.sharing.client import Dataset, with_shared_schema
+from bowstring.sharing.connect import ConnectOptions, connect_to_first, connect_to_location
 from bowstring.sharing.connection import ConnectionOptions
-from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors
-from bowstring.sharing.flight import (
+from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors, sort_by_distance
+from bowstring.sharing.flight.protocol import (
     FLIGHT_SCHEMES,
     SAME_SERVER,
     TLS_SCHEME,
@@ -36,6 +38,7 @@ from bowstring.sharing.flight import (
     parse_flight_uri,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.tls import TlsOptions
 
@@ -43,6 +46,47 @@ _MAX_INFO_BYTES = 16 << 20
 _MAX_ENDPOINTS = 1 << 16
 _PREFETCHED_BATCHES = 2
 _JOIN_TIMEOUT_S = 5.0
+
+
+def connect_through_flight(text: str, options: ConnectOptions) -> Dataset:
+    """Ask a Flight server for a data set, and read it from the nearest location, or else by DoGet.
+
+    Raises as `connect`.
+    """
+    connector = FlightConnector(options.connection.timeout_s, options.connection.tls)
+    location, endpoints, schema = fetch_endpoints(text, options.ticket, connector)
+    is_encrypted = options.requires_encryption or parse_scheme(location) == TLS_SCHEME
+    candidates: dict[str, Callable[[], Dataset]] = {}
+    if len(endpoints) == 1:
+        stream_options = replace(options, ticket=endpoints[0].ticket, requires_encryption=is_encrypted)
+        for uri in _list_stream_uris(endpoints[0]):
+            candidates[uri] = partial(connect_to_location, uri, stream_options)
+    if options.recorder is None:
+        candidates[location] = partial(FlightDataset, location, endpoints, schema, connector)
+    elif not candidates:
+        raise InvalidArgumentError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
+    return connect_to_first(candidates)
+
+
+def _list_stream_uris(endpoint: FlightEndpoint) -> list[str]:
+    """Return the URIs for Dissociated IPC of an endpoint, the nearest first.
+
+    Two locations with different tags of <want_data> may be the servers of the metadata and of the bodies, in this
+    order, as those of the published reference implementation. At one address they can't be anything else.
+    """
+    uris = endpoint.dissociated_uris
+    nearest = sort_by_distance(uris)
+    if len(uris) != 2:
+        return nearest
+    try:
+        metadata, bodies = (parse_dataset_uri(uri, endpoint.ticket)[0] for uri in uris)
+    except BowstringError:
+        return nearest
+    if metadata.want_data == bodies.want_data:
+        return nearest
+    pair = join_role_uris(metadata, bodies, endpoint.ticket)
+    is_one_server = (metadata.scheme, metadata.address) == (bodies.scheme, bodies.address)
+    return [pair] if is_one_server else [pair, *nearest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +160,6 @@ class FlightEndpoint:
     def dissociated_uris(self) -> list[str]:
         """The locations for Dissociated IPC, and those of unknown schemes."""
         return [uri for uri in self.uris if uri != SAME_SERVER and parse_scheme(uri) not in FLIGHT_SCHEMES]
-
-
-def parse_scheme(uri: str) -> str:
-    """Return the scheme of a URI, in lower case."""
-    return uri.partition(":")[0].lower()
 
 
 def fetch_endpoints(

@@ -23,7 +23,7 @@ from bowstring.errors import (
 )
 from bowstring.interop.c_data import export_stream
 from bowstring.memory.closable import Closable
-from bowstring.sharing.flight import (
+from bowstring.sharing.flight.protocol import (
     SAME_SERVER,
     TLS_SCHEME,
     format_flight_uri,
@@ -161,7 +161,7 @@ class FlightServer(Closable):
         return bool(stalled)
 
     def __repr__(self) -> str:
-        return f"<bowstring.sharing.FlightServer {f'at {self.location}' if self._shut_down.alive else 'closed'}>"
+        return f"<FlightServer {f'at {self.location}' if self._shut_down.alive else 'closed'}>"
 
 
 def _shut_down_server(server: Any) -> None:

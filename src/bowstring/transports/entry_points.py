@@ -1,0 +1,46 @@
+"""What optional sub-packages and other packages add to Bowstring, by the scheme of a URI.
+
+They declare it as entry points of a group, named by the scheme, and it is imported when a URI has this scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from bowstring.errors import UnmetRequirementError
+
+
+class EntryPointGroup:
+    """The entry points of a group.
+
+    `own` has those of Bowstring, as pyproject.toml declares them: a source checkout has no metadata, or that of another
+    version. Other packages can't replace them.
+    """
+
+    def __init__(self, name: str, own: Mapping[str, str]) -> None:
+        self.name = name
+        self.own = own
+
+    @cached_property
+    def _installed(self) -> dict[str, EntryPoint]:
+        return {entry_point.name: entry_point for entry_point in entry_points(group=self.name)}  # takes 3 ms
+
+    @property
+    def schemes(self) -> set[str]:
+        """The schemes of all entry points. Imports nothing."""
+        return {*self.own, *self._installed}
+
+    def load(self, scheme: str) -> Any:
+        """Return what the entry point of a scheme names; None without one.
+
+        Raises `UnmetRequirementError` if it can't be imported.
+        """
+        own = self.own.get(scheme)
+        entry_point = self._installed.get(scheme) if own is None else EntryPoint(scheme, own, self.name)
+        try:
+            return None if entry_point is None else entry_point.load()
+        except (ImportError, AttributeError) as error:
+            raise UnmetRequirementError(f"{scheme}: its entry point can't be imported: {error}") from error
