@@ -12,12 +12,12 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
-from bowstring.inspection.anatomy import walker
 from bowstring.inspection.anatomy.model import FilePart
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io import range_source
 from bowstring.ipc import remote_file
+from bowstring.ipc.tools import scan
 from tests.ipc import samples
 from tests.ipc.formats import ENCODERS, EVERY_FORMAT
 from tests.ipc.remote_stores import SlowFileSystem, serve_files, span_bytes
@@ -204,7 +204,7 @@ def test_damaged_remote_data_is_described_like_local_data(
 ) -> None:
     monkeypatch.setattr(SlowFileSystem, "latency_s", 0.0)
     monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", edge_bytes)
-    monkeypatch.setattr(walker, "_MAX_PREFETCHED", 2)
+    monkeypatch.setattr(scan, "_MAX_PREFETCHED_HEADERS", 2)
     data = ENCODERS[format_](*[samples.batch("int", "dictionary")] * batches)
     outcomes = [(look(content), look(upload(content))) for content in damaged_forms(data)]
     assert all(near == far for near, far in outcomes)

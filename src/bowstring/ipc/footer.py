@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bowstring.errors import FormatMismatchError, InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import BLOCK, read_root
+from bowstring.io.byte_ranges import MAX_GAP_BYTES, Span
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
@@ -60,6 +61,23 @@ class Footer:
     def get_blocks(self, block_list: BlockList) -> npt.NDArray[np.void]:
         """The positions of messages: a view of dtype `BLOCK` (offset, metaDataLength, bodyLength, in bytes)."""
         return np.frombuffer(self.raw, BLOCK, block_list.count, block_list.offset)
+
+    def get_header_spans(self, max_metadata_bytes: int) -> list[Span]:
+        """Return offset and size of the header of each message by offset, with a small gap before it, if any.
+
+        Blocks that overlap or exceed the limits are left out.
+        """
+        spans, reached_offset = [], len(FILE_START)
+        block_lists = self.batches, self.dictionaries
+        for start, metadata_bytes, body_bytes in sorted(
+            self.get_block(block_list, index) for block_list in block_lists for index in range(block_list.count)
+        ):
+            stop = start + metadata_bytes + body_bytes
+            if reached_offset <= start and 0 < metadata_bytes <= max_metadata_bytes and start < stop <= self.offset:
+                first = reached_offset if start - reached_offset <= MAX_GAP_BYTES else start
+                spans.append((first, start + metadata_bytes - first))
+                reached_offset = stop
+        return spans
 
     def get_slices_outside_block_lists(self) -> tuple[Bytes, ...]:
         """Return the bytes outside the lists, usually equal in all files of one schema, without copying."""

@@ -23,7 +23,7 @@ from bowstring import errors
 from bowstring.cli.main import main
 from bowstring.io import range_source, readahead
 from bowstring.io.range_source import RangeSource
-from bowstring.ipc.tools import copy_byte_ranges, message_search, recover as recover_module
+from bowstring.ipc.tools import copy_byte_ranges, recover as recover_module, scan
 from tests.ipc import samples
 from tests.ipc.formats import ENCODERS, EVERY_FORMAT
 from tests.ipc.remote_stores import SlowFileSystem, serve_files, span_bytes
@@ -86,7 +86,7 @@ def test_the_same_batches_are_recovered_from_a_url_and_from_local_data(
         monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 16)
         monkeypatch.setattr(readahead, "_FIRST_WINDOW_BYTES", 200)
         monkeypatch.setattr(readahead, "MAX_WINDOW_BYTES", 300)
-        monkeypatch.setattr(message_search, "_MAX_PREFETCHED_HEADERS", 2)
+        monkeypatch.setattr(scan, "_MAX_PREFETCHED_HEADERS", 2)
         monkeypatch.setattr(recover_module, "MAX_ROUND_BYTES", 700)
     batch = samples.batch("int", "text", "dictionary", "view", "list")
     other = bs.record_batch({"n": np.arange(40), "s": [f"value {n}" for n in range(40)]})

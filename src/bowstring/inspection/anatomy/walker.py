@@ -17,9 +17,6 @@ from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, framing_byte_ranges
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FilePart, FilePartKind
-from bowstring.io.byte_ranges import MAX_GAP_BYTES, Span
-from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import MAX_ROUND_BYTES
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.footer import TRAILER
@@ -37,10 +34,9 @@ from bowstring.ipc.message import (
 )
 from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_error
-from bowstring.ipc.tools.scan import BatchMessage
+from bowstring.ipc.tools.scan import BatchMessage, HeaderPrefetch
 
 _MAX_FAULTS = 100
-_MAX_PREFETCHED = 10_000
 _BATCH_PART_KINDS = {"RecordBatch": FilePartKind.RECORD_BATCH, "DictionaryBatch": FilePartKind.DICTIONARY_BATCH}
 _HEADERS_BY_PART_KIND = {kind: name for name, kind in _BATCH_PART_KINDS.items()}
 _RANGE_KINDS_BY_PART_KIND = {
@@ -146,7 +142,9 @@ class Walker:
 
     def _parts_listed_by_footer(self, footer: _Footer, offset: int) -> Generator[FilePart, None, int]:
         """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
-        for start, stop, kind, number in self._prefetched_blocks(footer):
+        prefetch = HeaderPrefetch(self.source, footer.reader.messages.footer, self._limits)
+        for start, stop, kind, number in footer.blocks:
+            prefetch.fetch_from(offset)
             location = f"{kind.value} {number}"
             if start < offset or stop > footer.offset:
                 before = "before" if start < offset else "in"
@@ -162,33 +160,6 @@ class Walker:
             yield part
             offset = part.stop
         return offset
-
-    def _prefetched_blocks(self, footer: _Footer) -> Iterator[tuple[int, int, FilePartKind, int]]:
-        """Yield the footer's blocks. The headers of a remote file are fetched in groups."""
-        if isinstance(self.source, MemorySource):
-            yield from footer.blocks
-            return
-        group: list[tuple[int, int, FilePartKind, int]] = []
-        spans: list[Span] = []
-        fetched_bytes, fetched_stop = 0, len(FILE_START)
-        for start, stop, kind, number in footer.blocks:
-            metadata_bytes = footer.metadata_bytes(kind, number)
-            if fetched_bytes + metadata_bytes > MAX_ROUND_BYTES or len(group) == _MAX_PREFETCHED:
-                self.source.prefetch(spans)
-                yield from group
-                group, spans, fetched_bytes = [], [], 0
-            group.append((start, stop, kind, number))
-            if (
-                fetched_stop <= start
-                and stop <= footer.offset
-                and 0 < metadata_bytes <= self._limits.max_metadata_bytes
-            ):
-                first = fetched_stop if start - fetched_stop <= MAX_GAP_BYTES else start
-                spans.append((first, start + metadata_bytes - first))
-                fetched_bytes += spans[-1][1]
-                fetched_stop = stop
-        self.source.prefetch(spans)
-        yield from group
 
     def _block_part(self, start: int, stop: int, footer: _Footer, kind: FilePartKind, number: int) -> FilePart:
         try:
@@ -350,10 +321,7 @@ class _Footer:
         self.reader = create_file_reader(source, None, limits)
         self.offset, root = self.reader.footer_offset, self.reader.footer
         raw, location = root.flatbuffer.raw, root.flatbuffer.location
-        schema = root["schema"]
-        if schema is None:
-            raise InvalidDataError(f"{location}: there is no schema")
-        self.schema: FlatTable = schema
+        self.schema: FlatTable = root["schema"]
         self.version: int = root["version"]
         self.pairs = read_custom_metadata(root)
         self.blocks_by_kind = {
@@ -367,10 +335,6 @@ class _Footer:
             (4, ByteRangeKind.FOOTER_LENGTH),
             (6, ByteRangeKind.MAGIC),
         )
-
-    def metadata_bytes(self, kind: FilePartKind, number: int) -> int:
-        """Return the length of a message up to its body according to the footer."""
-        return int(self.blocks_by_kind[kind]["metaDataLength"][number])
 
     @property
     def blocks(self) -> Iterator[tuple[int, int, FilePartKind, int]]:

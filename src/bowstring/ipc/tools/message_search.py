@@ -15,16 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.io.byte_ranges import Span
-from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
+from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.dictionaries.reader import get_dictionary_declaration, read_dictionary_values
-from bowstring.ipc.footer import read_footer_at_end
+from bowstring.ipc.footer import Footer, read_footer_at_end
 from bowstring.ipc.format_detection import check_format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
@@ -44,13 +41,12 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metad
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
 from bowstring.ipc.schema_cache import get_ipc_schema
-from bowstring.ipc.tools.scan import BatchMessage
+from bowstring.ipc.tools.scan import BatchMessage, HeaderPrefetch
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.memory.buffer import Buffer
 
 _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MAX_PARSED_RATIO = 4
-_MAX_PREFETCHED_HEADERS = 10_000
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
 _MAX_PADDING_BYTES = 64
 _BUFFER_ALIGNMENT_BYTES = 8
@@ -72,17 +68,14 @@ class DroppedRange:
 
 @dataclass(frozen=True, slots=True)
 class DecodedFooter:
-    """A readable footer: its offset in the file, the schema, the offsets of batches, the metadata size of each, and the
-    custom metadata.
-    """
+    """A readable footer, decoded: the schema, the offsets of batches, and the custom metadata."""
 
-    offset: int
+    footer: Footer
     ipc_schema: IpcSchema
     schema: FlatTable
     version: int
     batches: list[int]
     dictionaries: list[int]
-    metadata_bytes: dict[int, int]
     pairs: Metadata
 
     @classmethod
@@ -97,17 +90,20 @@ class DecodedFooter:
         check_metadata_version(table["version"], "footer")
         pairs = read_custom_metadata(table)
         batches, dictionaries = footer.get_blocks(footer.batches), footer.get_blocks(footer.dictionaries)
-        blocks = np.concatenate([batches, dictionaries])
         return cls(
-            footer.offset,
+            footer,
             ipc_schema,
             table["schema"],
             table["version"],
             batches["offset"].tolist(),
             dictionaries["offset"].tolist(),
-            dict(zip(blocks["offset"].tolist(), blocks["metaDataLength"].tolist(), strict=True)),
             pairs,
         )
+
+    @property
+    def offset(self) -> int:
+        """The byte offset of the footer."""
+        return self.footer.offset
 
     @property
     def sorted_offsets(self) -> list[int]:
@@ -229,7 +225,7 @@ class MessageSearch:
             self.schema = replace(self.schema, dropped_range=damaged_magic)
         self.single_batch_losses: set[int] = set()  # offsets at which exactly one record batch was lost
         self._footer_offsets = [] if self.footer is None else self.footer.sorted_offsets
-        self._prefetch_stop = 0 if isinstance(source, RangeSource) else source.size
+        self._prefetch = HeaderPrefetch(source, None if self.footer is None else self.footer.footer, limits)
 
     # Schema
 
@@ -322,8 +318,7 @@ class MessageSearch:
         """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
         offset, search_start, size = self.schema.stop, self.schema.stop, self.source.size
         while offset < size:
-            if offset >= self._prefetch_stop:
-                self._prefetch_headers(offset)
+            self._prefetch.fetch_from(offset)
             try:
                 candidate = self._read_valid_message(offset)
             except InvalidDataError as error:
@@ -348,21 +343,6 @@ class MessageSearch:
             else:
                 yield damage
                 offset = search_start = damage.stop
-
-    def _prefetch_headers(self, offset: int) -> None:
-        """For a remote file, request the headers listed in the footer from an offset on, many at once."""
-        spans: list[Span] = []
-        total_bytes, self._prefetch_stop = 0, self.source.size
-        sizes_bytes = {} if self.footer is None else self.footer.metadata_bytes
-        for start in self._footer_offsets[bisect_left(self._footer_offsets, offset) :]:
-            size_bytes = sizes_bytes[start]
-            if total_bytes + max(size_bytes, 0) > MAX_ROUND_BYTES or len(spans) == _MAX_PREFETCHED_HEADERS:
-                self._prefetch_stop = start
-                break
-            if start >= 0 and 0 < size_bytes <= min(self.limits.max_metadata_bytes, self.source.size - start):
-                spans.append((start, size_bytes))
-                total_bytes += size_bytes
-        self.source.prefetch(spans)
 
     def _find_body_damage(self, message: BatchMessage) -> DroppedRange | None:
         """Return the range to drop if bytes of a message's body were lost or added and no message follows it directly,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from typing import Any, Protocol
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import TruncatedError
 from bowstring.flatbuf.reader import FlatTable
+from bowstring.io.byte_ranges import Span
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import RangeSource
-from bowstring.io.sources import AnySource
+from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
+from bowstring.io.sources import AnySource, RandomAccessSource
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.file import KIND_LABELS
-from bowstring.ipc.footer import TRAILER
+from bowstring.ipc.footer import TRAILER, Footer
 from bowstring.ipc.format_detection import Format, detect_format, open_and_detect_format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
@@ -39,6 +41,7 @@ from bowstring.ipc.sequential_reader import SequentialReader
 
 _CHUNK_BYTES = 1 << 20
 _MAX_READ_BODY_BYTES = 1 << 20
+_MAX_PREFETCHED_HEADERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,31 @@ class FramingSizes:
     framing_bytes: int
     has_end_marker: bool | None
     is_legacy_framing: bool
+
+
+class HeaderPrefetch:
+    """Fetches the headers of a file that is read by ranges, many at once, before they are read by increasing offset."""
+
+    def __init__(self, source: RandomAccessSource, footer: Footer | None, limits: ReadLimits) -> None:
+        self._source = source
+        self._spans: list[Span] = []
+        self._stop = source.size
+        if footer is not None and isinstance(source, RangeSource):
+            self._spans, self._stop = footer.get_header_spans(limits.max_metadata_bytes), 0
+
+    def fetch_from(self, offset: int) -> None:
+        """Fetch the headers from an offset on, unless the one there was fetched."""
+        if offset < self._stop:
+            return
+        spans: list[Span] = []
+        total_bytes, self._stop = 0, self._source.size
+        for span in self._spans[bisect_left(self._spans, (offset, 0)) :]:
+            total_bytes += span[1]
+            if (spans and total_bytes > MAX_ROUND_BYTES) or len(spans) == _MAX_PREFETCHED_HEADERS:
+                self._stop = span[0]
+                break
+            spans.append(span)
+        self._source.prefetch(spans)
 
 
 class MessageScan(Protocol):
