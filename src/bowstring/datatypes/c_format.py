@@ -20,8 +20,9 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, Unsupported
 SIMPLE_TYPES_BY_FORMAT = {type_.c_format(): type_ for type_ in non_nested.SIMPLE_TYPES}
 
 NESTED_SPECS = {spec.example.c_format().partition(b":")[0]: spec for spec in TYPE_SPECS if spec.num_children != 0}
-NESTED_SPECS[b"+ud"] = NESTED_SPECS[b"+us"]  # both modes of unions
 """The nested types by the prefix of their format string."""
+NESTED_SPECS[b"+ud"] = NESTED_SPECS[b"+us"]  # both modes of unions
+
 _DIGITS = re.compile(rb"-?[0-9]{1,10}")
 _UNITS: dict[bytes, non_nested.TimeUnit] = {b"s": "s", b"m": "ms", b"u": "us", b"n": "ns"}
 
