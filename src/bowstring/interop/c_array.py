@@ -190,6 +190,8 @@ class ArrayImporter:
         """Bind all buffers to one memory that keeps the structure alive, then check the lengths of the children."""
         buffers = self._buffers
         if buffers:
+            # Until now, `offset` is the address itself: the memory is that of all buffers together, which are known
+            # only now.
             start = min([b.offset for b in buffers]) & -ALIGNMENT_BYTES
             stop = max([b.offset + b.size for b in buffers])
             if not c_abi.FIRST_ADDRESS <= start <= stop <= c_abi.LAST_ADDRESS:
@@ -300,6 +302,8 @@ class ArrayImporter:
         last_address = address + num_slots * width
         if not c_abi.FIRST_ADDRESS <= last_address < c_abi.LAST_ADDRESS:
             raise InvalidDataError(f"offsets at {address:#x}, which is not a valid address")
+        # The only content that is read before the buffers are bound: the size of the data follows from it. A producer's
+        # pointers have to be trusted, here as in any other consumer.
         last = self._read_integer_at(last_address, width)
         if last < 0:
             raise InvalidDataError(f"offsets[{num_slots}] = {last} is negative")
@@ -376,6 +380,7 @@ class ImportedStruct:
         self.__array_interface__ = {"data": (start, True), "shape": (size_bytes,), "typestr": "|u1", "version": 3}
         return Memory(np.asarray(self))
 
+    # A default argument, because globals may be gone when the interpreter exits.
     def __del__(self, _addressof: Any = ctypes.addressof) -> None:
         fields = self.fields
         if fields[8]:
@@ -389,6 +394,7 @@ def import_array_struct(address: int, layout: Layout, is_device_array: bool = Fa
     subclass if the structure does not match the layout, `UnsupportedError` if the CPU can't read its memory; the
     structure is released in either case.
     """
+    # First: from now on the structure is released, whatever is wrong with it.
     struct = ImportedStruct(address)
     if is_device_array:
         c_device.check_cpu_readable_array(address)

@@ -225,6 +225,7 @@ class DictionaryLayout(Layout):
         for array in arrays:
             indices, dictionary = self.indices(array), array.require_dictionary()
             last = dictionaries[-1] if dictionaries else None
+            # Only the last one: comparing each dictionary with all before it would take quadratic time.
             if last is not None and last.length < dictionary.length and has_prefix(dictionary, last):
                 dictionaries[-1], length = dictionary, base + dictionary.length
             elif last is None or not has_prefix(last, dictionary):
@@ -239,6 +240,8 @@ class DictionaryLayout(Layout):
         left_indices, left_values = self._used_indices_and_values(left)
         right_indices, right_values = self._used_indices_and_values(right)
         count = right_values.length
+        # Both factors count used values, so they are at most the arrays' length, and their product fits into 64 bits.
+        # Each pair of values is compared once, however often it occurs.
         pairs, _ = _find_unique_integers(left_indices * count + right_indices, left_values.length * count)
         return arrays_equal(left_values.take(pairs // count), right_values.take(pairs % count), nans_equal)
 
@@ -278,6 +281,7 @@ def find_distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[Ar
 
 def _find_unique_integers(numbers: Indices, bound: int) -> tuple[Indices, Indices]:
     """Return the sorted distinct numbers, all from 0 to below `bound`, and each number's index among them."""
+    # A table of the bound takes time in proportion to a dictionary of which few values may be used.
     if bound > 4 * len(numbers):
         return np.unique(numbers, return_inverse=True)
     is_used = np.zeros(bound, np.bool_)

@@ -125,6 +125,7 @@ class Buffer:
             """Create the memory or the address of a whole object on first access: that takes most of the time of
             creating a buffer, and many small buffers never need it.
             """
+            # Without a lock: two threads may each create one, of the same bytes.
             if name == "memory":
                 self.memory = attribute = Memory(self.whole)
             elif name == "address":

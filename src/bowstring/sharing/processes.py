@@ -109,6 +109,7 @@ class ProcessIdentity:
             pidfd = os.pidfd_open(self.pid)
         except OSError:
             return None
+        # Again: the process may have ended between the two calls, and its number been used for another.
         if self.is_alive():
             return pidfd
         os.close(pidfd)

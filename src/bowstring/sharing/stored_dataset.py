@@ -103,7 +103,7 @@ def store_in_regions(
     try:
         return tuple(future.result()[0] for future in futures), source.num_rows
     except BaseException:
-        # All of them have to end before the error is raised: no thread may read the caller's memory afterwards.
+        # Their memory is freed now, not when the error and its traceback are.
         for future in futures:
             if future.exception() is None:
                 future.result()[0].close()

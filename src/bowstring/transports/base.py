@@ -255,8 +255,8 @@ class Channel(Closable, ABC):
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
         """Allow this many more messages and bytes to be received; the rest waits in the transport or at the peer.
 
-        An offer takes a message; its bytes are granted by `accept_offered_message`. A message that exceeds the
-        remaining bytes is received if any remain.
+        An offered message takes the credit of a message, and none of bytes (`TransportOptions.credit_bytes_of`). A
+        message that exceeds the remaining bytes is received if any remain.
         """
 
     @abstractmethod
