@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
 from bowstring.flatbuf.reader import FlatTable
@@ -18,7 +18,7 @@ from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, framing_byte_ranges
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FilePart, FilePartKind
 from bowstring.io.sources import RandomAccessSource
-from bowstring.ipc.api import create_file_reader
+from bowstring.ipc.file import FileMessages
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
@@ -32,9 +32,8 @@ from bowstring.ipc.message import (
     format_location,
     read_message_at,
 )
-from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_error
-from bowstring.ipc.tools.scan import BatchMessage, HeaderPrefetch
+from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch
 
 _MAX_FAULTS = 100
 _BATCH_PART_KINDS = {"RecordBatch": FilePartKind.RECORD_BATCH, "DictionaryBatch": FilePartKind.DICTIONARY_BATCH}
@@ -121,15 +120,16 @@ class Walker:
             ),
         )
         try:
-            footer = _Footer(source, self._limits)
+            scan = FileScan(source, self._limits)
         except InvalidDataError as error:
             yield from self._parts_without_footer(start, error)
             return
-        self.schema = LocatedSchema(footer.schema, footer.offset, footer.version)
-        self.footer_metadata = footer.pairs
-        offset = yield from self._parts_listed_by_footer(footer, start)
-        offset = yield from self._unlisted_parts(offset, footer.offset)
-        yield FilePart(FilePartKind.FOOTER, offset, footer.byte_ranges)
+        messages = scan.reader.messages
+        self.schema = LocatedSchema(scan.schema, messages.footer.offset, scan.version)
+        self.footer_metadata = scan.footer_metadata
+        offset = yield from self._parts_listed_by_footer(messages, start)
+        offset = yield from self._unlisted_parts(offset, messages.footer.offset)
+        yield FilePart(FilePartKind.FOOTER, offset, _measure_footer(messages.footer.table, self._limits))
 
     # Files
 
@@ -140,13 +140,13 @@ class Walker:
         offset = yield from self._message_parts(start, source.size)
         yield from self._iter_unparsed_parts(offset, source.size, FilePartKind.UNREAD)
 
-    def _parts_listed_by_footer(self, footer: _Footer, offset: int) -> Generator[FilePart, None, int]:
+    def _parts_listed_by_footer(self, messages: FileMessages, offset: int) -> Generator[FilePart, None, int]:
         """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
-        prefetch = HeaderPrefetch(self.source, footer.reader.messages.footer, self._limits)
-        for start, stop, kind, number in footer.blocks:
+        prefetch = HeaderPrefetch(self.source, messages.footer, self._limits)
+        for start, stop, kind, number in _list_blocks(messages):
             prefetch.fetch_from(offset)
             location = f"{kind.value} {number}"
-            if start < offset or stop > footer.offset:
+            if start < offset or stop > messages.footer.offset:
                 before = "before" if start < offset else "in"
                 self.faults.add(
                     min(max(start, 0), self.source.size),
@@ -156,14 +156,14 @@ class Walker:
             if not self._try_reserve_part():
                 break
             offset = yield from self._unlisted_parts(offset, start)
-            part = self._block_part(start, stop, footer, kind, number)
+            part = self._block_part(start, stop, messages, kind, number)
             yield part
             offset = part.stop
         return offset
 
-    def _block_part(self, start: int, stop: int, footer: _Footer, kind: FilePartKind, number: int) -> FilePart:
+    def _block_part(self, start: int, stop: int, messages: FileMessages, kind: FilePartKind, number: int) -> FilePart:
         try:
-            message = footer.reader.messages.read(_HEADERS_BY_PART_KIND[kind], number)
+            message = messages.read(_HEADERS_BY_PART_KIND[kind], number)
         except InvalidDataError as error:
             self.faults.add(start, error)
             return FilePart(
@@ -314,41 +314,26 @@ class Walker:
         return not self.is_shortened
 
 
-class _Footer:
-    """The valid footer of a file."""
+def _list_blocks(messages: FileMessages) -> list[tuple[int, int, FilePartKind, int]]:
+    """Return start, stop, kind and number of each block of a footer, ordered by start."""
+    blocks = []
+    for kind, block_list in messages.block_lists.items():
+        for number in range(block_list.count):
+            start, metadata_bytes, body_bytes = messages.get_block(kind, number)
+            blocks.append((start, start + max(metadata_bytes, 0) + max(body_bytes, 0), _BATCH_PART_KINDS[kind], number))
+    return sorted(blocks, key=itemgetter(0))
 
-    def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
-        self.reader = create_file_reader(source, None, limits)
-        self.offset, root = self.reader.footer_offset, self.reader.footer
-        raw, location = root.flatbuffer.raw, root.flatbuffer.location
-        self.schema: FlatTable = root["schema"]
-        self.version: int = root["version"]
-        self.pairs = read_custom_metadata(root)
-        self.blocks_by_kind = {
-            FilePartKind.DICTIONARY_BATCH: self.reader.dictionary_blocks,
-            FilePartKind.RECORD_BATCH: self.reader.blocks,
-        }
-        size_bytes = flatbuffer_size(raw, "Footer", location, limits.max_tables)
-        self.byte_ranges = ByteRanges.from_sizes(
-            (size_bytes, ByteRangeKind.METADATA),
-            (len(raw) - size_bytes, ByteRangeKind.PADDING),
-            (4, ByteRangeKind.FOOTER_LENGTH),
-            (6, ByteRangeKind.MAGIC),
-        )
 
-    @property
-    def blocks(self) -> Iterator[tuple[int, int, FilePartKind, int]]:
-        """Start, stop, kind and number of each block, ordered by start."""
-        kinds = list(self.blocks_by_kind.items())
-        rows: list[npt.NDArray[np.int64]] = []
-        for kind_index, (_, blocks) in enumerate(kinds):
-            starts, numbers = blocks["offset"].astype(np.int64), np.arange(len(blocks))
-            sizes = blocks["metaDataLength"].astype(np.int64).clip(0) + blocks["bodyLength"].clip(0, 1 << 61)
-            starts = starts.clip(-1, 1 << 61)
-            rows.append(np.stack([starts, starts + sizes, np.full(len(blocks), kind_index), numbers], axis=1))
-        table = np.concatenate(rows)
-        for start, stop, kind_index, number in table[np.argsort(table[:, 0], kind="stable")].tolist():
-            yield start, stop, kinds[kind_index][0], number
+def _measure_footer(footer: FlatTable, limits: ReadLimits) -> ByteRanges:
+    """Return the byte ranges of a footer and the trailer."""
+    raw, location = footer.flatbuffer.raw, footer.flatbuffer.location
+    size_bytes = flatbuffer_size(raw, "Footer", location, limits.max_tables)
+    return ByteRanges.from_sizes(
+        (size_bytes, ByteRangeKind.METADATA),
+        (len(raw) - size_bytes, ByteRangeKind.PADDING),
+        (4, ByteRangeKind.FOOTER_LENGTH),
+        (6, ByteRangeKind.MAGIC),
+    )
 
 
 @dataclass(frozen=True, slots=True)
