@@ -27,7 +27,7 @@ from bowstring.errors import (
     UnmetRequirementError,
 )
 from bowstring.memory.deferred_calls import DeferredCalls
-from bowstring.memory.device import CUDA, Device, DeviceMemory, DeviceRegion, device_pointer
+from bowstring.memory.device import CUDA, Device, DeviceMemory
 
 HANDLE_BYTES = 64
 """The size of an IPC handle (`CU_IPC_HANDLE_SIZE`)."""
@@ -232,11 +232,6 @@ def gpu_of_address(pointer: int) -> Gpu:
     return get_gpu(ordinal)
 
 
-def call_after_reads(memory: DeviceMemory, call: Callable[[], None]) -> None:
-    """Make a call when nothing that this process has queued reads the memory; as `Gpu.call_after_queued_work`."""
-    _cached_gpu(memory.location.id).call_after_queued_work(call)
-
-
 def pause_frees() -> AbstractContextManager[None]:
     """Return a context manager in which no memory of a GPU is freed: capture CUDA graphs inside.
 
@@ -249,15 +244,4 @@ def copy_to_host(memory: DeviceMemory, offset_bytes: int, size_bytes: int) -> by
     """Return a copy of bytes of a GPU's memory."""
     copy = bytearray(size_bytes)
     get_gpu(memory.location.id).read(memory.pointer + offset_bytes, copy)
-    return copy
-
-
-def copy_region_to_host(region: DeviceRegion, offset_bytes: int, size_bytes: int) -> bytearray:
-    """Return a copy of bytes of a region, with zeros between its buffers."""
-    copy, gpu = bytearray(size_bytes), get_gpu(region.device.id)
-    gpu.synchronize()  # the streams that write the buffers
-    for start, buffer in region.buffers:
-        position = start - offset_bytes
-        if 0 <= position < size_bytes and buffer.size:
-            gpu.read(device_pointer(buffer), memoryview(copy)[position : position + buffer.size])
     return copy

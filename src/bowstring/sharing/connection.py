@@ -38,7 +38,6 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
-from bowstring.memory.cuda import call_after_reads
 from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.dataset_locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
@@ -161,15 +160,11 @@ class Connection:
         """Return the memory as a `Memory` that frees the addresses when it is garbage-collected."""
         is_on_device = isinstance(memory, DeviceMemory)
         base: Any = memory.duplicate() if is_on_device else np.frombuffer(memory, _UINT8)
+        remote_memory = self.driver.session.memory
+        assert remote_memory is not None
         # A caller may drop the connection and keep its batches.
         _LEASING_CONNECTIONS.add(self)
         key = object()  # the id of `base` may be used again before `free_body` is called
-
-        def end_lease(_: object) -> None:
-            if is_on_device:  # work that reads the memory may be queued
-                call_after_reads(memory, free_body)
-            else:
-                free_body()
 
         def free_body() -> None:
             self._leased_memories.pop(key, None)
@@ -179,7 +174,7 @@ class Connection:
 
         # The callback is called only as long as the reference exists, so it is kept here. It may run in any thread and
         # in the middle of any code: `release_lease` never waits for a lock.
-        self._leased_memories[key] = weakref.ref(base, end_lease)
+        self._leased_memories[key] = weakref.ref(base, lambda _: remote_memory.call_after_reads(free_body))
         return base if is_on_device else Memory(base)
 
     def close_when_unused(self) -> None:

@@ -27,7 +27,7 @@ import math
 import selectors
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -426,6 +426,13 @@ class RemoteMemory(Closable, ABC):
         """Return the descriptors to wait for before the next `progress`; none if those of the channel are enough."""
         return []
 
+    def call_after_reads(self, call: Callable[[], None]) -> None:
+        """Make a call when nothing that this process has started reads the memory: at once, unless it is a device's.
+
+        Finalizers use it: it does not wait.
+        """
+        call()
+
     def apply_update(self, update: Any) -> None:
         """Process an `RemoteMemoryUpdated` event. Raises `ProtocolError`, `LimitError`."""
         raise ProtocolError(f"this transport has no announcements of memory, found {update!r}")
@@ -496,6 +503,10 @@ class MemoryExporter(ABC):
     def can_export(self, region: Region) -> bool:
         """Whether a server exports this region; otherwise it sends the bytes. By default, memory of the CPU."""
         return not region.is_on_device
+
+    def read(self, region: Region, offset_bytes: int, size_bytes: int) -> BytesLike:
+        """Return bytes of a region that it can export, to be sent because there is no space for an export."""
+        return region.view(offset_bytes, size_bytes)
 
     @abstractmethod
     def export(self, region: Region) -> ExportedRegion:

@@ -386,6 +386,9 @@ class _ObservedExporter(MemoryExporter):
     def can_export(self, region: Region) -> bool:
         return self._exporter.can_export(region)
 
+    def read(self, region: Region, offset_bytes: int, size_bytes: int) -> BytesLike:
+        return self._exporter.read(region, offset_bytes, size_bytes)
+
     def export(self, region: Region) -> ExportedRegion:
         exported_region = self._exporter.export(region)
         self._channel.report_export(EventDirection.SENT, exported_region.address, region)

@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import re
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,13 +35,13 @@ from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.sharing.device_tables import DeviceBatch, DeviceTable
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import DirectionEnded
-from bowstring.transports.cuda.memory import CudaRemoteHandle
+from bowstring.transports.cuda.memory import CudaExporter, CudaRemoteHandle
 from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
 from bowstring.transports.export_arena import ArenaExporter, HostArena
 from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.unix import UNIX
-from tests.interop.test_device_arrays import DEVICE, move_to_device
+from tests.interop.test_device_arrays import DEVICE, POINTER, move_to_device
 from tests.transports.cuda.cuda_arrays import needs_no_gpu
 
 IPC_HANDLE, UUID = bytes(range(64)), bytes(range(16))
@@ -247,6 +248,26 @@ def new_device_table(num_rows: int = 3) -> DeviceTable:
     columns = [move_to_device(bs.array(range(num_rows))), move_to_device(bs.array(["a", None, "c"][:num_rows]))]
     batch = bs.RecordBatch.from_arrays(columns, ["x", "text"])
     return DeviceTable(batch.schema, [DeviceBatch(num_rows, columns)], DEVICE)
+
+
+class HostGpu:
+    """Stands for a device whose memory is the host's."""
+
+    def synchronize(self) -> None:
+        pass
+
+    def read(self, pointer: int, destination: memoryview) -> None:
+        destination[:] = ctypes.string_at(pointer - POINTER, len(destination))
+
+
+def test_bytes_that_do_not_fit_the_arena_have_zeros_between_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "get_gpu", lambda _: HostGpu())
+    exporter = CudaExporter(HostArena(memoryview(bytearray(64)), 0, "cuda"))
+    (stored,) = new_device_table().to_stored_datasets("name")
+    content = bytes(exporter.read(stored.region, 0, stored.size_bytes))
+    assert content[:64] == struct.pack("<3q40x", 0, 1, 2)
+    assert content[64:66] == b"\5\0"
+    assert content[192:] == b"ac" + bytes(62)
 
 
 def test_a_table_becomes_one_message_over_its_buffers() -> None:

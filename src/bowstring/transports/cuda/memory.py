@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -106,11 +107,22 @@ class CudaExporter(ArenaExporter):
         """As `MemoryExporter.can_export`: data sets in memory of the CPU stay there, and are sent as bytes."""
         return region.is_on_device
 
+    def read(self, region: Region, offset_bytes: int, size_bytes: int) -> bytearray:
+        """As `MemoryExporter.read`: a copy, with zeros between the buffers of the region."""
+        assert isinstance(region, DeviceRegion)
+        copy, gpu = bytearray(size_bytes), cuda.get_gpu(region.device.id)
+        gpu.synchronize()  # the streams that write the buffers
+        for start, buffer in region.buffers:
+            position = start - offset_bytes
+            if 0 <= position < size_bytes and buffer.size:
+                gpu.read(device_pointer(buffer), memoryview(copy)[position : position + buffer.size])
+        return copy
+
 
 class RemoteCudaMemory(RemoteArena):
     """The allocation of a server, as a client reads it."""
 
-    __slots__ = ("_memory",)
+    __slots__ = ("_gpu", "_memory")
 
     outlives_connection: ClassVar[bool] = False  # the server fills the memory again
 
@@ -124,6 +136,7 @@ class RemoteCudaMemory(RemoteArena):
                 f"cuda: remote_handle: {size_bytes} bytes of an allocation that has {allocation.size_bytes}"
             )
         super().__init__(0, size_bytes)
+        self._gpu = allocation.gpu
         self._memory: DeviceMemory | None = allocation.as_memory(size_bytes)
 
     def view_extent(self, extent: Extent) -> DeviceMemory:  # noqa: ARG002 - there is only one
@@ -131,6 +144,9 @@ class RemoteCudaMemory(RemoteArena):
         if self._memory is None:
             raise ClosedError("cuda: the server's memory was closed")
         return self._memory
+
+    def call_after_reads(self, call: Callable[[], None]) -> None:
+        self._gpu.call_after_queued_work(call)
 
     def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
         memory = self.view_extent(self._extent)
