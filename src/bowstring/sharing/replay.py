@@ -98,6 +98,7 @@ class _ConnectionPlayer:
         self._peer = "client" if side == "server" else "server"
         self._differences = differences
         self._regions: list[_RecordedRegion] = []
+        # Compared at the end by their keys, because metadata and bodies may overtake each other.
         self._recorded_messages: dict[MessageKey, list[ObservedEvent]] = {}
         self._actual_messages: dict[MessageKey, list[_ActualMessage]] = {}
         self._recorded_frees: Counter[int] = Counter()
@@ -181,6 +182,7 @@ class _ConnectionPlayer:
 
     def _receive_request(self, entry: ObservedEvent, step: TraceStep) -> None:
         message = self.channel.receive()
+        # When a client frees addresses depends on its garbage collector: frees are counted, not expected at one place.
         while self._try_count_frees(message):
             message = self.channel.receive()
         self._num_streams += 1

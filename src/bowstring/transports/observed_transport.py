@@ -215,10 +215,12 @@ class _ObservedChannel(Channel):
     def __init__(self, channel: Channel, observer: Observer, connection: int, is_stepwise: bool) -> None:
         self.channel = channel
         self._is_stepwise = is_stepwise
+        # Events of sending in `submit`, which reports none: the next `progress` returns them, in order.
         self._early_events: list[Event] = []
         self._observer = observer
         self._connection = connection
         self._num_events: Counter[tuple[EventDirection, ObservedEventKind]] = Counter()
+        # `MessageSent` and `cancel` have only a token.
         self._unsent_messages: dict[int, tuple[int | None, int]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -274,6 +276,8 @@ class _ObservedChannel(Channel):
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         if self._is_stepwise:
             self._early_events += self._progress(SEND)
+        # Reported before it is submitted: an observer that fails, or ends the process, has seen all that may have left
+        # it.
         length_bytes = sum(_length_bytes(part) for part in parts)
         self.report(
             EventDirection.SENT, ObservedEventKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts)
