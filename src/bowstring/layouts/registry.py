@@ -27,19 +27,21 @@ from bowstring.layouts.union import UnionLayout
 from bowstring.layouts.value_codecs import decimals, fixed_size_binary, intervals, numbers, temporal
 from bowstring.layouts.value_codecs.base import ValueCodec
 
-_CODECS: dict[type[DataType], Callable[[Any], ValueCodec]] = {
-    types.Int: numbers.IntegerCodec,
-    types.FloatingPoint: numbers.FloatCodec,
-    types.FixedSizeBinary: fixed_size_binary.FixedSizeBinaryCodec,
-    types.Decimal: decimals.DecimalCodec,
-    types.Date: temporal.DateCodec,
-    types.Time: temporal.TimeCodec,
-    types.Timestamp: temporal.TimestampCodec,
-    types.Duration: temporal.DurationCodec,
-    types.Interval: intervals.create_interval_codec,
-}
+
+def _primitive(codec: Callable[[Any], ValueCodec]) -> Callable[[Any, tuple[Layout, ...]], Layout]:
+    return lambda type, _: PrimitiveLayout(type, codec(type))
+
 
 _LAYOUTS: dict[type[DataType], Callable[[Any, tuple[Layout, ...]], Layout]] = {
+    types.Int: _primitive(numbers.IntegerCodec),
+    types.FloatingPoint: _primitive(numbers.FloatCodec),
+    types.FixedSizeBinary: _primitive(fixed_size_binary.FixedSizeBinaryCodec),
+    types.Decimal: _primitive(decimals.DecimalCodec),
+    types.Date: _primitive(temporal.DateCodec),
+    types.Time: _primitive(temporal.TimeCodec),
+    types.Timestamp: _primitive(temporal.TimestampCodec),
+    types.Duration: _primitive(temporal.DurationCodec),
+    types.Interval: _primitive(intervals.create_interval_codec),
     types.Null: lambda t, c: NullLayout(t),
     types.Bool: lambda t, c: BooleanLayout(t),
     types.Binary: lambda t, c: BinaryLayout(t, 32, False),
@@ -73,13 +75,10 @@ def _create_layout(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 
         return ExtensionLayout(type, layout_of(type.storage_type))
     if isinstance(type, types.Dictionary):
         return DictionaryLayout(type, primitive_layout(type.index_type), layout_of(type.value_type))
-    codec = _CODECS.get(type.__class__)
-    if codec is not None:
-        return PrimitiveLayout(type, codec(type))
-    layout_class = _LAYOUTS.get(type.__class__)
-    if layout_class is None:
+    create_layout = _LAYOUTS.get(type.__class__)
+    if create_layout is None:
         raise InvalidArgumentError(f"{type!r} is not a data type of the columnar format")
-    return layout_class(type, tuple(layout_of(field.type) for field in type.fields))
+    return create_layout(type, tuple(layout_of(field.type) for field in type.fields))
 
 
 def primitive_layout(type: DataType) -> PrimitiveLayout:

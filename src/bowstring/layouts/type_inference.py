@@ -211,8 +211,7 @@ _TYPES: dict[type, DataType | Callable[[list[Any]], DataType]] = {
     UUID: uuid(),
     MonthDayNano: types.month_day_nano_interval(),
     DayTime: types.day_time_interval(),
-    np.datetime64: lambda v: _type_of_datetime_dtype(v[0].dtype),
-    np.timedelta64: lambda v: types.Duration(_time_unit_of_dtype(v[0].dtype)),
+    **dict.fromkeys((np.datetime64, np.timedelta64), lambda values: _type_of_dtype(values[0].dtype)),
 }
 """The data type of each Python type, or a function of the values that are not None."""
 _NESTED: dict[type, Callable[[Sequence[Any]], ArrayData]] = {list: _infer_list_array, dict: _infer_struct_array}
