@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from importlib.util import find_spec
 from typing import Any
 
 from sybil import Sybil
@@ -13,6 +14,9 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Each Java of the tests runs for seconds: compiling its code more thoroughly takes longer than that saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# PyTorch is not among the packages of the tests.
+collect_ignore = [] if find_spec("torch") else ["src/bowstring/datasets/torch.py"]
 
 pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
 
