@@ -84,8 +84,8 @@ from bowstring.transports.ucx.transport import UCX, UcxOptions
 
 UCX.configure(UcxOptions(shares_memory=True))
 connections = []
-initialize = Connection._initialize
-Connection._initialize = lambda self, *arguments: (initialize(self, *arguments), connections.append(self))[0]
+initialize = Connection.__init__
+Connection.__init__ = lambda self, *arguments: (initialize(self, *arguments), connections.append(self))[0]
 with bs.connect(sys.argv[1], copy=True) as dataset:
     received = [0]
     for _ in range(3):

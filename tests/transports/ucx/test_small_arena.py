@@ -25,8 +25,8 @@ from bowstring.transports.ucx.transport import UCX, UcxOptions
 
 UCX.configure(UcxOptions(shares_memory=True))
 connections = []
-initialize = Connection._initialize
-Connection._initialize = lambda self, *arguments: (initialize(self, *arguments), connections.append(self))[0]
+initialize = Connection.__init__
+Connection.__init__ = lambda self, *arguments: (initialize(self, *arguments), connections.append(self))[0]
 
 
 def is_mapped(connection):
