@@ -131,10 +131,22 @@ def imports_under(node: ast.AST, path: Path, inside_function: bool = False) -> I
 
 def named_in_call(node: ast.Call) -> str | None:
     """The module that `import_module("...")` names, if the call has a literal argument."""
-    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-    if called in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.Constant):
+    if is_import_call(node) and node.args and isinstance(node.args[0], ast.Constant):
         return str(node.args[0].value)
     return None
+
+
+def is_import_call(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+    return called in {"import_module", "__import__"}
+
+
+def imports_computed_name(source: str | bytes) -> bool:
+    """Whether a module imports another whose name is not a literal."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and is_import_call(node)]
+    return any(named_in_call(call) is None for call in calls)
 
 
 @cache
@@ -281,6 +293,13 @@ def test_functions_import_only_third_party_packages() -> None:
 )
 def test_an_import_of_bowstring_in_a_function_is_detected(source: str, path: str, hidden: bool) -> None:
     assert [is_hidden_in_function(statement) for statement in imports_of(source, path)] == [hidden]
+
+
+def test_only_the_listed_modules_import_a_computed_name() -> None:
+    importers = {module_name(path) for path in sources() if imports_computed_name(path.read_bytes())}
+    assert importers == {name for line in fenced("imports by computed name") for name in line.split()}
+    assert imports_computed_name("import_module(f'bowstring.{name}')")
+    assert not imports_computed_name("import_module('pyarrow')")
 
 
 def test_within_ipc_imports_are_from_lower_layers() -> None:
