@@ -164,23 +164,20 @@ class BatchTotals:
             )
         buffers = header.buffers()
         offsets, sizes = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
-        self._check_buffers(span, offsets, sizes)
+        self._check_buffers(span, sizes)
         self.buffer_bytes += int(sizes.sum())
         non_empty_offsets = offsets[sizes > 0]
         if len(non_empty_offsets):
             self._offset_bits |= int(np.bitwise_or.reduce(non_empty_offsets + span.body_offset))
         return np.diff(_cumulative_sums(sizes)[bounds])
 
-    def _check_buffers(self, span: BatchMessage, offsets: _Counts, sizes: _Counts) -> None:
+    def _check_buffers(self, span: BatchMessage, sizes: _Counts) -> None:
         limit = span.body_bytes
         if span.header.body_bytes > limit:
             raise InvalidDataError(f"{span.location}: expected a body of {span.header.body_bytes} bytes, found {limit}")
-        is_invalid = (offsets < 0) | (sizes < 0) | (offsets > limit - sizes)
-        if is_invalid.any():
-            index = int(np.argmax(is_invalid))
-            raise InvalidDataError(
-                f"{span.location}: buffer {index} of {sizes[index]} bytes at byte {offsets[index]} of a body of {limit}"
-            )
+        buffer_error = span.header.find_buffer_error()
+        if buffer_error is not None:
+            raise InvalidDataError(f"{span.location}: {buffer_error}")
         if self.buffer_bytes + sizes.sum(dtype=np.float64) > _MAX_TOTAL:
             raise InvalidDataError(f"{span.location}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
 

@@ -112,10 +112,14 @@ class BatchHeader:
         at, count = self.template.buffers_at, self.template.buffer_count
         return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
 
-    def has_valid_buffers(self) -> bool:
-        """Whether all buffers are in the body."""
+    def find_buffer_error(self) -> str | None:
+        """Describe the first buffer that is not in the body; None if all are."""
         offsets, lengths = self.buffers()["offset"], self.buffers()["length"]
-        return not ((offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)).any()
+        is_outside = (offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)
+        if not is_outside.any():
+            return None
+        index = int(is_outside.argmax())
+        return f"buffer {index} of {lengths[index]} bytes at byte {offsets[index]} of a body of {self.body_bytes}"
 
     def to_values(self) -> BatchHeaderValues:
         """Return the numbers of the header, for another one."""

@@ -70,7 +70,7 @@ class FlatColumnsEncoder:
         offsets, stored_sizes = spans[:, 0], spans[:, 1]
         if ((nodes[:, 0] != length) | (null_counts < 0) | (null_counts > length)).any():
             return None
-        if not header.has_valid_buffers():
+        if header.find_buffer_error() is not None:
             return None
         sizes = self._compute_sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:

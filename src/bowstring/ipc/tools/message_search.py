@@ -477,8 +477,9 @@ class MessageSearch:
         nodes = header.nodes()
         if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
             raise InvalidDataError(f"{candidate.location}: a node has more nulls than slots")
-        if not header.has_valid_buffers():
-            raise InvalidDataError(f"{candidate.location}: a buffer is outside its body of {header.body_bytes} bytes")
+        buffer_error = header.find_buffer_error()
+        if buffer_error is not None:
+            raise InvalidDataError(f"{candidate.location}: {buffer_error}")
         buffers = header.buffers()
         if (buffers["offset"][buffers["length"] > 0] % _BUFFER_ALIGNMENT_BYTES).any():
             raise InvalidDataError(f"{candidate.location}: a buffer does not begin at a multiple of 8 bytes")
