@@ -198,6 +198,7 @@ class Region(Closable):
         `InvalidDataError` for a file that can't be mapped, such as those in /sys.
         """
         if self._memory is None:
+            # Without a lock: if two threads map it, the first mapping ends with its views.
             self._memory = map_read_only(self.descriptor, self.size_bytes, self.name)
         return self._memory
 

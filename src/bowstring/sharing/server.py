@@ -84,6 +84,7 @@ class Server(Closable):
         self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
         self._removal_reasons: dict[str, str] = {}
         self._regions: Counter[Region] = Counter()
+        # By the parts, which are compared by identity: a name may stand for other parts after `replace_stored_dataset`.
         self._encoded_streams: dict[tuple[StoredDataset, ...], EncodedStream] = {}
         self._region_bytes = 0
         self._started_at = time.monotonic()
@@ -179,6 +180,7 @@ class Server(Closable):
         if isinstance(source, DeviceTable):
             return self.add_stored_dataset(name, *source.to_stored_datasets(name))
         parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
+        # Further files are opened again for each client that does not have them, so that any number can be served.
         if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
@@ -270,6 +272,7 @@ class Server(Closable):
         if not self._is_closed:
             LOG.info("%s: closing (%d connections)", self._description, self.num_clients)
         self._is_closed = True
+        # The thread, the sockets and the locks are those of the parent.
         if self._process_id != os.getpid():
             return
         self._loop.close()

@@ -192,6 +192,7 @@ class FileDictionaries:
                 read_dictionary_values(self._ipc_schema, header, body, self, location)[0]
                 for header, body, location in parts
             ]
+            # Without a lock: two threads may read it, and both results are equal.
             values = self._entries[declaration.id] = concat_parts(values_of_parts)
         return values
 

@@ -167,6 +167,7 @@ def _map_largest_first(
 
 def _allocate_targets(sizes_bytes: Sequence[int]) -> list[Buffer]:
     """Return uninitialised buffers of these sizes, cut from pooled memory if large."""
+    # Many small buffers share one allocation, of limited size: a single array must not keep a whole body in memory.
     targets: list[Buffer] = []
     for group in group_by_size(sizes_bytes, sizes_bytes, _GROUP_BYTES):
         *starts, total = accumulate((-(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in group), initial=0)

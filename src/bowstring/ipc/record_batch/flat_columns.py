@@ -32,6 +32,7 @@ class FlatColumnsEncoder:
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
         all_specs = [spec for layout in layouts for spec in layout.buffers]
+        # By identity: columns of one type share a layout, so sizes are computed once for each of few specs.
         specs: dict[int, BufferSpec] = {id(spec): spec for spec in all_specs}
         spec_indices = {key: number for number, key in enumerate(specs)}
         self._layouts = list(layouts)
@@ -57,6 +58,7 @@ class FlatColumnsEncoder:
             return self._encode_arrays(columns, alignment)
         if not columns.is_local_and_complete:
             return None
+        # All batches of a reader have the same positions: the layouts are compared once.
         if columns.positions is not self._matching_layout:
             if [column.layout for column in columns.positions] != self._layouts:
                 return None

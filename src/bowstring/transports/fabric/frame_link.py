@@ -24,6 +24,7 @@ from bowstring.transports.fabric.endpoint import TAG_BITS, Endpoint, Operation
 _HEADER = struct.Struct("<B7xQQQQ")
 FRAME_BYTES = 4096
 NUM_FRAMES = 32
+# For frames without a message, which are not counted.
 _SPARE_FRAMES = 8
 _PART_INDEX_BITS = 20
 MAX_MESSAGE_NUMBER = (1 << TAG_BITS - _PART_INDEX_BITS) - 1
@@ -155,6 +156,7 @@ class FrameLink:
         self, kind: FabricFrameKind, number: int, tag: int, size_bytes: int, content: Sequence[Any]
     ) -> bool:
         header = _HEADER.pack(kind, number, tag, size_bytes, self._num_freed)
+        # A copy, which is cheap for 4 KiB: the caller's parts are free at once.
         memory = Memory(b"".join((header, *content)))
         operation = self.endpoint.send(memory, memory.size, self._peer)
         if operation is None:
