@@ -220,25 +220,22 @@ class EventLoop(Closable):
             pass
 
 
-class ListenerHandler(Closable):
+class ListenerHandler(Closable, EventHandler):
     """The handler of a listener: accepts connections, some in each turn; pauses while no descriptors are left."""
 
     connections_per_turn = 16
+    deadline: float = math.inf
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
-        self.deadline = math.inf
 
     def next_wait(self) -> Wait:
-        """As `EventHandler.next_wait`."""
         return Wait(self.listener.interests() if self.deadline == math.inf else [])
 
     def descriptors(self) -> list[int]:
-        """As `EventHandler.descriptors`."""
         return self.listener.descriptors()
 
     def handle_events(self, _events: int) -> None:
-        """As `EventHandler.handle_events`."""
         try:
             channels = self.listener.accept(self.connections_per_turn)
         except ClosedError:
@@ -251,7 +248,6 @@ class ListenerHandler(Closable):
             self.add_channel(channel)
 
     def handle_deadline(self) -> None:
-        """As `EventHandler.handle_deadline`."""
         self.deadline = math.inf
 
     def close(self) -> None:
