@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias, cast
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
@@ -29,6 +29,7 @@ from bowstring.ipc.message import (
     FILE_START,
     PREFIX_BYTES,
     EndOfStream,
+    Message,
     MessageLocation,
     MessageReader,
     format_location,
@@ -53,6 +54,7 @@ _BUFFER_ALIGNMENT_BYTES = 8
 """Of every buffer in a body («RecordBatch message»); other readers reject bodies that are not aligned."""
 
 MessageKind = Literal["record batch", "dictionary batch"]
+SchemaMessage: TypeAlias = Message[FlatTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +132,6 @@ class ExpectedSchema:
     dropped_range: DroppedRange | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaOrEndMarker:
-    """A schema message or, without a schema, the end marker."""
-
-    stop: int
-    schema: FlatTable | None
-
-
 class CandidateReader:
     """Reads possible messages at any offset of a source.
 
@@ -153,7 +147,7 @@ class CandidateReader:
         self.is_legacy_framing = False
         """Whether messages have the legacy framing; then there are no markers to search for."""
 
-    def read(self, offset: int) -> BatchMessage | SchemaOrEndMarker:
+    def read(self, offset: int) -> BatchMessage | SchemaMessage | EndOfStream:
         """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
         source, size = self._source, self._source.size
         if not self.is_legacy_framing and offset != self._first_offset:
@@ -166,9 +160,9 @@ class CandidateReader:
         self._messages.seek(offset)
         message = read_message_at(self._messages, source.read_at, size)
         if isinstance(message, EndOfStream):
-            return SchemaOrEndMarker(offset + message.size_bytes, None)
+            return message
         if not isinstance(message.header, BatchHeader):
-            return SchemaOrEndMarker(message.stop, message.header)
+            return cast("SchemaMessage", message)
         body: Body | None = None
         if message.stop <= size:
             body = (
@@ -178,7 +172,7 @@ class CandidateReader:
             )
         return BatchMessage.from_message(message, (f"{source.name}:", "message at byte", offset), body)
 
-    def read_schema_without_prefix(self, offset: int) -> SchemaOrEndMarker | None:
+    def read_schema_without_prefix(self, offset: int) -> SchemaMessage | None:
         """Read a schema message without a prefix, which ends at the next marker; None if there is none."""
         stop = self.find_marker(offset)
         raw = self._source.read_at(offset, min(stop - offset, self._headers.limits.max_metadata_bytes))
@@ -186,7 +180,7 @@ class CandidateReader:
             header = self._read_header(raw, 0, ("message at byte", offset))
         except InvalidDataError:
             return None
-        return None if isinstance(header, BatchHeader) else SchemaOrEndMarker(stop, header)
+        return None if isinstance(header, BatchHeader) else Message(header, offset, 0, stop - offset, 0)
 
     def _read_header(self, raw: bytes, flatbuffer_offset: int, location: MessageLocation) -> BatchHeader | FlatTable:
         self._remaining_bytes -= len(raw)
@@ -232,13 +226,13 @@ class MessageSearch:
     def _read_schema(self, first_offset: int) -> ExpectedSchema:
         """Return the schema of the footer or of the first schema message."""
         offset, problem, footer = first_offset, "found another message", self.footer
-        message: BatchMessage | SchemaOrEndMarker | None = None
+        message: BatchMessage | SchemaMessage | EndOfStream | None = None
         try:
             message = self._candidates.read(offset)
         except InvalidDataError as error:
             problem = str(error)
         dropped_range = None
-        if isinstance(message, SchemaOrEndMarker) and message.schema is not None:
+        if isinstance(message, Message):
             self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
         elif self.is_file and (unprefixed := self._candidates.read_schema_without_prefix(offset)) is not None:
             message = unprefixed  # Polars 2.1
@@ -266,11 +260,11 @@ class MessageSearch:
             except InvalidDataError:
                 offset = self._candidates.find_marker(offset + 1)
                 continue
-            is_schema = isinstance(candidate, SchemaOrEndMarker) and candidate.schema is not None
+            is_schema = isinstance(candidate, Message)
             return candidate.stop if is_schema else start  # type: ignore[union-attr]
         return start
 
-    def _choose_schema(self, footer: DecodedFooter, offset: int, message: SchemaOrEndMarker) -> ExpectedSchema:
+    def _choose_schema(self, footer: DecodedFooter, offset: int, message: SchemaMessage) -> ExpectedSchema:
         """Return the footer's schema, or that of the schema message at `offset` if it fits more messages: then the
         footer is damaged.
         """
@@ -293,13 +287,13 @@ class MessageSearch:
         self.schema = schema
         return sum(map(self._is_valid_message, offsets))
 
-    def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaOrEndMarker]:
+    def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaMessage]:
         candidates = self._candidates
         offset = candidates.find_marker(start + 1)
         while offset < self.source.size:
             try:
                 candidate = candidates.read(offset)
-                if isinstance(candidate, SchemaOrEndMarker) and candidate.schema is not None:
+                if isinstance(candidate, Message):
                     _decode_schema_message(candidate, self.limits)
                     return offset, candidate
             except InvalidDataError:
@@ -327,7 +321,7 @@ class MessageSearch:
                     yield dropped
                 offset = search_start = following
                 continue
-            if isinstance(candidate, SchemaOrEndMarker):
+            if not isinstance(candidate, BatchMessage):
                 resumed = self._find_batch_after_end(candidate.stop)
                 if resumed is None:
                     if candidate.stop < size and not self.is_file:
@@ -427,12 +421,14 @@ class MessageSearch:
                 candidate = self._read_valid_message(candidate_offset)
                 if isinstance(candidate, BatchMessage):
                     return candidate_offset
-                offset = self._skip_embedded_stream(candidate) if candidate.schema is not None else candidate_offset + 1
+                offset = (
+                    self._skip_embedded_stream(candidate) if isinstance(candidate, Message) else candidate_offset + 1
+                )
             except InvalidDataError:
                 offset = candidate_offset + 1
         return size
 
-    def _skip_embedded_stream(self, schema: SchemaOrEndMarker) -> int:
+    def _skip_embedded_stream(self, schema: SchemaMessage) -> int:
         """Return the end of the embedded stream that begins with `schema`."""
         offset = schema.stop
         while offset < self.source.size:
@@ -440,7 +436,7 @@ class MessageSearch:
                 candidate = self._candidates.read(offset)
             except InvalidDataError:
                 return offset
-            if isinstance(candidate, SchemaOrEndMarker):
+            if not isinstance(candidate, BatchMessage):
                 return candidate.stop
             offset = _compute_next_offset(candidate)
         return offset
@@ -452,10 +448,10 @@ class MessageSearch:
             return False
         return True
 
-    def _read_valid_message(self, offset: int) -> BatchMessage | SchemaOrEndMarker:
+    def _read_valid_message(self, offset: int) -> BatchMessage | SchemaMessage | EndOfStream:
         """Read the message at an offset and check all but its values."""
         candidate = self._candidates.read(offset)
-        if isinstance(candidate, SchemaOrEndMarker):
+        if not isinstance(candidate, BatchMessage):
             return candidate
         header, body, location = candidate.header, candidate.body, candidate.location_words
         if body is None:
@@ -487,11 +483,10 @@ class MessageSearch:
 
 
 def _decode_schema_message(
-    message: SchemaOrEndMarker, limits: ReadLimits, dropped_range: DroppedRange | None = None
+    message: SchemaMessage, limits: ReadLimits, dropped_range: DroppedRange | None = None
 ) -> ExpectedSchema:
     """Decode all fields of a schema message. Raises `InvalidDataError` if one is malformed."""
-    table = message.schema
-    assert table is not None
+    table = message.header
     ipc_schema = get_ipc_schema(table, limits)
     _check_all_fields(ipc_schema)
     version = table.flatbuffer.get_root_table("Message")["version"]
