@@ -42,16 +42,32 @@ with bs.serve({"t": bs.table({"n": [1, 2]})}, scheme="example") as server:
         print(uri.partition(":")[0], dataset.read_all()["n"].to_pylist())
 """
 
+CONNECTOR = """
+from bowstring.sharing.connect import connect_to_location
+
+def connect(text, options):
+    return connect_to_location(bytes.fromhex(text.partition(":")[2]).decode(), options)
+"""
+
+CONNECT = """
+import bowstring as bs
+
+with bs.serve({"t": bs.table({"n": [1, 2]})}) as server:
+    with bs.connect("example:" + server.uri("t").encode().hex()) as dataset:
+        print(dataset.read_all()["n"].to_pylist())
+"""
+
 FIND = "from bowstring.transports.registry import find_transport; print(find_transport({scheme!r}, 'uri'))"
 
 
-def install(folder: Path, *entry_points: str) -> None:
-    """Write an installed distribution with one module and these entry points."""
+def install(folder: Path, *entry_points: str, group: str = "bowstring.transports") -> None:
+    """Write an installed distribution with two modules and these entry points."""
     (folder / "example_transport.py").write_text(TRANSPORT)
+    (folder / "example_connector.py").write_text(CONNECTOR)
     metadata = folder / "example_transport-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: example-transport\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("\n".join(["[bowstring.transports]", *entry_points]))
+    (metadata / "entry_points.txt").write_text("\n".join([f"[{group}]", *entry_points]))
 
 
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -66,6 +82,11 @@ def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_transport_of_another_package_is_used_once_it_is_installed(tmp_path: Path) -> None:
     install(tmp_path, "example = example_transport:EXAMPLE")
     assert run_python(SERVE_AND_CONNECT, tmp_path).stdout == "example [1, 2]\n"
+
+
+def test_connect_calls_a_connector_of_another_package(tmp_path: Path) -> None:
+    install(tmp_path, "example = example_connector:connect", group="bowstring.connectors")
+    assert run_python(CONNECT, tmp_path).stdout == "[1, 2]\n"
 
 
 @pytest.mark.parametrize(
