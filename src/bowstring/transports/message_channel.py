@@ -142,28 +142,35 @@ class AnnouncedMessage(Protocol):
 
 
 M = TypeVar("M", bound=AnnouncedMessage)
+A = TypeVar("A")
 
 
-class MessageReceiver(ABC, Generic[M]):
+class MessageReceiver(ABC, Generic[M, A]):
     """The messages that have arrived, the credit for more, and the offers."""
 
     def __init__(self, name: str, options: TransportOptions) -> None:
         self.credit = Credit(name, options)
         self.offers: dict[int, M] = {}
         """The offered messages, by token."""
+        self.arrivals: list[A] = []
+        """The messages whose bytes arrive."""
+        self.num_taken = 0
+        """The number of messages that were offered or received."""
+        self.num_sent_by_peer: int | None = None
+        """The number of all messages, once the peer has ended: the end may overtake messages."""
         self.bytes_received = 0
         self._name = name
         self._next_token = -1
 
     @property
-    @abstractmethod
     def is_receiving_message(self) -> bool:
         """Whether a message is offered, or arrives."""
+        return bool(self.arrivals or self.offers)
 
     @property
-    @abstractmethod
     def has_ended(self) -> bool:
         """Whether the peer has ended, and all its messages were received."""
+        return self.num_taken == self.num_sent_by_peer and not self.is_receiving_message
 
     @abstractmethod
     def progress(self, events: list[Event]) -> None:
@@ -182,6 +189,7 @@ class MessageReceiver(ABC, Generic[M]):
         else:
             self.credit.consume(message.length_bytes)
             self.receive_eagerly(message, events)
+        self.num_taken += 1
 
     def receive_eagerly(self, message: M, events: list[Event]) -> None:  # noqa: ARG002 - for messages that have arrived
         """Receive a short message."""
@@ -222,7 +230,7 @@ class MessageChannel(Channel):
         options: TransportOptions,
         traits: ChannelTraits,
         sender: MessageSender,
-        receiver: MessageReceiver[Any],
+        receiver: MessageReceiver[Any, Any],
     ) -> None:
         self.options = options
         self.traits = traits

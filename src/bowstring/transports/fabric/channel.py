@@ -166,7 +166,7 @@ class _IncomingMessage:
         return received_bytes
 
 
-class _Receiver(MessageReceiver[Frame]):
+class _Receiver(MessageReceiver[Frame, _IncomingMessage]):
     """Receives messages from a link, in order: at most one is offered, or arrives."""
 
     def __init__(self, name: str, options: TransportOptions) -> None:
@@ -174,28 +174,17 @@ class _Receiver(MessageReceiver[Frame]):
         self.link: FrameLink | None = None
         """Where messages arrive, once the endpoint is open."""
         self._frames: dict[int, Frame] = {}
-        self._next_number = 0
-        self._total: int | None = None
-        self._arrival: _IncomingMessage | None = None
-
-    @property
-    def is_receiving_message(self) -> bool:
-        return self._arrival is not None or bool(self.offers)
 
     @property
     def is_paused(self) -> bool:
         """Whether only this end's user can make progress: by credit, or by accepting an offer."""
-        return bool(self.offers) or (self._next_number in self._frames and not self.credit.is_available)
-
-    @property
-    def has_ended(self) -> bool:
-        return self._next_number == self._total and not self.is_receiving_message
+        return bool(self.offers) or (self.num_taken in self._frames and not self.credit.is_available)
 
     def add_frame(self, frame: Frame) -> None:
         """Process a frame of the peer's messages or their end. Raises `ProtocolError`."""
         if frame.kind == FabricFrameKind.END:
-            self._total = frame.number
-        elif frame.number < self._next_number or frame.number in self._frames:
+            self.num_sent_by_peer = frame.number
+        elif frame.number < self.num_taken or frame.number in self._frames:
             raise ProtocolError(f"{self._name}: message {frame.number} arrived twice")
         else:
             # At most as many as there are buffers: a peer that skips a number can't make this end keep more.
@@ -203,26 +192,25 @@ class _Receiver(MessageReceiver[Frame]):
 
     def progress(self, events: list[Event]) -> None:
         while not self.offers:
-            if self._arrival is not None:
+            for arrival in self.arrivals:
                 assert self.link is not None
-                self.bytes_received += self._arrival.progress(self.link)
-                if not self._arrival.is_complete:
+                self.bytes_received += arrival.progress(self.link)
+                if not arrival.is_complete:
                     return
-                events.append(MessageReceived(self._arrival.tag, self._arrival.destination))
-                self._arrival = None
-            if not self.credit.is_available or self._next_number not in self._frames:
+                events.append(MessageReceived(arrival.tag, arrival.destination))
+            self.arrivals.clear()
+            if not self.credit.is_available or self.num_taken not in self._frames:
                 return
-            frame = self._frames.pop(self._next_number)
-            self._next_number += 1
-            self.offer_or_receive(frame, events)
+            self.offer_or_receive(self._frames.pop(self.num_taken), events)
 
     def receive_into(self, message: Frame, destination: memoryview) -> None:
         assert self.link is not None
-        self._arrival = _IncomingMessage(message.number, message.tag, destination)
+        arrival = _IncomingMessage(message.number, message.tag, destination)
+        self.arrivals.append(arrival)
         if message.content is None:
             self.link.send_control_frame(FabricFrameKind.READY, message.number)
         else:
-            self._arrival.copy_content(message.content)
+            arrival.copy_content(message.content)
             self.bytes_received += message.length_bytes
         self.link.recycle_frame(message)
 

@@ -90,29 +90,17 @@ class _IncomingMessage(NamedTuple):
     request: Request | None
 
 
-class _Receiver(MessageReceiver[UcxMessage]):
+class _Receiver(MessageReceiver[UcxMessage, _IncomingMessage]):
     """Receives the messages of a worker."""
 
     def __init__(self, name: str, options: TransportOptions, worker: Worker) -> None:
         super().__init__(name, options)
         self._worker = worker
-        self._arrivals: list[_IncomingMessage] = []
-        # Counted because the end overtakes messages: it has ended when as many were received as the peer has sent.
-        self._counts = (0, 0)
-        self._total: tuple[int, int] | None = None
-
-    @property
-    def is_receiving_message(self) -> bool:
-        return bool(self._arrivals or self.offers)
-
-    @property
-    def has_ended(self) -> bool:
-        return self._counts == self._total and not self.is_receiving_message
 
     @property
     def _is_receiving_plain_message(self) -> bool:
         """Whether the bytes of a plain message have not arrived."""
-        if any(arrival.tag is None for arrival in self._arrivals):
+        if any(arrival.tag is None for arrival in self.arrivals):
             return True
         return any(isinstance(message, ActiveMessage) for message in self.offers.values())
 
@@ -139,14 +127,14 @@ class _Receiver(MessageReceiver[UcxMessage]):
     def _report_arrivals(self, events: list[Event]) -> bool:
         """Report the messages that have arrived; return whether there were any."""
         num_events, incomplete = len(events), []
-        for arrival in self._arrivals:
+        for arrival in self.arrivals:
             if arrival.request is not None and not arrival.request.is_done:
                 incomplete.append(arrival)
             elif arrival.request is not None and (error := arrival.request.error) is not None:
                 raise error
             else:
                 self._report_message(arrival.tag, arrival.destination, events)
-        self._arrivals = incomplete
+        self.arrivals = incomplete
         return len(events) > num_events
 
     def offer_or_receive(self, message: UcxMessage, events: list[Event]) -> None:
@@ -156,7 +144,6 @@ class _Receiver(MessageReceiver[UcxMessage]):
             # libucp would keep the message, which nobody receives any more.
             message.discard()
             raise
-        self._counts = (self._counts[0] + (message.tag is None), self._counts[1] + (message.tag is not None))
 
     def receive_eagerly(self, message: UcxMessage, events: list[Event]) -> None:
         """As `MessageReceiver.receive_eagerly`; one that has arrived is not copied."""
@@ -171,7 +158,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
             destination[:] = message.payload
         else:
             request = message.receive_into(destination)
-        self._arrivals.append(_IncomingMessage(message.tag, destination, request))
+        self.arrivals.append(_IncomingMessage(message.tag, destination, request))
 
     def discard(self, message: UcxMessage) -> None:
         message.discard()
@@ -184,7 +171,7 @@ class _Receiver(MessageReceiver[UcxMessage]):
         if message.payload is None or len(message.payload) != _END.size:
             message.discard()
             raise ProtocolError(f"ucx: the end of the connection has {message.length_bytes} bytes, not {_END.size}")
-        self._total = _END.unpack(message.payload)
+        self.num_sent_by_peer = sum(_END.unpack(message.payload))
 
 
 class UcxChannel(MessageChannel):
