@@ -124,18 +124,9 @@ def _cast_from_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> A
         return _cast_between_dictionaries(array, target, safe)
     compact = layout.compact_dictionary(array)
     values = _cast_dictionary_values(compact, target, safe)
-    dictionary_type = t.Dictionary(layout.index_layout.type, target)  # type: ignore[arg-type]
-    return decode_dictionary(
-        ArrayData(
-            layout_of(dictionary_type),
-            compact.length,
-            compact.buffers,
-            (),
-            values,
-            compact.known_null_count,
-            compact.offset,
-        )
-    )
+    dictionary_layout = layout_of(t.Dictionary(layout.index_layout.type, target))  # type: ignore[arg-type]
+    assert isinstance(dictionary_layout, DictionaryLayout)
+    return decode_dictionary(dictionary_layout.create_array(compact, values))
 
 
 def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: bool) -> ArrayData:

@@ -71,9 +71,7 @@ def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: I
         layout = layout.storage
     assert isinstance(layout, DictionaryLayout)
     if transposition is None:
-        return ArrayData(
-            array.layout, array.length, array.buffers, (), dictionary, array.known_null_count, array.offset
-        )
+        return layout.create_array(array, dictionary).with_layout(array.layout)
     indices = layout.indices(array.with_layout(layout))
     indices = transposition[indices] if transposition.size else indices
     return layout.create_from_int64_indices(indices, array.validity_mask(), dictionary).with_layout(array.layout)

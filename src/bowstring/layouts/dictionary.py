@@ -67,8 +67,8 @@ class DictionaryLayout(Layout):
     def dictionary(self) -> Layout:
         return self._dictionary
 
-    def create_array(self, indices: ArrayData, dictionary: ArrayData) -> ArrayData:
-        """Create an array of indices and a dictionary."""
+    def create_array(self, indices: ArrayData, dictionary: ArrayData | None) -> ArrayData:
+        """Create an array of the indices of an array, and its nulls, and a dictionary."""
         return ArrayData(
             self, indices.length, indices.buffers, (), dictionary, indices.known_null_count, indices.offset
         )
@@ -197,13 +197,11 @@ class DictionaryLayout(Layout):
 
     def compact(self, array: ArrayData) -> ArrayData:
         indices = self.index_layout.compact(array.with_layout(self.index_layout))
-        return ArrayData(self, indices.length, indices.buffers, (), array.dictionary, indices.known_null_count)
+        return self.create_array(indices, array.dictionary)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         index_array = self.index_layout.take(array.with_layout(self.index_layout), indices)
-        return ArrayData(
-            self, index_array.length, index_array.buffers, (), array.dictionary, index_array.known_null_count
-        )
+        return self.create_array(index_array, array.dictionary)
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
