@@ -131,7 +131,7 @@ class EventLoop(Closable):
             return
         self._is_closed = True
         self._wake()
-        # A handler may close the loop in its own thread, and a server's may be one that was never started.
+        # A handler may close the loop in its own thread, and the thread may not have been started.
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_TIMEOUT_S)
         for handler in list(self._handlers):

@@ -6,14 +6,14 @@ from typing import NoReturn
 
 import pytest
 
-from bowstring.errors import ResourceError
+from bowstring.errors import ConnectionLostError, ResourceError
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
 from bowstring.testing.transport_conformance import TransportConformance
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UcxTransport
-from bowstring.transports.ucx.ucp import Worker
+from bowstring.transports.ucx.ucp import ConnectionRequest, Worker
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -80,6 +80,23 @@ def test_a_connection_that_could_not_be_accepted_for_lack_of_memory_keeps_no_wor
         assert len(context.workers) == num_workers
         transport.release_context()
     assert context.is_closed
+
+
+def test_a_client_whose_request_cannot_be_read_is_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    num_requests = 0
+
+    def fail(_: ConnectionRequest) -> NoReturn:
+        nonlocal num_requests
+        num_requests += 1
+        raise ConnectionLostError("the client has left") if num_requests < 10 else AssertionError("asked again")
+
+    monkeypatch.setattr(ConnectionRequest, "client_address", property(fail))
+    transport = UcxTransport()
+    with transport.listen() as listener, transport.dial(listener.address) as channel:
+        while not num_requests:
+            channel.progress()
+            assert listener.accept() == []
+    assert num_requests == 1
 
 
 def is_plain(message: tuple[int | None, bytes]) -> bool:

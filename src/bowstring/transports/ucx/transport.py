@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -98,6 +98,9 @@ class UcxListener(Listener):
             except BaseException as error:
                 worker.close()
                 self._transport.release_context()
+                # A request that was not taken would be the next one again, for ever.
+                with suppress(InvalidArgumentError):
+                    request.reject()
                 if isinstance(error, ConnectionLostError | InvalidArgumentError | UnsupportedError):
                     continue  # the client has left
                 raise
