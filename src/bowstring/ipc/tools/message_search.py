@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, cast
 
@@ -55,6 +56,7 @@ _BUFFER_ALIGNMENT_BYTES = 8
 
 MessageKind = Literal["record batch", "dictionary batch"]
 SchemaMessage: TypeAlias = Message[FlatTable]
+_Candidate: TypeAlias = BatchMessage | SchemaMessage | EndOfStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class CandidateReader:
         self.is_legacy_framing = False
         """Whether messages have the legacy framing; then there are no markers to search for."""
 
-    def read(self, offset: int) -> BatchMessage | SchemaMessage | EndOfStream:
+    def read(self, offset: int) -> _Candidate:
         """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
         source, size = self._source, self._source.size
         if not self.is_legacy_framing and offset != self._first_offset:
@@ -226,7 +228,7 @@ class MessageSearch:
     def _read_schema(self, first_offset: int) -> ExpectedSchema:
         """Return the schema of the footer or of the first schema message."""
         offset, problem, footer = first_offset, "found another message", self.footer
-        message: BatchMessage | SchemaMessage | EndOfStream | None = None
+        message: _Candidate | None = None
         try:
             message = self._candidates.read(offset)
         except InvalidDataError as error:
@@ -253,16 +255,17 @@ class MessageSearch:
         return `start`.
         """
         self.schema = footer.to_expected_schema(start)
+        for _, candidate in self._find_candidates(start, self._read_valid_message):
+            return candidate.stop if isinstance(candidate, Message) else start
+        return start
+
+    def _find_candidates(self, start: int, read: Callable[[int], _Candidate]) -> Iterator[tuple[int, _Candidate]]:
+        """Yield the messages that `read` accepts at the markers from `start` on, with their offsets."""
         offset = self._candidates.find_marker(start)
         while offset < self.source.size:
-            try:
-                candidate = self._read_valid_message(offset)
-            except InvalidDataError:
-                offset = self._candidates.find_marker(offset + 1)
-                continue
-            is_schema = isinstance(candidate, Message)
-            return candidate.stop if is_schema else start  # type: ignore[union-attr]
-        return start
+            with suppress(InvalidDataError):
+                yield offset, read(offset)
+            offset = self._candidates.find_marker(offset + 1)
 
     def _choose_schema(self, footer: DecodedFooter, offset: int, message: SchemaMessage) -> ExpectedSchema:
         """Return the footer's schema, or that of the schema message at `offset` if it fits more messages: then the
@@ -288,17 +291,11 @@ class MessageSearch:
         return sum(map(self._is_valid_message, offsets))
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaMessage]:
-        candidates = self._candidates
-        offset = candidates.find_marker(start + 1)
-        while offset < self.source.size:
-            try:
-                candidate = candidates.read(offset)
-                if isinstance(candidate, Message):
+        for offset, candidate in self._find_candidates(start + 1, self._candidates.read):
+            if isinstance(candidate, Message):
+                with suppress(InvalidDataError):
                     _decode_schema_message(candidate, self.limits)
                     return offset, candidate
-            except InvalidDataError:
-                pass
-            offset = candidates.find_marker(offset + 1)
         name = self.source.name
         check_format(name, self.source.read_at(0, min(16, self.source.size)))
         raise InvalidDataError(
@@ -448,7 +445,7 @@ class MessageSearch:
             return False
         return True
 
-    def _read_valid_message(self, offset: int) -> BatchMessage | SchemaMessage | EndOfStream:
+    def _read_valid_message(self, offset: int) -> _Candidate:
         """Read the message at an offset and check all but its values."""
         candidate = self._candidates.read(offset)
         if not isinstance(candidate, BatchMessage):
