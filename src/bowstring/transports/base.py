@@ -224,6 +224,8 @@ class Channel(Closable, ABC):
     """Whether `close` was called."""
     is_connected: bool = True
     """False while a dialed channel connects. Messages can be submitted meanwhile."""
+    exporter: MemoryExporter | None = None
+    """What `Transport.open_exporter` returns, if the channel has one from the beginning."""
 
     @abstractmethod
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
@@ -565,9 +567,9 @@ class Transport(ABC):
         `AccessDeniedError`, `ResourceError`; or the channel reports them as `DirectionEnded`.
         """
 
-    @abstractmethod
     def open_exporter(self, channel: Channel) -> MemoryExporter | None:
         """Return the exporter of a channel's memory; None if bodies have to be sent as bytes."""
+        return channel.exporter
 
     @abstractmethod
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:

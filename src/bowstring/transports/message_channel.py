@@ -281,7 +281,7 @@ class MessageChannel(Channel):
         return f"{self._name}: {action}"
 
     @property
-    def exporter(self) -> ArenaExporter | None:
+    def exporter(self) -> ArenaExporter | None:  # type: ignore[override]
         """The exporter of the listener's arena, if it has one. It is closed with the channel."""
         if self._exporter is None and self.arena is not None:
             self._exporter = ArenaExporter(self.arena)

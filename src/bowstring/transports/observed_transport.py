@@ -231,6 +231,10 @@ class _ObservedChannel(Channel):
         return self.channel.is_connected
 
     @property
+    def exporter(self) -> MemoryExporter | None:  # type: ignore[override]
+        return self.channel.exporter
+
+    @property
     def is_sending(self) -> bool:
         return bool(self._early_events) or self.channel.is_sending
 

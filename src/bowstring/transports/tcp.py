@@ -14,7 +14,6 @@ from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Channel,
-    MemoryExporter,
     RemoteMemory,
     Transport,
     TransportOptions,
@@ -80,10 +79,6 @@ class TcpTransport(Transport):
         channel = TcpChannel(connector.socket, address, options)
         channel.start_connecting(connector)
         return channel
-
-    def open_exporter(self, channel: Channel) -> MemoryExporter | None:  # noqa: ARG002 - not needed
-        """As `Transport.open_exporter`: bodies are sent as bytes."""
-        return None
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:  # noqa: ARG002
         """As `Transport.open_remote_memory`: there is none."""

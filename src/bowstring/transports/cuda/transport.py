@@ -153,11 +153,6 @@ class CudaTransport(Transport):
         self._get_checked_settings()
         return CudaChannel.dial(address, _refuse_regions(options))
 
-    def open_exporter(self, channel: Channel) -> CudaExporter | None:
-        """As `Transport.open_exporter`: only for accepted channels."""
-        assert isinstance(channel, CudaChannel)
-        return channel.exporter
-
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteCudaMemory | None:  # noqa: ARG002
         """As `Transport.open_remote_memory`. Raises errors of `bowstring.memory.cuda`."""
         return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._get_checked_settings().device)

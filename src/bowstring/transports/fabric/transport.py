@@ -21,7 +21,6 @@ from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
     Channel,
-    MemoryExporter,
     RemoteMemory,
     Transport,
     TransportOptions,
@@ -170,11 +169,6 @@ class FabricTransport(Transport):
         control = ControlSocket(None, resolve_host(host, port), f"fabric {address!r}")
         with close_on_error(control):
             return self.create_channel(control, provider, options)
-
-    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
-        """As `Transport.open_exporter`: none without `FabricOptions.shares_memory`, and for dialed channels."""
-        assert isinstance(channel, FabricChannel)
-        return channel.exporter
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         """As `Transport.open_remote_memory`: none without a key in the URI."""

@@ -24,7 +24,6 @@ from bowstring.transports.base import (
     Channel,
     Interest,
     Listener,
-    MemoryExporter,
     RemoteMemory,
     Transport,
     TransportOptions,
@@ -205,11 +204,6 @@ class UcxTransport(Transport):
             worker.close()
             self.release_context()
             raise
-
-    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
-        """As `Transport.open_exporter`: none unless `UcxOptions.shares_memory` is set, and the channel was accepted."""
-        assert isinstance(channel, UcxChannel)
-        return channel.exporter
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         """As `Transport.open_remote_memory`: none without a key in the URI, or `UcxOptions.shares_memory`."""
