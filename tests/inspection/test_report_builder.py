@@ -412,6 +412,17 @@ def test_an_impossible_null_count_is_rejected(null_count: int) -> None:
         bowstring.inspection.inspect(raw.replace(node, struct.pack("<qq", 3, null_count)))
 
 
+def test_a_buffer_outside_the_body_of_its_message_is_rejected_as_by_readers() -> None:
+    raw = bytearray(written_by_bowstring(bowstring.table({"a": [1, 2, 3]}), "file"))
+    reader = bowstring.open_file(bytes(raw))
+    body_length_at = int(reader.blocks["offset"][0]) + reader.read_batch_message(0)[0].template.body_length_at
+    raw[body_length_at : body_length_at + 8] = struct.pack("<q", 8)  # the footer still has the whole body
+    with pytest.raises(InvalidDataError, match="in a body of 8 bytes"):
+        bowstring.open_file(bytes(raw)).read_all().validate()
+    with pytest.raises(InvalidDataError, match="record batch 0: buffer 1 of 24 bytes at byte 0 of a body of 8"):
+        bowstring.inspection.inspect(bytes(raw))
+
+
 def test_sums_that_overflow_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = written_by_bowstring(bowstring.table({"a": range(100)}), "stream")
     monkeypatch.setattr(sizes, "_MAX_TOTAL", 100)
