@@ -310,3 +310,22 @@ def test_errors_name_the_cause_and_not_the_interpreter() -> None:
         pytest.raises(TypeError, match="a FileReader can't be pickled: open it in the other process"),
     ):
         pickle.dumps(reader)
+
+
+def test_no_rows_with_a_schema_are_an_empty_table() -> None:
+    schema = bs.schema({"a": "int64", "b": "string"})
+    for construct in CONSTRUCTORS:
+        assert construct([], schema).to_pydict() == {"a": [], "b": []}
+        assert construct([], schema, metadata={"k": "v"}).schema.metadata == {b"k": b"v"}
+        assert construct({"a": [], "b": []}, schema).num_rows == 0
+
+
+def test_an_index_that_is_to_be_kept_is_not_dropped_by_a_schema() -> None:
+    frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="key"))
+    with pytest.raises(InvalidArgumentError, match=r"the schema lacks the columns of the index: \['key'\]"):
+        bs.Table.from_pandas(frame, {"a": "int64"}, preserve_index=True)
+    assert bs.Table.from_pandas(frame, {"a": "int64"}).column_names == ["a"]
+    assert bs.Table.from_pandas(frame, {"a": "int8", "key": "string"}, preserve_index=True).to_pydict() == {
+        "a": [1, 2],
+        "key": ["x", "y"],
+    }

@@ -268,7 +268,7 @@ def record_batch(
             raise TypeMismatchError(
                 f"expected one record batch, found a {type(data).__name__} of any number: use bowstring.table"
             )
-    if is_sequence_of_rows(data):
+    if is_sequence_of_rows(data, has_schema=schema is not None):
         return rows_to_batch(data, schema, metadata)
     columns, batch_schema = build_columns_and_schema(data, schema, names)
     if metadata is not None:
@@ -315,13 +315,11 @@ def _check_no_column_is_missing(schema: Schema, names: Container[str]) -> None:
         raise InvalidArgumentError(f"the schema has columns that the data lacks: {missing}")
 
 
-def is_sequence_of_rows(data: Any) -> bool:
-    """Whether data is a list or tuple of mappings, which are rows."""
-    return (
-        isinstance(data, (list, tuple))
-        and len(data) > 0
-        and ({dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data))
-    )
+def is_sequence_of_rows(data: Any, *, has_schema: bool = False) -> bool:
+    """Whether data is a list or tuple of mappings, which are rows; with a schema, no rows are rows, too."""
+    if not isinstance(data, (list, tuple)) or not data:
+        return isinstance(data, (list, tuple)) and has_schema
+    return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
 
 
 def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:

@@ -332,7 +332,7 @@ def table(
         table = import_table(data)
     if table is not None:
         return adapt_columns(table, schema, metadata)
-    if is_sequence_of_rows(data):
+    if is_sequence_of_rows(data, has_schema=schema is not None):
         batch = rows_to_batch(data, schema, metadata)
         return Table(batch.schema, [batch])
     columns, table_schema = build_columns_and_schema(data, schema, names)

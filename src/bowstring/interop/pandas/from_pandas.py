@@ -73,7 +73,10 @@ def frame_to_columns(
     if schema is not None:
         indices = _match_columns_to_fields(names, schema)
         names, series, labels = ([entries[i] for i in indices] for entries in (names, series, labels))
-        index_entries = [entry for entry in index_entries if isinstance(entry, dict) or entry in names]
+        dropped = [entry for entry in index_entries if not isinstance(entry, dict) and entry not in names]
+        if dropped and preserve_index:
+            raise InvalidArgumentError(f"preserve_index: the schema lacks the columns of the index: {dropped}")
+        index_entries = [entry for entry in index_entries if entry not in dropped]
     columns, fields, entries = [], [], []
     for i, (name, values) in enumerate(zip(names, series, strict=True)):
         field = None if schema is None else schema.fields[i]
