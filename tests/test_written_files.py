@@ -68,7 +68,7 @@ WRITTEN: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
         ("nanoarrow", "arro3"),
     ),
     "runs without slots": (lambda: as_stream(runs_without_slots(1, 3)), written_files.READERS),
-    "odd ones": (lambda: as_stream(runs_without_slots(0, 3, 3)), BEYOND_PYARROW),
+    "odd runs without slots": (lambda: as_stream(runs_without_slots(0, 3, 3)), written_files.READERS),
     "a NUL deep in a name": (
         lambda: as_stream(bs.record_batch({"s": bs.array([{"a\0b": 1}], bs.struct({"a\0b": bs.int8()}))})),
         ("pyarrow",),

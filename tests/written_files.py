@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -208,18 +207,6 @@ def _has_dictionaries_of_extensions(written: Written) -> bool:
     return any(isinstance(type_, Dictionary) and isinstance(type_.value_type, ExtensionType) for type_ in types)
 
 
-def _has_odd_runs_without_slots(written: Written) -> bool:
-    from bowstring.datatypes.types import RunEndEncoded
-
-    def has(array: bs.Array) -> bool:
-        if isinstance(array.type, RunEndEncoded) and not array.length:
-            ends = array.children[0].to_pylist()
-            return any(end <= before for before, end in pairwise([0, *ends]))
-        return any(map(has, array.children))
-
-    return any(has(column) for batch in written.batches for column in batch.columns)
-
-
 def _has_nul_in_names(written: Written) -> bool:
     return any("\0" in field.name for field in _fields(written.schema.fields))
 
@@ -242,7 +229,6 @@ MISREAD: dict[Callable[[Written], bool], tuple[str, ...]] = {
     _has_metadata_under_v4: ("pyarrow",),  # read as the codec of Arrow 0.17
     _has_deltas_on_nested_dictionaries: ("pyarrow",),
     _has_dictionaries_of_extensions: ("pyarrow",),  # reads the indices as the extension's storage
-    _has_odd_runs_without_slots: ("pyarrow",),  # requires ascending run ends without slots, too
     _has_nul_in_names: ("polars", "nanoarrow", "arro3"),  # the tool passes C strings, which end there
     _has_names_twice_and_no_batches: ("polars",),  # returns one column per name
     _has_uuids: ("polars",),  # returns the bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -56,16 +56,14 @@ except bs.errors.ConnectionLostError as error:
 
 @needs_root
 @pytest.mark.parametrize("has_path", [False, True], ids=["abstract", "path"])
-def test_another_user_reads_if_both_sides_allow_it(has_path: bool, tmp_path: Path) -> None:
-    address = None
-    if has_path:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o777)
-        address = str(tmp_path / "socket")
-    with PythonProcess(SERVE, user=65533, address=address, allow=True) as server:
-        uri = server.receive()
-        assert run_python(READ, user=65534, uri=uri, allow=True) == 9999
-        assert "refused a peer of user 65533" in run_python(READ, user=65534, uri=uri, allow=False)
+def test_another_user_reads_if_both_sides_allow_it(has_path: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # other users can't enter pytest's folder
+        os.chmod(folder, 0o777)
+        address = f"{folder}/socket" if has_path else None
+        with PythonProcess(SERVE, user=65533, address=address, allow=True) as server:
+            uri = server.receive()
+            assert run_python(READ, user=65534, uri=uri, allow=True) == 9999
+            assert "refused a peer of user 65533" in run_python(READ, user=65534, uri=uri, allow=False)
 
 
 @needs_root
