@@ -91,8 +91,8 @@ def device_table(source: object) -> DeviceTable:
         batches.append(batch)
         devices.add(device)
     if schema is None or len(devices) != 1:
-        found = ", ".join(sorted(map(str, devices))) or "no batches"
-        raise InvalidArgumentError(f"device_table: expected batches on one device, found {found}")
+        device_names = ", ".join(sorted(map(str, devices))) or "no batches"
+        raise InvalidArgumentError(f"device_table: expected batches on one device, found {device_names}")
     return DeviceTable(schema, batches, devices.pop())
 
 

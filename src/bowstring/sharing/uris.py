@@ -241,13 +241,17 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
 def _describe_missing_scheme(text: str) -> str:
     """The message for text that is not a URI, such as the address of a server."""
     address = hide_signatures(text.partition("?")[0])  # parameters may be secret
-    found = f"expected the URI of a data set, found {address[:_MAX_ADDRESS]!r}"
+    problem = f"expected the URI of a data set, found {address[:_MAX_ADDRESS]!r}"
     tags = f"want_data={WANT_DATA}&free_data={FREE_DATA}"
     if is_host_and_port(address):
-        return f"{found}: use server.uri(NAME), or 'tcp://{address.removeprefix('//')}?{tags}&ticket=NAME'"
+        return f"{problem}: use server.uri(NAME), or 'tcp://{address.removeprefix('//')}?{tags}&ticket=NAME'"
     if address.startswith("@") or os.sep in address:
-        return f"{found}: use server.uri(NAME), or 'unix:{address}?{tags}&ticket=NAME'; for a file, bowstring.open_file"
-    return f"{found}: use server.uri(NAME), such as 'unix:@ADDRESS?{tags}&ticket=NAME'; for a file, bowstring.open_file"
+        return (
+            f"{problem}: use server.uri(NAME), or 'unix:{address}?{tags}&ticket=NAME'; for a file, bowstring.open_file"
+        )
+    return (
+        f"{problem}: use server.uri(NAME), such as 'unix:@ADDRESS?{tags}&ticket=NAME'; for a file, bowstring.open_file"
+    )
 
 
 def _is_utf8_text(value: object) -> TypeGuard[str]:
