@@ -23,7 +23,7 @@ def main(uri: str, count: str) -> None:
         serve_requests({"read": read})
 
 
-def _read(dataset: bowstring.sharing.Dataset, repeats: int) -> int:
+def _read(dataset: bowstring.sharing.DatasetReader, repeats: int) -> int:
     return sum(batch.num_rows for _ in range(repeats) for batch in dataset)
 
 

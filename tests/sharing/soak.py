@@ -89,7 +89,7 @@ class SoakTest:
     def _uri(self, name: str = "t") -> str:
         return self._uris[f"{self._random.choice(PLAIN_SCHEMES)} {name}"]
 
-    def _connect(self, name: str = "t") -> bs.sharing.client.Dataset:
+    def _connect(self, name: str = "t") -> bs.sharing.client.DatasetReader:
         return bs.connect(self._uri(name), copy=self._random.random() < 0.5, timeout_s=_TIMEOUT_S)
 
     def _read(self) -> None:

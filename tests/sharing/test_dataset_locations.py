@@ -68,7 +68,7 @@ def test_a_client_of_this_host_gets_shared_memory_whatever_the_order() -> None:
                 assert dataset.location == unix
                 assert dataset.unusable_locations == {}
                 assert dataset.read_all() == TABLE
-                assert repr(dataset).startswith("<bowstring.sharing.Dataset 1 part over unix>")
+                assert repr(dataset).startswith("<bowstring.sharing.DatasetReader 1 part over unix>")
 
 
 def test_locations_are_passed_on_pickled_as_text_and_in_json(server: Server) -> None:
@@ -94,7 +94,7 @@ def test_the_next_location_is_used_and_the_reasons_are_kept(server: Server, capl
             assert list(reasons) == [UNREACHABLE, "unix:@a?nothing"]
             assert "nobody answers there" in reasons[UNREACHABLE]
             assert "want_data is missing" in reasons["unix:@a?nothing"]
-            assert repr(dataset).startswith("<bowstring.sharing.Dataset 1 part over tcp, not unix, unix>")
+            assert repr(dataset).startswith("<bowstring.sharing.DatasetReader 1 part over tcp, not unix, unix>")
     messages = [record.getMessage() for record in caplog.records if record.name == "bowstring.sharing.connect"]
     assert len(messages) == 3
     assert messages[0].startswith("unix:@bowstring-nobody: not used: ")

@@ -195,12 +195,12 @@ def test_our_client_reads_by_doget_where_no_location_works(flight_server: Flight
         ((uri, reason),) = dataset.unusable_locations.items()
         assert uri.startswith("unix:@")
         assert "an address of another host" in reason
-        assert repr(dataset).startswith("<bowstring.sharing.Dataset 1 part over grpc, not unix>")
+        assert repr(dataset).startswith("<bowstring.sharing.DatasetReader 1 part over grpc, not unix>")
         for _ in range(2):
             assert dataset.read_all() == TABLE
         with pickle.loads(pickle.dumps(dataset)) as copy:
             assert copy.read_all() == TABLE
-    assert repr(dataset).startswith("<bowstring.sharing.Dataset closed>")
+    assert repr(dataset).startswith("<bowstring.sharing.DatasetReader closed>")
     with pytest.raises(ClosedError):
         dataset.read_all()
     assert wait_until(lambda: num_flight_threads() == 0)

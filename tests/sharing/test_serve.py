@@ -84,7 +84,7 @@ def server() -> Iterator[bs.sharing.Server]:
         yield server_of_example
 
 
-def count_leases(data: bs.sharing.Dataset) -> int:
+def count_leases(data: bs.sharing.DatasetReader) -> int:
     return sum(len(connection._leased_memories) for connection in data._connections)
 
 
@@ -627,7 +627,7 @@ def test_a_timeout_that_is_not_positive_is_an_error(server: bs.sharing.Server) -
 def test_servers_and_data_sets_have_a_repr(server: bs.sharing.Server) -> None:
     assert repr(server) == f"<bowstring.sharing.Server at {server.address}: {', '.join(map(repr, server.names))}>"
     with bs.connect(server.uri("t")) as data:
-        assert repr(data).startswith("<bowstring.sharing.Dataset 1 part over unix>")
+        assert repr(data).startswith("<bowstring.sharing.DatasetReader 1 part over unix>")
     with bs.serve({}) as empty:
         assert "nothing yet" in repr(empty)
     assert repr(empty) == "<bowstring.sharing.Server closed>"

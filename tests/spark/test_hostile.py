@@ -11,10 +11,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
+from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, read_manifest, try_create_manifest  # noqa: E402
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
 from bowstring.spark.arrow_files import read_batches  # noqa: E402
 from bowstring.spark.data_source_writer import ArrowWriter, PartCommitMessage  # noqa: E402
-from bowstring.spark.manifest import Manifest, ManifestEntry, part_file_name, read_manifest, try_create_manifest  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402
 
 SCHEMA = StructType([StructField("a", LongType())])

@@ -50,9 +50,9 @@ def test_another_process_sums_a_column(spark: SparkSession) -> None:
 def test_partitions_have_host_rows_and_bytes(spark: SparkSession) -> None:
     with publish(spark.range(0, 10_000, 1, 3), name="numbers") as published:
         assert published.num_rows == 10_000
-        assert [partition.index for partition in published.partitions] == [0, 1, 2]
-        assert sum(partition.num_rows for partition in published.partitions) == 10_000
-        assert {partition.host for partition in published.partitions} == {os.uname().nodename}
+        assert len(published.parts) == 3
+        assert sum(part.num_rows for part in published.parts) == 10_000
+        assert {part.host for part in published.parts} == {os.uname().nodename}
         assert 80_000 < published.nbytes < 120_000
         assert published.name.startswith("numbers-")
         assert published.schema == bs.schema([bs.field("id", bs.int64(), nullable=False)])
@@ -269,16 +269,16 @@ def test_a_limit_on_file_sizes_is_an_error_with_the_partition(
     def publish_partition(*arguments: Any) -> Iterator[Any]:
         import resource
 
-        from bowstring.spark.publication import _publish_partition
+        from bowstring.spark.partition_writer import write_partition
 
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
         try:
-            yield from _publish_partition(*arguments)
+            yield from write_partition(*arguments)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    monkeypatch.setattr("bowstring.spark.publication._publish_partition", publish_partition)
+    monkeypatch.setattr("bowstring.spark.publication.write_partition", publish_partition)
     with pytest.raises(Exception, match=r"ResourceError: data set small-\w+, partition [01], after \d+ bytes: "):
         publish(spark.range(0, 20_000, 1, 2), name="small")
 

@@ -1,2 +1,3 @@
+from bowstring.datasets.dataset import Dataset as Dataset, DatasetPart as DatasetPart
 from bowstring.datasets.order import RowOrder as RowOrder
 from bowstring.datasets.reader import EpochReader as EpochReader

@@ -1,4 +1,4 @@
-from bowstring.sharing.client import Dataset as Dataset
+from bowstring.sharing.client import DatasetReader as DatasetReader
 from bowstring.sharing.dataset_locations import DatasetLocations as DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable as DeviceTable, device_table as device_table
 from bowstring.sharing.recording import (

@@ -87,7 +87,7 @@ def _join_requests(requests: Sequence[DatasetRequest]) -> DatasetRequest:
     )
 
 
-class Dataset(Closable):
+class DatasetReader(Closable):
     """Record batches of a server; created by `connect`. A context manager; can be read repeatedly.
 
     Arrays are read-only and stay valid after the data set is closed and the server has ended. The server keeps each
@@ -264,13 +264,14 @@ class Dataset(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return _unpickle_dataset, (self._requests, self.schema, self._options)
+        return _unpickle_dataset_reader, (self._requests, self.schema, self._options)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<bowstring.sharing.Dataset {'closed' if self._is_closed else self._describe_parts()}>\n{self.schema}"
+        state = "closed" if self._is_closed else self._describe_parts()
+        return f"<bowstring.sharing.DatasetReader {state}>\n{self.schema}"
 
     def _describe_parts(self) -> str:
         """The number of parts, their schemes, and those that can't be used."""
@@ -284,9 +285,11 @@ class Dataset(Closable):
         return text
 
 
-def _unpickle_dataset(requests: list[DatasetRequest], schema: Schema, options: ConnectionOptions) -> Dataset:
+def _unpickle_dataset_reader(
+    requests: list[DatasetRequest], schema: Schema, options: ConnectionOptions
+) -> DatasetReader:
     """Return the data set that was pickled. Raises as `connect`."""
-    return Dataset(requests, schema, options)
+    return DatasetReader(requests, schema, options)
 
 
 def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:

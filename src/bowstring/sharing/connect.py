@@ -1,7 +1,7 @@
 """Connect to data sets: by a URI, by the URIs of several parts, or by several locations of one.
 
 A service that finds data sets, such as Flight, is a connector: an entry point of the group `bowstring.connectors`, a
-function of the URI's text and `ConnectOptions` that returns a `Dataset`.
+function of the URI's text and `ConnectOptions` that returns a `DatasetReader`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
-from bowstring.sharing.client import Dataset, DatasetRequest, join_adjacent_requests
+from bowstring.sharing.client import DatasetReader, DatasetRequest, join_adjacent_requests
 from bowstring.sharing.connection import ConnectionOptions
 from bowstring.sharing.dataset_locations import (
     DatasetLocations,
@@ -77,7 +77,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     record: RecorderOrPath | None = None,
     allow_other_users: bool = False,
     schema: SchemaLike | None = None,
-) -> Dataset:
+) -> DatasetReader:
     """Connect to a data set of another process, and read its schema.
 
     `target` is a URI; `DatasetLocations`, or their text, of which the nearest that works is used; the URIs of several
@@ -113,7 +113,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     return dataset
 
 
-def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOptions) -> Dataset:
+def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOptions) -> DatasetReader:
     if isinstance(target, str) and len(target.split()) > 1 and all(":" in text for text in target.split()):
         target = DatasetLocations.parse(target)
     if isinstance(target, DatasetLocations):
@@ -122,7 +122,7 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
     if isinstance(target, str) and (scheme := parse_scheme(target)) not in TRANSPORTS:
         connector = CONNECTORS.load(scheme)
         if connector is not None:
-            dataset: Dataset = connector(target, options)
+            dataset: DatasetReader = connector(target, options)
             return dataset
     parts: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
     if isinstance(parts, Mapping):
@@ -134,13 +134,13 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
     return _connect_to_parts(parts, getattr(target, "schema", schema), options)
 
 
-def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: ConnectOptions) -> Dataset:
+def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: ConnectOptions) -> DatasetReader:
     pairs = (parse_dataset_uri(text, options.ticket) for text in uris)
     requests = [DatasetRequest.for_dataset(uri, name, copy=options.connection.copy) for uri, name in pairs]
-    return Dataset(join_adjacent_requests(requests), schema, options.connection, options.recorder)
+    return DatasetReader(join_adjacent_requests(requests), schema, options.connection, options.recorder)
 
 
-def connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Dataset:
+def connect_to_first(candidates: Mapping[str, Callable[[], DatasetReader]]) -> DatasetReader:
     """Connect to the first location that works, and keep the reasons why those before can't be used.
 
     Raises the error of a single location as it is.
@@ -159,7 +159,7 @@ def connect_to_first(candidates: Mapping[str, Callable[[], Dataset]]) -> Dataset
     raise merge_location_errors(errors)
 
 
-def connect_to_location(text: str, options: ConnectOptions) -> Dataset:
+def connect_to_location(text: str, options: ConnectOptions) -> DatasetReader:
     """Connect to the server of one URI. Raises as `connect`."""
     uri, name = parse_dataset_uri(text, options.ticket)
     servers = servers_by_role(uri).values()
@@ -171,4 +171,4 @@ def connect_to_location(text: str, options: ConnectOptions) -> Dataset:
     if not any(find_transport(server.scheme, server).supports_tls for server in servers):
         connection = replace(connection, tls=None)
     request = DatasetRequest.for_dataset(uri, name, copy=connection.copy)
-    return Dataset([request], None, connection, options.recorder)
+    return DatasetReader([request], None, connection, options.recorder)

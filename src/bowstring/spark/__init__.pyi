@@ -5,7 +5,6 @@ from bowstring.spark.java_runtime import (
 )
 from bowstring.spark.publication import (
     PublishedDataset as PublishedDataset,
-    PublishedPartition as PublishedPartition,
     publish as publish,
 )
 from bowstring.spark.spark_session import register as register, session as session

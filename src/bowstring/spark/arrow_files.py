@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import import_batch
+from bowstring.datasets.manifest import ManifestEntry
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import BowstringError, MissingFileError, translate_os_error
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
-from bowstring.spark.manifest import ManifestEntry
 from bowstring.spark.types import to_spark_schema, with_utc_timestamps
 
 if TYPE_CHECKING:

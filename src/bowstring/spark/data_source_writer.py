@@ -15,16 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from bowstring.errors import (
-    InvalidArgumentError,
-    MissingFileError,
-    ResourceError,
-    UnmetRequirementError,
-    translate_os_error,
-)
-from bowstring.spark import staging
-from bowstring.spark.arrow_files import describe_file, write_file
-from bowstring.spark.manifest import (
+from bowstring.datasets.manifest import (
     MANIFEST_FOLDER,
     Manifest,
     ManifestEntry,
@@ -35,6 +26,15 @@ from bowstring.spark.manifest import (
     sync_folder,
     try_create_manifest,
 )
+from bowstring.errors import (
+    InvalidArgumentError,
+    MissingFileError,
+    ResourceError,
+    UnmetRequirementError,
+    translate_os_error,
+)
+from bowstring.spark import staging
+from bowstring.spark.arrow_files import describe_file, write_file
 from bowstring.spark.types import as_nullable, parse_struct_type, to_arrow_schema
 from bowstring.spark.worker_errors import hide_traceback
 

@@ -7,13 +7,13 @@ duplicates.
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     BowstringError,
@@ -21,15 +21,12 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     NotFoundError,
-    ResourceError,
 )
-from bowstring.ipc.api import new_file
 from bowstring.memory.closable import Closable
-from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.spark.arrow_files import write_batches
-from bowstring.spark.batch_byte_limit import collect_map_in_arrow, drop_padding_rows
+from bowstring.spark.batch_byte_limit import collect_map_in_arrow
+from bowstring.spark.partition_writer import REPORT_SCHEMA, write_empty_partition, write_partition
 from bowstring.spark.types import to_arrow_schema
 
 if TYPE_CHECKING:
@@ -37,32 +34,10 @@ if TYPE_CHECKING:
 
 _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 
-_AGENT_TIMEOUT_S = 120.0
-"""How long a task waits for its host agent; starting it can take a while on a busy host."""
-
-_REPORT_SCHEMA = (
-    "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
-)
-"""The columns that a task reports to the driver; `uri` is empty if the partition has no rows."""
-
 _agent_keys: dict[ProcessIdentity, AgentKey] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedPartition:
-    """One partition of a published data set: its location and size.
-
-    Partitions without rows have no URI, except for the first one of a data set without rows.
-    """
-
-    index: int
-    uri: str | None
-    host: str
-    num_rows: int
-    nbytes: int
-
-
-class PublishedDataset(Closable):
+class PublishedDataset(Dataset, Closable):
     """A data set in the memory of the executors' hosts; created by `publish`. A context manager; can be pickled.
 
     `bowstring.connect` accepts it, or any of its `uris`, in any process of the same host and user. The memory is freed
@@ -70,35 +45,22 @@ class PublishedDataset(Closable):
     attached data stays valid. `schema` is that of ``df.toArrow()``.
     """
 
-    __slots__ = ("__weakref__", "_agent_key", "_is_closed", "name", "partitions", "schema")
+    __slots__ = ("_agent_key", "_is_closed")
 
-    def __init__(
-        self, name: str, schema: Schema, partitions: Sequence[PublishedPartition], agent_key: AgentKey | None
-    ) -> None:
-        self.name = name
-        self.schema = schema
-        self.partitions = tuple(partitions)
+    def __init__(self, name: str, schema: Schema, parts: Iterable[DatasetPart], agent_key: AgentKey | None) -> None:
+        super().__init__(name, schema, parts)
         self._agent_key = agent_key
         self._is_closed = False
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URI of each partition that has rows, in the partitions' order; of one empty partition, with the schema,
-        if none has rows. Raises `ClosedError`.
+        """The first location of each part that has rows; of one empty part, with the schema, if none has rows.
+
+        Raises `ClosedError`.
         """
         if self._is_closed:
             raise ClosedError(f"data set {self.name}: it was used after it was closed")
-        return tuple(partition.uri for partition in self.partitions if partition.uri is not None)
-
-    @property
-    def num_rows(self) -> int:
-        """The rows of all partitions."""
-        return sum(partition.num_rows for partition in self.partitions)
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of memory of all partitions, on all hosts together."""
-        return sum(partition.nbytes for partition in self.partitions)
+        return super().uris
 
     @property
     def is_closed(self) -> bool:
@@ -108,18 +70,18 @@ class PublishedDataset(Closable):
     def close(self) -> None:
         """Free the memory of this host. On an unpickled copy, only close the copy. Idempotent."""
         agent_key, self._agent_key, self._is_closed = self._agent_key, None, True
-        if agent_key is None or not self.partitions:
+        if agent_key is None or not self.parts:
             return
         _drop_dataset(self.name, agent_key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._is_closed:
             raise ClosedError(f"data set {self.name}: it was used after it was closed")
-        return PublishedDataset, (self.name, self.schema, self.partitions, None)
+        return PublishedDataset, (self.name, self.schema, self.parts, None)
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
-        size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.partitions)} partitions"
+        size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.parts)} parts"
         return f"<bowstring.spark.PublishedDataset {self.name}: {size}{state}>"
 
 
@@ -157,12 +119,12 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     agent_key = _current_agent_key(ttl_s)
     try:
-        reports = collect_map_in_arrow(df, partial(_publish_partition, dataset, agent_key, schema), _REPORT_SCHEMA)
+        reports = collect_map_in_arrow(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
         reports.sort(key=lambda report: report.partition_id)
-        partitions = [PublishedPartition(r.partition_id, r.uri or None, r.host, r.num_rows, r.nbytes) for r in reports]
+        parts = [DatasetPart(r.num_rows, r.nbytes, (r.uri,) if r.uri else (), r.host) for r in reports]
         attempts = {r.partition_id: r.attempt for r in reports if r.is_local and r.num_rows}
-        if not any(partition.num_rows for partition in partitions):
-            partitions[:1] = [_publish_empty_partition(dataset, agent_key, schema)]
+        if not any(part.num_rows for part in parts):
+            parts[:1] = [write_empty_partition(dataset, agent_key, schema)]
             attempts = {0: 0}
         if attempts:
             try:
@@ -177,7 +139,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
     except BaseException:
         _drop_dataset(dataset, agent_key)
         raise
-    return PublishedDataset(dataset, schema, partitions, agent_key)
+    return PublishedDataset(dataset, schema, parts, agent_key)
 
 
 def _current_agent_key(ttl_s: float) -> AgentKey:
@@ -187,48 +149,6 @@ def _current_agent_key(ttl_s: float) -> AgentKey:
     if agent_key is None:
         agent_key = _agent_keys[owner] = AgentKey.create()
     return replace(agent_key, ttl_s=ttl_s)
-
-
-def _publish_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
-    """Store the batches of a partition and yield a report, with the columns of `_REPORT_SCHEMA`; runs in a task."""
-    import pyarrow as pa
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    assert task is not None
-    partition_id, attempt = task.partitionId(), task.taskAttemptId()
-    columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
-    uri, nbytes = "", 0
-    with Region.create_writer(f"{dataset}/{partition_id}") as memory:
-        try:
-            num_rows, _ = write_batches(memory.fileno(), columns, schema)
-        except ResourceError as problem:
-            size = os.fstat(memory.fileno()).st_size
-            message = f"data set {dataset}, partition {partition_id}, after {size} bytes: {problem}"
-            raise type(problem)(message, problem) from problem
-        if num_rows:
-            with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
-                uri = agent.put(dataset, (partition_id, attempt), region, rows=num_rows, ttl_s=agent_key.ttl_s)
-                nbytes = region.size_bytes
-    report = {
-        "partition_id": partition_id,
-        "attempt": attempt,
-        "host": os.uname().nodename,
-        "is_local": agent_key.owner.is_local,
-        "num_rows": num_rows,
-        "nbytes": nbytes,
-        "uri": uri,
-    }
-    yield pa.RecordBatch.from_pylist([report])
-
-
-def _publish_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> PublishedPartition:
-    """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
-    with Region.create_writer(f"{dataset}/0") as memory:
-        new_file(memory.fileno(), schema).close()
-        with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
-            uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
-            return PublishedPartition(0, uri, os.uname().nodename, 0, region.size_bytes)
 
 
 def _drop_dataset(dataset: str, agent_key: AgentKey) -> None:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from bowstring.datasets.manifest import ManifestEntry, expand_glob, list_files_without_manifest, read_manifest
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
 from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.data_source_writer import ArrowWriter
-from bowstring.spark.manifest import ManifestEntry, expand_glob, list_files_without_manifest, read_manifest
 from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
 from bowstring.spark.schema_compatibility import (
     check_read_conversions,

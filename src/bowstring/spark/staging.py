@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from bowstring.datasets.manifest import STAGING_FOLDER, is_part_file_name, read_manifest
 from bowstring.errors import translate_os_error
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
-from bowstring.spark.manifest import STAGING_FOLDER, is_part_file_name, read_manifest
 
 ORPHAN_AGE_S = 24 * 3600.0
 OWNER_FILE_NAME = "owner.json"

@@ -24,7 +24,7 @@ from bowstring.errors import (
     InvalidDataError,
     LimitError,
 )
-from bowstring.sharing.client import Dataset, with_shared_schema
+from bowstring.sharing.client import DatasetReader, with_shared_schema
 from bowstring.sharing.connect import ConnectOptions, connect_to_first, connect_to_location
 from bowstring.sharing.connection import ConnectionOptions
 from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors, sort_by_distance
@@ -48,7 +48,7 @@ _PREFETCHED_BATCHES = 2
 _JOIN_TIMEOUT_S = 5.0
 
 
-def connect_through_flight(text: str, options: ConnectOptions) -> Dataset:
+def connect_through_flight(text: str, options: ConnectOptions) -> DatasetReader:
     """Ask a Flight server for a data set, and read it from the nearest location, or else by DoGet.
 
     Raises as `connect`.
@@ -56,13 +56,13 @@ def connect_through_flight(text: str, options: ConnectOptions) -> Dataset:
     connector = FlightConnector(options.connection.timeout_s, options.connection.tls)
     location, endpoints, schema = fetch_endpoints(text, options.ticket, connector)
     is_encrypted = options.requires_encryption or parse_scheme(location) == TLS_SCHEME
-    candidates: dict[str, Callable[[], Dataset]] = {}
+    candidates: dict[str, Callable[[], DatasetReader]] = {}
     if len(endpoints) == 1:
         stream_options = replace(options, ticket=endpoints[0].ticket, requires_encryption=is_encrypted)
         for uri in _list_stream_uris(endpoints[0]):
             candidates[uri] = partial(connect_to_location, uri, stream_options)
     if options.recorder is None:
-        candidates[location] = partial(FlightDataset, location, endpoints, schema, connector)
+        candidates[location] = partial(FlightDatasetReader, location, endpoints, schema, connector)
     elif not candidates:
         raise InvalidArgumentError(f"record: {location} has only locations of Flight, whose messages can't be recorded")
     return connect_to_first(candidates)
@@ -189,7 +189,7 @@ def fetch_endpoints(
     return location, endpoints, schema
 
 
-class FlightDataset(Dataset):
+class FlightDatasetReader(DatasetReader):
     """A data set that is read by DoGet, one endpoint after the other; the bytes are copied over the network."""
 
     def __init__(
@@ -236,7 +236,7 @@ class FlightDataset(Dataset):
         """Pickle the endpoints: unpickling, such as in another process, calls DoGet again."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return FlightDataset, (
+        return FlightDatasetReader, (
             self._location,
             self._endpoints,
             None if self._endpoints else self.schema,

@@ -13,18 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import (
-    BowstringError,
-    ExistingFileError,
-    InvalidArgumentError,
-    InvalidDataError,
-    IsDirectoryError,
-    LimitError,
-    NotDirectoryError,
-)
-from bowstring.sharing.processes import ProcessIdentity
-from bowstring.spark import manifest as manifests, staging
-from bowstring.spark.manifest import (
+from bowstring.datasets import manifest as manifests
+from bowstring.datasets.manifest import (
     MANIFEST_FOLDER,
     MANIFEST_RETENTION_S,
     STAGING_FOLDER,
@@ -37,6 +27,17 @@ from bowstring.spark.manifest import (
     remove_old_manifests,
     try_create_manifest,
 )
+from bowstring.errors import (
+    BowstringError,
+    ExistingFileError,
+    InvalidArgumentError,
+    InvalidDataError,
+    IsDirectoryError,
+    LimitError,
+    NotDirectoryError,
+)
+from bowstring.sharing.processes import ProcessIdentity
+from bowstring.spark import staging
 
 SCHEMA = {"type": "struct", "fields": []}
 JOB = "0123456789abcdef" * 2

@@ -1,0 +1,64 @@
+"""The work of a task that publishes: write its partition into memory, and pass that to the host agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from bowstring.datasets.dataset import DatasetPart
+from bowstring.datatypes.schema import Schema
+from bowstring.errors import ResourceError
+from bowstring.ipc.api import new_file
+from bowstring.memory.region import Region
+from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.spark.arrow_files import write_batches
+from bowstring.spark.batch_byte_limit import drop_padding_rows
+
+REPORT_SCHEMA = "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
+"""The columns that a task reports to the driver; `uri` is empty if the partition has no rows."""
+
+_AGENT_TIMEOUT_S = 120.0
+"""How long a task waits for its host agent; starting it can take a while on a busy host."""
+
+
+def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
+    """Store the batches of a partition and yield a report, with the columns of `REPORT_SCHEMA`; runs in a task."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    partition_id, attempt = task.partitionId(), task.taskAttemptId()
+    columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
+    uri, nbytes = "", 0
+    with Region.create_writer(f"{dataset}/{partition_id}") as memory:
+        try:
+            num_rows, _ = write_batches(memory.fileno(), columns, schema)
+        except ResourceError as problem:
+            size = os.fstat(memory.fileno()).st_size
+            message = f"data set {dataset}, partition {partition_id}, after {size} bytes: {problem}"
+            raise type(problem)(message, problem) from problem
+        if num_rows:
+            with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
+                uri = agent.put(dataset, (partition_id, attempt), region, rows=num_rows, ttl_s=agent_key.ttl_s)
+                nbytes = region.size_bytes
+    report = {
+        "partition_id": partition_id,
+        "attempt": attempt,
+        "host": os.uname().nodename,
+        "is_local": agent_key.owner.is_local,
+        "num_rows": num_rows,
+        "nbytes": nbytes,
+        "uri": uri,
+    }
+    yield pa.RecordBatch.from_pylist([report])
+
+
+def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> DatasetPart:
+    """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
+    with Region.create_writer(f"{dataset}/0") as memory:
+        new_file(memory.fileno(), schema).close()
+        with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
+            uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
+            return DatasetPart(0, region.size_bytes, (uri,), os.uname().nodename)

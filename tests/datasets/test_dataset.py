@@ -1,0 +1,65 @@
+"""The description of a data set: sizes, JSON, pickles, and reading its parts."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+import bowstring as bs
+from bowstring.datasets import Dataset, DatasetPart
+from bowstring.errors import InvalidDataError
+
+
+@pytest.fixture
+def served() -> Iterator[Dataset]:
+    """A data set of two parts, and the server that it is served by."""
+    with bs.serve({"a": bs.table({"x": [1, 2]}), "b": bs.table({"x": [3]})}) as server:
+        parts = [DatasetPart(rows, 64, (server.uri(name),), "host") for name, rows in (("a", 2), ("b", 1))]
+        yield Dataset("numbers", bs.schema([("x", "int64")]), parts)
+
+
+def test_a_description_has_the_rows_and_bytes_of_its_parts_and_is_read_by_its_own_methods(served: Dataset) -> None:
+    assert (served.num_rows, served.nbytes) == (3, 128)
+    assert served.read_all().to_pydict() == {"x": [1, 2, 3]}
+    assert served.to_pandas()["x"].tolist() == [1, 2, 3]
+    assert bs.table(served).num_rows == 3
+    with bs.connect(served) as reader:
+        assert reader.read_all().num_rows == 3
+    assert repr(served).startswith("<bowstring.datasets.Dataset numbers: 3 rows, 128 bytes in 2 parts>")
+
+
+def test_a_description_survives_json_and_pickling(served: Dataset) -> None:
+    for copy in (Dataset.from_json(served.to_json()), pickle.loads(pickle.dumps(served))):
+        assert copy == served
+        assert hash(copy) == hash(served)
+        assert copy.read_all() == served.read_all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "expected 'bowstring-dataset'"),
+        ({"version": 2}, "version 1, found"),
+        ({"name": 3}, "name: expected str"),
+        ({"schema": "AAAA"}, "schema: expected the Base64 text of an IPC stream"),
+        ({"schema": "é"}, "schema: expected the Base64 text of an IPC stream"),
+        ({"parts": {}}, "parts: expected list"),
+        ({"parts": [3]}, "rows: expected int"),
+        ({"parts": [{"rows": True, "bytes": 0, "locations": []}]}, "rows: expected int"),
+        ({"parts": [{"rows": -1, "bytes": 0, "locations": []}]}, "expected a part's rows"),
+        ({"parts": [{"rows": 1, "bytes": 0, "locations": [3]}]}, "expected a part's rows"),
+        ({"parts": [{"rows": 1, "bytes": 0, "locations": [], "host": 3}]}, "expected a part's rows"),
+    ],
+)
+def test_malformed_json_is_invalid_data(served: Dataset, change: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidDataError, match=message):
+        Dataset.from_json(json.dumps({**json.loads(served.to_json()), **change}))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, b"\xff"])
+def test_other_texts_are_invalid_data(text: str | bytes) -> None:
+    with pytest.raises(InvalidDataError, match="data set: "):
+        Dataset.from_json(text)
