@@ -273,7 +273,7 @@ class Decoder:
 
 def create_lazy_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
     """Return a record batch whose columns are created on access."""
-    return RecordBatch(schema, header.length, columns, header.template.pairs)
+    return RecordBatch.from_lazy_columns(schema, header.length, columns, header.template.pairs)
 
 
 class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
