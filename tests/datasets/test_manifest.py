@@ -20,6 +20,7 @@ from bowstring.datasets.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
+    StreamBatch,
     expand_glob,
     list_files_without_manifest,
     part_file_name,
@@ -79,6 +80,62 @@ def test_concurrent_commits_lose_no_entry(tmp_path: Path) -> None:
     assert newest.sequence_number == 40
 
 
+def test_appended_manifests_have_only_what_they_add_and_every_hundredth_is_complete(tmp_path: Path) -> None:
+    current = manifest(1, "f0")
+    assert try_create_manifest(tmp_path, current)
+    for index in range(1, 1001):
+        current = current.append([ManifestEntry(f"f{index}", 8)], StreamBatch("query", index))
+        assert try_create_manifest(tmp_path, current)
+    newest = read_manifest(tmp_path)
+    assert newest == current
+    assert newest is not None
+    assert [entry.name for entry in newest.entries] == [f"f{index}" for index in range(1001)]
+    assert (newest.generation, newest.sequence_number) == (1, 1001)
+    assert newest.has_batch(StreamBatch("query", 1000))
+    assert not newest.has_batch(StreamBatch("query", 1001))
+    assert not newest.has_batch(StreamBatch("another", 0))
+    sizes = [path.stat().st_size for path in sorted((tmp_path / MANIFEST_FOLDER).iterdir())]
+    assert sum(size > 1000 for size in sizes) == 10
+    assert sum(sizes) < 11 * 1001 * 70 // 2 + 1001 * 300
+
+
+def test_replacing_all_files_begins_a_generation_and_keeps_the_batches_of_streams(tmp_path: Path) -> None:
+    first = manifest(1, "a").append([ManifestEntry("b", 8)], StreamBatch("query", 7))
+    second = first.replace_all(SCHEMA, [ManifestEntry("c", 8)])
+    for each in (manifest(1, "a"), first, second):
+        assert try_create_manifest(tmp_path, each)
+    assert read_manifest(tmp_path) == second
+    assert (second.generation, second.has_batch(StreamBatch("query", 7))) == (3, True)
+
+
+@pytest.mark.parametrize("adds_to", [0, 3, 4, -1, "1"])
+def test_a_manifest_that_adds_to_one_that_is_not_complete_or_not_before_it_is_an_error(
+    tmp_path: Path, adds_to: object
+) -> None:
+    first = manifest(1, "a")
+    for each in (first, first.append([ManifestEntry("b", 8)])):
+        try_create_manifest(tmp_path, each)
+    record = {"format": "bowstring-manifest", "version": 2, "adds_to": adds_to, "stream_batches": {}, "files": []}
+    (tmp_path / MANIFEST_FOLDER / f"{3:020d}.json").write_text(json.dumps(record))
+    with pytest.raises(BowstringError, match="manifest"):
+        read_manifest(tmp_path)
+
+
+def test_manifests_that_a_recent_one_adds_to_are_kept(tmp_path: Path) -> None:
+    current = manifest(1, "a")
+    try_create_manifest(tmp_path, current)
+    for index in range(205):
+        current = current.append([ManifestEntry(f"f{index}", 8)])
+        try_create_manifest(tmp_path, current)
+    long_ago = time.time() - MANIFEST_RETENTION_S - 1
+    for path in (tmp_path / MANIFEST_FOLDER).iterdir():
+        if int(path.stem) < 150:
+            os.utime(path, (long_ago, long_ago))
+    remove_old_manifests(tmp_path)
+    assert sorted(int(path.stem) for path in (tmp_path / MANIFEST_FOLDER).iterdir()) == list(range(101, 207))
+    assert read_manifest(tmp_path) == current
+
+
 def test_only_old_superseded_manifests_are_removed(tmp_path: Path) -> None:
     for sequence_number in (1, 2, 3):
         try_create_manifest(tmp_path, manifest(sequence_number))
@@ -93,9 +150,9 @@ def test_only_old_superseded_manifests_are_removed(tmp_path: Path) -> None:
 MALFORMED = {
     "cut": b'{"format": "bowstring-man',
     "not an object": b"[]",
-    "another format": b'{"format": "delta", "version": 1, "schema": {"type": "struct"}, "files": []}',
-    "a later version": b'{"format": "bowstring-manifest", "version": 2, "schema": {"type": "struct"}, "files": []}',
-    "no schema": b'{"format": "bowstring-manifest", "version": 1, "schema": 1, "files": []}',
+    "another format": b'{"format": "delta", "version": 2, "schema": {"type": "struct"}, "files": []}',
+    "a later version": b'{"format": "bowstring-manifest", "version": 3, "schema": {"type": "struct"}, "files": []}',
+    "no schema": b'{"format": "bowstring-manifest", "version": 2, "schema": 1, "files": []}',
     "deep": b"[" * 100_000,
     "not text": b"\xff\xfe\x00",
 }
@@ -132,7 +189,7 @@ def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/b", "..", "", "a\0b", 7, None])
 def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path: Path, name: object) -> None:
-    record = {"format": "bowstring-manifest", "version": 1, "schema": SCHEMA}
+    record = {"format": "bowstring-manifest", "version": 2, "schema": SCHEMA}
     files = [{"name": name, "length_bytes": 8, "rows": 1, "batches": 1}]
     (tmp_path / MANIFEST_FOLDER).mkdir()
     (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").write_text(json.dumps({**record, "files": files}))

@@ -36,9 +36,9 @@ def test_malformed_values_are_an_error_with_path_and_batch(tmp_path: Path) -> No
 def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
     """A writer, and the file that one of its tasks wrote."""
     writer = ArrowWriter(folder, SCHEMA, overwrite=False, fsync=False)
-    name = part_file_name(writer._job, 0, 1)
-    (writer._staging / name).write_bytes(b"12345678")
-    return writer, writer._staging / name, name
+    name = part_file_name(writer.job.id, 0, 1)
+    (writer.job.staging_folder / name).write_bytes(b"12345678")
+    return writer, writer.job.staging_folder / name, name
 
 
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 READ = r'format\("arrow"\) does not support readStream: use spark\.read'
-WRITE = r'format\("arrow"\) does not support writeStream: use \.writeStream\.foreachBatch'
 
 
 def stream(spark: SparkSession) -> DataFrame:
@@ -30,15 +29,6 @@ def test_a_stream_that_reads_arrow_files_is_rejected_by_load(spark: SparkSession
         spark.readStream.format("arrow").load(str(tmp_path))
     with pytest.raises(InvalidArgumentError, match=READ):
         spark.readStream.load(str(tmp_path), format="Arrow", schema="id long")
-
-
-def test_a_stream_that_writes_arrow_files_is_rejected_by_start(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=WRITE):
-        stream(spark).writeStream.format("arrow").start(str(tmp_path))
-    with pytest.raises(InvalidArgumentError, match=WRITE):
-        stream(spark).writeStream.start(str(tmp_path), format="arrow")
-    with pytest.raises(InvalidArgumentError, match=WRITE):
-        stream(spark).writeStream.toTable("t", format="arrow")
 
 
 def test_partition_columns_are_rejected_with_what_works_instead(spark: SparkSession, tmp_path: Path) -> None:
@@ -66,5 +56,3 @@ def test_streams_of_a_session_that_registered_the_source_itself_are_rejected_whe
         source.streamReader(StructType()).getDefaultReadLimit()
     with pytest.raises(InvalidArgumentError, match=READ):
         source.streamReader(StructType()).initialOffset()
-    with pytest.raises(InvalidArgumentError, match=WRITE):
-        source.streamWriter(StructType(), False)

@@ -9,6 +9,11 @@ A folder that Bowstring writes looks like this::
 
 A manifest is written to a temporary file and then linked to the next number, which fails if that number exists. So
 concurrent jobs are both committed, and a reader sees all of a job or nothing.
+
+A manifest is complete, or has only the files that were added since the one before; then it names the complete manifest
+that all of these begin with. So thousands of commits, such as those of a stream, stay small, and a reader opens at most
+`MAX_ADDITIONS` files. Two facts make streams exact: a manifest has the last batch that each streaming query has
+committed, and files keep their index in the list until all of them are replaced, which begins a new generation.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ import os
 import re
 import time
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +35,9 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError,
 MANIFEST_FOLDER = "_manifest"
 STAGING_FOLDER = "_staging"
 FORMAT = "bowstring-manifest"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+MAX_ADDITIONS = 100
+"""The number of manifests after which one is complete again."""
 MANIFEST_RETENTION_S = 3600.0
 """How long a superseded manifest is kept, for running readers and writers."""
 MAX_MANIFEST_BYTES = 256 << 20
@@ -51,6 +59,15 @@ class ManifestEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """The batch of a streaming query that a commit consists of."""
+
+    query: str
+    """The ID of the query, which is the same after a restart from its checkpoint."""
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """All the files that are a folder's data, and the Spark schema of every one of them."""
 
@@ -58,6 +75,39 @@ class Manifest:
     schema: dict[str, Any]
     """Spark's own JSON form of a StructType."""
     entries: tuple[ManifestEntry, ...]
+    generation: int = 1
+    """The number of the manifest that began the list; files have been added since, none was removed."""
+    stream_batches: Mapping[str, int] = field(default_factory=dict)
+    """The last batch of each streaming query, by the query's ID."""
+    base: int | None = None
+    """The number of the complete manifest to which files were added; None if this one is complete."""
+    num_added: int = 0
+    """The number of files at the end of the list that this manifest adds, if it is not complete."""
+
+    def has_batch(self, batch: StreamBatch | None) -> bool:
+        """Whether a batch is committed."""
+        return batch is not None and self.stream_batches.get(batch.query, -1) >= batch.number
+
+    def append(self, entries: Iterable[ManifestEntry], batch: StreamBatch | None = None) -> Manifest:
+        """Return the next manifest, with more files."""
+        added, number = tuple(entries), self.sequence_number + 1
+        base: int | None = self.sequence_number if self.base is None else self.base
+        if base is not None and number - base >= MAX_ADDITIONS:
+            base = None
+        batches = _add_batch(self.stream_batches, batch)
+        num_added = 0 if base is None else len(added)
+        return Manifest(number, self.schema, (*self.entries, *added), self.generation, batches, base, num_added)
+
+    def replace_all(
+        self, schema: dict[str, Any], entries: Iterable[ManifestEntry], batch: StreamBatch | None = None
+    ) -> Manifest:
+        """Return the next manifest, with other files."""
+        number = self.sequence_number + 1
+        return Manifest(number, schema, tuple(entries), number, _add_batch(self.stream_batches, batch))
+
+
+def _add_batch(batches: Mapping[str, int], batch: StreamBatch | None) -> Mapping[str, int]:
+    return batches if batch is None else {**batches, batch.query: batch.number}
 
 
 def part_file_name(job: str, partition: int, attempt: int) -> str:
@@ -84,7 +134,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             if not sequences:
                 return None
             with contextlib.suppress(FileNotFoundError):
-                return _parse_manifest(_manifest_path(folder, sequences[-1]), sequences[-1])
+                return _read_manifest(folder, sequences[-1])
     except OSError as problem:
         raise translate_os_error(problem, f"{problem.filename}: cannot be read: {problem.strerror}") from problem
     raise NotFoundError(f"{folder / MANIFEST_FOLDER}: its manifests are removed as fast as they are listed")
@@ -96,15 +146,8 @@ def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
     Raises:
         BowstringError, also an OSError: the file system can't create it.
     """
-    content = json.dumps(
-        {
-            "format": FORMAT,
-            "version": FORMAT_VERSION,
-            "schema": manifest.schema,
-            "files": [asdict(entry) for entry in manifest.entries],
-        }
-    ).encode()
     path = _manifest_path(folder, manifest.sequence_number)
+    content = json.dumps(_to_record(manifest)).encode()
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -126,18 +169,18 @@ def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
 
 
 def remove_old_manifests(folder: Path) -> None:
-    """Remove manifests superseded more than MANIFEST_RETENTION_S ago, and temporary files of dead writers."""
-    newest = _list_sequence_numbers(folder)[-1:]
+    """Remove manifests superseded more than MANIFEST_RETENTION_S ago, and temporary files of dead writers. The newer
+    ones, and those that they add to, remain.
+    """
     oldest_s = time.time() - MANIFEST_RETENTION_S
-    for path in (folder / MANIFEST_FOLDER).iterdir():
-        is_ours = _MANIFEST_FILE_NAME.fullmatch(path.name) or path.name.startswith(".")
-        with contextlib.suppress(OSError):
-            if (
-                is_ours
-                and path.name not in {_manifest_path(folder, n).name for n in newest}
-                and path.stat().st_mtime < oldest_s
-            ):
-                path.unlink()
+    is_old = {path.name: path.stat().st_mtime < oldest_s for path in (folder / MANIFEST_FOLDER).iterdir()}
+    numbers = _list_sequence_numbers(folder)
+    first_kept = next((n for n in numbers if not is_old.get(_manifest_path(folder, n).name, False)), numbers[-1])
+    base = _read_record(_manifest_path(folder, first_kept)).base
+    kept = {_manifest_path(folder, n).name for n in numbers if n >= (first_kept if base is None else base)}
+    for name, is_removable in is_old.items():
+        if is_removable and name not in kept and (_MANIFEST_FILE_NAME.fullmatch(name) or name.startswith(".")):
+            (folder / MANIFEST_FOLDER / name).unlink(missing_ok=True)
 
 
 def list_files_without_manifest(folder: Path) -> list[Path]:
@@ -208,7 +251,55 @@ def _list_sequence_numbers(folder: Path) -> list[int]:
     return sorted(int(name.removesuffix(".json")) for name in names if _MANIFEST_FILE_NAME.fullmatch(name))
 
 
-def _parse_manifest(path: Path, sequence_number: int) -> Manifest:
+def _read_manifest(folder: Path, number: int) -> Manifest:
+    """Read a manifest and those that it adds to. Raises `FileNotFoundError`, and as `read_manifest`."""
+    path = _manifest_path(folder, number)
+    newest = _read_record(path)
+    if newest.base is None:
+        return _to_manifest(number, newest, newest, newest.files)
+    if not number - MAX_ADDITIONS < newest.base < number:
+        raise InvalidDataError(
+            f"{path}: adds to manifest {newest.base}, which is not one of the {MAX_ADDITIONS} before"
+        )
+    base = _read_record(_manifest_path(folder, newest.base))
+    additions = [_read_record(_manifest_path(folder, each)) for each in range(newest.base + 1, number)]
+    if base.base is not None or any(addition.base != newest.base for addition in additions):
+        raise InvalidDataError(f"{path}: the manifests from {newest.base} on do not add to that one")
+    files = [entry for record in (base, *additions, newest) for entry in record.files]
+    return _to_manifest(number, newest, base, files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One file of a manifest."""
+
+    base: int | None
+    schema: dict[str, Any]
+    """Empty if the file adds to another manifest."""
+    files: tuple[ManifestEntry, ...]
+    generation: int
+    stream_batches: dict[str, int]
+
+
+def _to_manifest(number: int, newest: _Record, base: _Record, files: Iterable[ManifestEntry]) -> Manifest:
+    num_added = 0 if newest.base is None else len(newest.files)
+    return Manifest(number, base.schema, tuple(files), base.generation, newest.stream_batches, newest.base, num_added)
+
+
+def _to_record(manifest: Manifest) -> dict[str, Any]:
+    """The JSON object of a manifest's file."""
+    record: dict[str, Any] = {"format": FORMAT, "version": FORMAT_VERSION}
+    entries = manifest.entries
+    if manifest.base is None:
+        record.update(schema=manifest.schema, generation=manifest.generation)
+    else:
+        record.update(adds_to=manifest.base)
+        entries = entries[len(entries) - manifest.num_added :]
+    return {**record, "stream_batches": dict(manifest.stream_batches), "files": [asdict(entry) for entry in entries]}
+
+
+def _read_record(path: Path) -> _Record:
+    """Read one file of a manifest. Raises `FileNotFoundError`, `InvalidDataError`, `LimitError`."""
     with path.open("rb") as file:
         content = file.read(MAX_MANIFEST_BYTES + 1)
     if len(content) > MAX_MANIFEST_BYTES:
@@ -226,14 +317,17 @@ def _parse_manifest(path: Path, sequence_number: int) -> Manifest:
             )
             for entry in record["files"]
         )
+        batches = {str(query): _parse_count(number) for query, number in record["stream_batches"].items()}
+        if "adds_to" in record:
+            return _Record(_parse_count(record["adds_to"]), {}, entries, 0, batches)
         schema = record["schema"]
         if not isinstance(schema, dict) or schema.get("type") != "struct":
             raise ValueError("schema is not a struct")
-    except (KeyError, TypeError, ValueError, RecursionError) as problem:
+        return _Record(None, schema, entries, _parse_count(record["generation"]), batches)
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
         if isinstance(problem, InvalidDataError):
             raise
         raise InvalidDataError(f"{path}: not a manifest: {type(problem).__name__}: {problem}") from problem
-    return Manifest(sequence_number, schema, entries)
 
 
 def _parse_file_name(value: object) -> str:

@@ -13,8 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError
 
-_SUPPORTED_OPTIONS = {"reading": ("splitBytes", "truncate", "mergeSchema"), "writing": ("fsync",)}
-_PATH_OPTIONS = frozenset(("path", "paths"))
+Action = Literal["reading", "writing", "writing a stream"]
+
+_SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
+    "reading": ("splitBytes", "truncate", "mergeSchema"),
+    "writing": ("fsync",),
+    "writing a stream": ("fsync",),
+}
+_PATH_OPTIONS = frozenset(("path", "paths", "checkpointlocation", "queryname"))
 _ALTERNATIVES = {
     "reading": {
         "compression": "compressed files are recognized without it",
@@ -31,7 +37,7 @@ _ALTERNATIVES = {
 """Alternatives to the options of Spark's own sources."""
 
 
-def check_options(options: Mapping[str, str], action: Literal["reading", "writing"]) -> None:
+def check_options(options: Mapping[str, str], action: Action) -> None:
     """Raise `InvalidArgumentError` for an option that the action does not support."""
     if "provider" in options:  # set for every table
         raise InvalidArgumentError(
@@ -43,7 +49,7 @@ def check_options(options: Mapping[str, str], action: Literal["reading", "writin
         if key in names or key in _PATH_OPTIONS:
             continue
         closest = difflib.get_close_matches(key, names, 1)
-        alternative = _ALTERNATIVES[action].get(key)
+        alternative = _ALTERNATIVES[action.removesuffix(" a stream")].get(key)
         if closest:
             advice = f"did you mean {names[closest[0]]!r}?"
         else:

@@ -1,74 +1,26 @@
-"""The data source ``format("arrow")``, and its reader of Arrow files, folders and globs.
-
-A folder is read by its manifest, or without one as the Arrow files in it. Record batches are grouped into partitions of
-some 64 MB: small files are joined, large ones split.
-"""
+"""The data source ``format("arrow")``: its options, paths and schema."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
+from collections.abc import MutableMapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
 
-from bowstring.datasets.manifest import ManifestEntry, expand_glob, list_files_without_manifest, read_manifest
-from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError
-from bowstring.spark.arrow_files import describe_file, read_batches
-from bowstring.spark.casting import cast_batch
-from bowstring.spark.data_source_writer import ArrowWriter
+from bowstring.datasets.manifest import expand_glob
+from bowstring.errors import InvalidArgumentError, MissingFileError
+from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
+from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
 from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
-from bowstring.spark.schema_compatibility import (
-    check_read_conversions,
-    check_same_schema,
-    check_unique_column_names,
-    find_missing_columns,
-    merge_schemas,
-)
-from bowstring.spark.types import parse_struct_type
-from bowstring.spark.unsupported_calls import UnsupportedStreamReader, streaming_write_error
+from bowstring.spark.schema_compatibility import merge_schemas
+from bowstring.spark.unsupported_calls import UnsupportedStreamReader
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
-
-SPLIT_BYTES = 64 << 20
-"""The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
-MAX_SENT_BATCH_BYTES = 128 << 20
-"""The maximum size of a batch sent to the JVM; larger ones are sliced."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRange:
-    """Some record batches of one file."""
-
-    path: str
-    start: int
-    stop: int
-    """The index after the last batch; -1 for all batches."""
-    missing_columns: tuple[str, ...] = ()
-    """The columns to read that the file lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class _DataFile:
-    path: Path
-    entry: ManifestEntry | None = None
-    batch_lengths_bytes: tuple[int, ...] | None = None
-    """The length of each record batch; None for a stream, and for a file with an entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class _FileGroup:
-    """Files of one schema: those that a manifest lists, or a single one."""
-
-    path: Path
-    schema: StructType
-    files: tuple[_DataFile, ...]
 
 
 class ArrowDataSource(DataSource):
@@ -93,7 +45,7 @@ class ArrowDataSource(DataSource):
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
         check_options(self.options, "reading")
         self._is_inferred = True  # Spark pickles this object with the schema for `reader`
-        schemas = ((group.path, group.schema) for group in _iter_file_groups(self._paths()))
+        schemas = ((group.path, group.schema) for group in iter_file_groups(self._paths()))
         return merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
 
     @hide_traceback()
@@ -121,9 +73,11 @@ class ArrowDataSource(DataSource):
         return UnsupportedStreamReader()
 
     @hide_traceback()
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
-        """Raise `InvalidArgumentError`: streams are not supported."""
-        raise streaming_write_error()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ArrowStreamWriter:  # noqa: N802 -- Spark's own
+        """Return a writer of the batches of a streaming query to the folder of the option ``path``."""
+        check_options(self.options, "writing a stream")
+        folder = parse_path(self.options.get("path", ""))
+        return ArrowStreamWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
 
     def _paths(self) -> list[Path]:
         """Return the absolute paths of the options, with expanded globs.
@@ -145,85 +99,6 @@ class ArrowDataSource(DataSource):
         return paths
 
 
-class ArrowReader(DataSourceReader):
-    """Plans the partitions on the driver and reads them on the executors."""
-
-    def __init__(
-        self,
-        paths: list[Path],
-        schema: StructType,
-        split_bytes: int,
-        *,
-        is_inferred: bool = False,
-        merge_schema: bool = False,
-        truncate_times: bool = False,
-    ) -> None:
-        self._paths = paths
-        self._schema = schema
-        self._split_bytes = split_bytes
-        self._is_inferred = is_inferred
-        self._merge_schema = merge_schema
-        self._truncate_times = truncate_times
-
-    @hide_traceback()
-    def partitions(self) -> list[InputPartition]:
-        """Group the batches of the files, in order, into partitions of `split_bytes`.
-
-        Raises:
-            InvalidArgumentError: a file lacks a requested column, or it can't be read as the requested type.
-        """
-        partitions: list[InputPartition] = []
-        ranges: list[BatchRange] = []
-        remaining_bytes = self._split_bytes
-        for batch_range, length_bytes in self._iter_batch_ranges():
-            if ranges and length_bytes > remaining_bytes:
-                partitions.append(InputPartition(tuple(ranges)))
-                ranges, remaining_bytes = [], self._split_bytes
-            ranges.append(batch_range)
-            remaining_bytes -= length_bytes
-        return [*partitions, InputPartition(tuple(ranges))]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the batches of a partition with Spark's types."""
-        with hide_traceback():
-            for batch_range in partition.value:
-                indices = None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop)
-                column_names = [name for name in self._schema.names if name not in batch_range.missing_columns]
-                for index, batch in _read_planned_batches(Path(batch_range.path), indices, column_names):
-                    location = f"{batch_range.path}, record batch {index}"
-                    yield from _split_batch(
-                        cast_batch(batch, self._schema, location, truncate_times=self._truncate_times)
-                    )
-
-    def _iter_batch_ranges(self) -> Iterator[tuple[BatchRange, int]]:
-        for group in _iter_file_groups(self._paths):
-            check_unique_column_names(group.path, group.schema, self._schema.names)
-            missing_columns = find_missing_columns(
-                group.path, group.schema, self._schema, allow_missing=self._merge_schema
-            )
-            check_types = check_same_schema if self._is_inferred else check_read_conversions
-            check_types(group.path, group.schema, self._schema)
-            for file in group.files:
-                for start, stop, length_bytes in _split_file(file, self._split_bytes):
-                    yield BatchRange(str(file.path), start, stop, missing_columns), length_bytes
-
-
-def _read_planned_batches(path: Path, indices: range | None, column_names: list[str]) -> Iterator[tuple[int, Any]]:
-    """Read batches of a file that existed when the query was planned.
-
-    Raises:
-        MissingFileError: it does not exist any more; the message names the cure.
-    """
-    try:
-        yield from read_batches(path, indices, column_names)
-    except MissingFileError as error:
-        raise MissingFileError(
-            f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or run "
-            "CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source)",
-            filename=str(path),
-        ) from error
-
-
 def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
     """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `first_named`."""
     for path in paths:
@@ -238,72 +113,3 @@ def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
 
 def _split_partition_folders(path: Path) -> set[str]:
     return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}
-
-
-def _iter_file_groups(paths: list[Path]) -> Iterator[_FileGroup]:
-    """Yield the files of the data by schema; reads the manifest, or the footer of each file.
-
-    Raises:
-        NotFoundError: no path has data, or a file of a manifest is missing.
-    """
-    is_empty = True
-    for path in paths:
-        manifest = read_manifest(path) if path.is_dir() else None
-        if manifest is not None:
-            is_empty = False
-            files = tuple(_get_checked_data_file(path, entry, manifest.sequence_number) for entry in manifest.entries)
-            yield _FileGroup(path, parse_struct_type(path, manifest.schema), files)
-            continue
-        for file in list_files_without_manifest(path) if path.is_dir() else [path]:
-            is_empty = False
-            description = describe_file(file)
-            yield _FileGroup(file, description.schema, (_DataFile(file, None, description.batch_lengths_bytes),))
-    if is_empty:
-        raise NotFoundError(f"{', '.join(map(str, paths))}: found no Arrow files and no manifest")
-
-
-def _get_checked_data_file(folder: Path, entry: ManifestEntry, sequence_number: int) -> _DataFile:
-    """Return the file of an entry of the manifest with this number, after checking its size."""
-    path = folder / entry.name
-    try:
-        size_bytes = path.stat().st_size
-    except FileNotFoundError as error:
-        message = f"{path}: is missing, though manifest {sequence_number} of its folder lists it"
-        raise MissingFileError(message, error) from None
-    if size_bytes != entry.length_bytes:
-        raise InvalidDataError(
-            f"{path}: expected {entry.length_bytes} bytes, as in manifest {sequence_number}, found {size_bytes}"
-        )
-    return _DataFile(path, entry)
-
-
-def _split_file(file: _DataFile, split_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of record batches of up to `split_bytes` (or one batch): start, stop, and length in bytes.
-
-    The stop is the index after the last batch; -1 for a stream, which can only be read as a whole.
-    """
-    batch_lengths_bytes = file.batch_lengths_bytes
-    if file.entry is not None:
-        if file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
-            yield 0, file.entry.batches, file.entry.length_bytes
-            return
-        batch_lengths_bytes = describe_file(file.path).batch_lengths_bytes
-    if batch_lengths_bytes is None:
-        yield 0, -1, file.path.stat().st_size
-        return
-    start = range_bytes = 0
-    for index, length_bytes in enumerate(batch_lengths_bytes):
-        if index > start and range_bytes + length_bytes > split_bytes:
-            yield start, index, range_bytes
-            start, range_bytes = index, 0
-        range_bytes += length_bytes
-    if start < len(batch_lengths_bytes):
-        yield start, len(batch_lengths_bytes), range_bytes
-
-
-def _split_batch(batch: Any) -> Iterator[Any]:
-    """Yield slices of `batch` of some MAX_SENT_BATCH_BYTES."""
-    rows = batch.num_rows
-    step = max(1, rows * MAX_SENT_BATCH_BYTES // max(batch.nbytes, MAX_SENT_BATCH_BYTES))
-    for start in range(0, rows, step):
-        yield batch.slice(start, step)

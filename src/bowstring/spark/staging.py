@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from bowstring.datasets.manifest import STAGING_FOLDER, is_part_file_name, read_manifest
 from bowstring.errors import translate_os_error
@@ -28,8 +29,9 @@ def find_missing_folders(folder: Path) -> tuple[Path, ...]:
     return tuple(path for path in (folder, *folder.parents) if not path.exists())
 
 
-def create_staging_folder(folder: Path, job: str) -> Path:
-    """Create the staging folder of `job` under `folder`, and `folder` itself.
+def create_staging_folder(folder: Path, job: str, query: str | None = None) -> Path:
+    """Create the staging folder of `job` under `folder`, and `folder` itself. Each task of a streaming query does this,
+    so it may exist.
 
     Raises:
         BowstringError, also an OSError: it can't be created (no permission, a file with this name, a full
@@ -40,14 +42,16 @@ def create_staging_folder(folder: Path, job: str) -> Path:
     try:
         for attempt in range(_MKDIR_ATTEMPTS):
             try:
-                staging.mkdir(parents=True)
+                staging.mkdir(parents=True, exist_ok=query is not None)
                 break
             except FileNotFoundError:  # another job has just removed an empty folder above it
                 if attempt == _MKDIR_ATTEMPTS - 1:
                     raise
-        (staging / OWNER_FILE_NAME).write_text(encode_owner_json(find_java_ancestor()))
+        if query is None or not (staging / OWNER_FILE_NAME).exists():
+            (staging / OWNER_FILE_NAME).write_text(encode_owner_json(find_java_ancestor(), query))
     except OSError as problem:
-        remove_staging_folder(folder, job)
+        if query is None:
+            remove_staging_folder(folder, job)
         remove_empty_folders(missing)
         message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
@@ -80,20 +84,39 @@ def remove_staging_folder(folder: Path, job: str) -> None:
 
 def discard_orphaned_jobs(folder: Path) -> None:
     """Discard every job under `folder` whose owner is dead, or unknown and unchanged for ORPHAN_AGE_S."""
-    try:
-        staging_folders = list((folder / STAGING_FOLDER).iterdir())
-    except OSError:
-        return  # there is none, or `create_staging_folder` reports why it can't be read
-    for staging in staging_folders:
+    for staging in _list_staging_folders(folder):
         if _is_orphaned(staging):
             discard_job(folder, staging.name)
 
 
-def _is_orphaned(staging: Path) -> bool:
+def discard_jobs_of_query(folder: Path, query: str) -> None:
+    """Discard the jobs of the batches of a streaming query: those that failed, or of which a task was late."""
+    for staging in _list_staging_folders(folder):
+        if _read_owner(staging).get("query") == query:
+            discard_job(folder, staging.name)
+
+
+def _list_staging_folders(folder: Path) -> list[Path]:
+    try:
+        return list((folder / STAGING_FOLDER).iterdir())
+    except OSError:
+        return []  # there is none, or `create_staging_folder` reports why it can't be read
+
+
+def _read_owner(staging: Path) -> dict[str, Any]:
+    """The record of a staging folder's owner; empty if it can't be read."""
     try:
         record = json.loads((staging / OWNER_FILE_NAME).read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _is_orphaned(staging: Path) -> bool:
+    record = _read_owner(staging)
+    try:
         owner = ProcessIdentity(int(record["pid"]), int(record["started"]), str(record["machine"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         owner = _UNKNOWN_OWNER
     if owner.pid > 0 and owner.is_local:
         return not owner.is_alive()
@@ -103,10 +126,11 @@ def _is_orphaned(staging: Path) -> bool:
     return False
 
 
-def encode_owner_json(owner: ProcessIdentity | None) -> str:
-    """The JSON record of a staging folder's owner, if known."""
+def encode_owner_json(owner: ProcessIdentity | None, query: str | None = None) -> str:
+    """The JSON record of a staging folder's owner, if known, and of the streaming query that it belongs to, if any."""
     process = owner or _UNKNOWN_OWNER
-    return json.dumps({"machine": process.host, "pid": process.pid, "started": process.start_ticks})
+    record = {"machine": process.host, "pid": process.pid, "started": process.start_ticks}
+    return json.dumps(record if query is None else {**record, "query": query})
 
 
 _UNKNOWN_OWNER = ProcessIdentity(0, 0, "")

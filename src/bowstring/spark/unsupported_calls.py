@@ -29,14 +29,6 @@ def streaming_read_error() -> InvalidArgumentError:
     )
 
 
-def streaming_write_error() -> InvalidArgumentError:
-    """The error for ``writeStream.format("arrow")``."""
-    return InvalidArgumentError(
-        'format("arrow") does not support writeStream: use .writeStream.foreachBatch(lambda batch, batch_id: '
-        'batch.write.format("arrow").mode("append").save(path))'
-    )
-
-
 def partition_error() -> InvalidArgumentError:
     """The error for ``write.format("arrow").partitionBy(…)``."""
     return InvalidArgumentError(
@@ -46,18 +38,15 @@ def partition_error() -> InvalidArgumentError:
 
 
 def disable_unsupported_calls(spark: SparkSession) -> None:
-    """Make ``readStream.format("arrow")``, ``writeStream.format("arrow")`` and ``write.format("arrow").partitionBy(…)``
+    """Make ``readStream.format("arrow")`` and ``write.format("arrow").partitionBy(…)``
     raise `InvalidArgumentError`.
 
     So do `load` and `start` with this format, in sessions of the kind of `spark` (classic or Connect).
     """
     readwriter = import_module(type(spark.readStream).__module__)
-    for class_, error in (
-        (readwriter.DataStreamReader, streaming_read_error),
-        (readwriter.DataStreamWriter, streaming_write_error),
-    ):
-        if not hasattr(class_.format, "__wrapped__"):
-            class_.format = _reject_arrow_format(class_.format, error)
+    reader_class = readwriter.DataStreamReader
+    if not hasattr(reader_class.format, "__wrapped__"):
+        reader_class.format = _reject_arrow_format(reader_class.format, streaming_read_error)
     writer_class = import_module(type(spark.read).__module__).DataFrameWriter
     if not hasattr(writer_class.save, "__wrapped__"):
         writer_class.save = _explain_partition_error(writer_class.save)
