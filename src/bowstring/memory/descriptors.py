@@ -153,14 +153,15 @@ def read_seals(descriptor: int, status: os.stat_result) -> int | None:
     """Return the seals of a memfd, or None for a descriptor that can't have any, such as an ordinary file's. `status`
     is that of the descriptor.
 
-    Files in a tmpfs also report seals, which can't be changed; unlike memfds they have a link count.
+    Files in a tmpfs report one seal, that no other can be added; this is also what a memfd without sealing reports.
     """
     if status.st_nlink:
         return None
     try:
-        return fcntl.fcntl(descriptor, _F_GET_SEALS)
+        seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
     except OSError:
         return None
+    return None if seals == _SEAL_SEAL else seals
 
 
 def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:

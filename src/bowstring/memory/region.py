@@ -6,6 +6,9 @@ A `Region` is a range of bytes behind a descriptor, either
   system; the kernel frees it when its last holder closes it or dies;
 * **memory of an arena** (`bowstring.memory.arena`): a memfd that its creator can fill again after the last reader has
   ended; or
+* an **unnamed file** on a disk, in which a `RegionWriter` continues when memory is short. The kernel removes it as it
+  frees memory. Files have no seals: receivers trust the processes that had a descriptor to write it, which are of the
+  same user, not to change it, and close theirs;
 * an **ordinary file**, such as an uncompressed Arrow file. Nothing is copied, but the file's owner can still change or
   truncate it, and reading a mapped page beyond the end of a file raises SIGBUS, which no system call can prevent.
   Receivers therefore accept files, and arenas, only with `accept_files`, compare the size with the announced one, and
@@ -23,7 +26,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -49,11 +52,13 @@ from bowstring.memory.descriptors import (
     map_writable,
     new_memfd,
     read_seals,
+    reopen_read_only,
     seal,
     translate_shortage_errors,
 )
 from bowstring.memory.iovec import remaining_buffers, write_all_parts
 from bowstring.memory.parallel_copy import copy_bytes, read_file_into
+from bowstring.memory.unnamed_file import copy_file, is_unnamed_file, open_unnamed_file
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
@@ -210,11 +215,11 @@ class Region(Closable):
     def copy_into(self, offset_bytes: int, destination: memoryview) -> None:
         """Copy bytes of the region into `destination`, writable memory.
 
-        Bytes of a sealed region are copied from its mapping, others read from its descriptor: a file that becomes
-        shorter meanwhile raises `TruncatedError` and no SIGBUS. Raises `LimitError` as `view`, and `ResourceError` or
-        `InvalidDataError` if the file can't be read.
+        Bytes of a sealed region are copied from its mapping, others read from its descriptor, if it is open: a file
+        that becomes shorter meanwhile raises `TruncatedError` and no SIGBUS. Raises `LimitError` as `view`, and
+        `ResourceError` or `InvalidDataError` if the file can't be read.
         """
-        if self.is_sealed:
+        if self.is_sealed or self._is_mapped_unnamed_file:
             copy_bytes(self.view(offset_bytes, destination.nbytes), destination)
             return
         self._check_range(offset_bytes, destination.nbytes)
@@ -231,9 +236,9 @@ class Region(Closable):
         """Raise `TruncatedError` if an ordinary file became shorter; a sealed region can't.
 
         After `release_descriptor`, raise `InvalidDataError` if another file is at the path now, and `MissingFileError`
-        if none is.
+        if none is; an unnamed file is not checked then.
         """
-        if not self.is_sealed:
+        if not self.is_sealed and not self._is_mapped_unnamed_file:
             if self._descriptor < 0 and self._file is not None:
                 size_now = self._file.check_identity(self._file.read_status()).st_size
             else:
@@ -260,10 +265,10 @@ class Region(Closable):
         """Map the region and close the descriptor, if the region will not be passed on.
 
         A file that was opened by its path is opened again when needed; a file that was opened by its descriptor keeps
-        it for `check_backing_file`.
+        it for `check_backing_file`, unless it is an unnamed file, which nobody should change.
         """
         _ = self.memory
-        if self.is_sealed or self._file is not None:
+        if self.is_sealed or self._file is not None or self.is_unnamed_file:
             self._close_descriptor()
 
     @property
@@ -275,6 +280,16 @@ class Region(Closable):
     def is_file(self) -> bool:
         """Whether it is an ordinary file. Its descriptor must be open."""
         return not self.is_sealed and read_seals(self.descriptor, os.fstat(self.descriptor)) is None
+
+    @property
+    def is_unnamed_file(self) -> bool:
+        """Whether it is an unnamed file of this user. Its descriptor must be open."""
+        return self.is_file and is_unnamed_file(os.fstat(self.descriptor))
+
+    @property
+    def _is_mapped_unnamed_file(self) -> bool:
+        """Whether it is an unnamed file whose descriptor was released: other files keep it, or have a path."""
+        return self._descriptor < 0 and self._memory is not None and self._file is None and not self.is_sealed
 
     @property
     def is_descriptor_released(self) -> bool:
@@ -385,15 +400,44 @@ class RegionWriter(UnsealedRegion):
     """A memfd that grows as it is written; a write-only file object (`write`, `tell`, `fileno`, …).
 
     `size_bytes` is the number of bytes written through this object. `seal` returns the `Region`; `close`, or leaving
-    the context before, discards the bytes.
+    the context before, discards the bytes. `spill_folder` is where `spill` has moved the bytes; None in memory.
     """
 
-    __slots__ = ("_unchecked_bytes",)
+    __slots__ = ("_unchecked_bytes", "spill_folder")
 
     def __init__(self, name: str = "region") -> None:
         super().__init__(name)
         self._unchecked_bytes = 0
+        self.spill_folder: str | None = None
         self._descriptor = new_memfd(name)
+
+    def spill(self, folders: Sequence[str]) -> None:
+        """Move the bytes to an unnamed file in the first of some folders that allows it, and free the memory.
+
+        The number of the descriptor stays the same, so that whoever writes it need not know. Raises `ResourceError`;
+        the bytes stay in memory then.
+        """
+        descriptor = self.fileno()
+        file, folder = open_unnamed_file(folders)
+        try:
+            with translate_shortage_errors(f"spill to {folder}", self.name):
+                copy_file(descriptor, file)
+                os.dup2(file, descriptor, inheritable=False)
+        finally:
+            os.close(file)
+        self.spill_folder = folder
+
+    def seal(self) -> Region:
+        """End writing permanently; return the `Region`, which owns the memory or the unnamed file."""
+        if self.spill_folder is None:
+            return super().seal()
+        descriptor = self.fileno()
+        # Receivers get a descriptor that can't write. Who had this one is trusted: see above.
+        region = Region(
+            reopen_read_only(descriptor, self.name), os.fstat(descriptor).st_size, self.name, is_sealed=False
+        )
+        self.close()
+        return region
 
     def write(self, data: BytesLike) -> int:
         """Append bytes and return their number. Raises `ResourceError` if memory is exhausted."""
@@ -404,7 +448,7 @@ class RegionWriter(UnsealedRegion):
         descriptor = self.fileno()
         views = [memoryview(part).cast("B") for part in parts]
         total = sum(view.nbytes for view in views)
-        self._unchecked_bytes += total
+        self._unchecked_bytes += 0 if self.spill_folder else total
         if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
             check_available_memory(self._unchecked_bytes, self.name)
             self._unchecked_bytes = 0
