@@ -52,7 +52,7 @@ def test_an_invalid_option_value_is_named() -> None:
         with pytest.raises(
             InvalidArgumentError, match=f"option splitBytes: expected a positive integer, found '{value}'"
         ):
-            parse_positive_integer({"splitBytes": value}, "splitBytes", 1)
+            parse_positive_integer({"splitBytes": value}, "splitBytes")
 
 
 def test_only_paths_of_a_mounted_file_system_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,26 +9,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import StructType
-
 from bowstring.errors import InvalidArgumentError
-from bowstring.spark.source import ArrowDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-READ = r'format\("arrow"\) does not support readStream: use spark\.read'
-
 
 def stream(spark: SparkSession) -> DataFrame:
     return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-
-
-def test_a_stream_that_reads_arrow_files_is_rejected_by_load(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=READ):
-        spark.readStream.format("arrow").load(str(tmp_path))
-    with pytest.raises(InvalidArgumentError, match=READ):
-        spark.readStream.load(str(tmp_path), format="Arrow", schema="id long")
 
 
 def test_partition_columns_are_rejected_with_what_works_instead(spark: SparkSession, tmp_path: Path) -> None:
@@ -48,11 +36,3 @@ def test_other_formats_still_stream_and_foreach_batch_writes_arrow_files(spark: 
     query = stream(spark).writeStream.foreachBatch(append).trigger(once=True).start()
     assert query.awaitTermination(60)
     assert spark.read.format("arrow").load(str(tmp_path / "data")).count() == 10
-
-
-def test_streams_of_a_session_that_registered_the_source_itself_are_rejected_when_they_run() -> None:
-    source = ArrowDataSource({"path": "/data"})
-    with pytest.raises(InvalidArgumentError, match=READ):
-        source.streamReader(StructType()).getDefaultReadLimit()
-    with pytest.raises(InvalidArgumentError, match=READ):
-        source.streamReader(StructType()).initialOffset()

@@ -13,10 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError
 
-Action = Literal["reading", "writing", "writing a stream"]
+Action = Literal["reading", "writing", "reading a stream", "writing a stream"]
 
 _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
     "reading": ("splitBytes", "truncate", "mergeSchema"),
+    "reading a stream": (
+        *("splitBytes", "truncate", "mergeSchema"),
+        *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst"),
+    ),
     "writing": ("fsync",),
     "writing a stream": ("fsync",),
 }
@@ -37,14 +41,14 @@ _ALTERNATIVES = {
 """Alternatives to the options of Spark's own sources."""
 
 
-def check_options(options: Mapping[str, str], action: Action) -> None:
-    """Raise `InvalidArgumentError` for an option that the action does not support."""
+def check_options(options: Mapping[str, str], action: Action, *others: Action) -> None:
+    """Raise `InvalidArgumentError` for an option that neither action supports."""
     if "provider" in options:  # set for every table
         raise InvalidArgumentError(
             "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
         )
-    names = {name.lower(): name for name in _SUPPORTED_OPTIONS[action]}
+    names = {name.lower(): name for each in (action, *others) for name in _SUPPORTED_OPTIONS[each]}
     for key in options:
         if key in names or key in _PATH_OPTIONS:
             continue
@@ -65,9 +69,11 @@ def parse_flag(options: Mapping[str, str], name: str) -> bool:
     return value == "true"
 
 
-def parse_positive_integer(options: Mapping[str, str], name: str, default: int) -> int:
-    """Parse an option that is a positive integer."""
-    value = options.get(name, str(default))
+def parse_positive_integer(options: Mapping[str, str], name: str) -> int | None:
+    """Parse an option that is a positive integer; None if it is not given."""
+    value = options.get(name)
+    if value is None:
+        return None
     if not value.isdecimal() or int(value) == 0:
         raise InvalidArgumentError(f"option {name}: expected a positive integer, found {value!r}")
     return int(value)

@@ -16,7 +16,7 @@ from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_fi
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
 from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
 from bowstring.spark.schema_compatibility import merge_schemas
-from bowstring.spark.unsupported_calls import UnsupportedStreamReader
+from bowstring.spark.stream_reader import ArrowStreamReader, StreamLimits
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ArrowDataSource(DataSource):
     @hide_traceback()
     def schema(self) -> StructType:
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
-        check_options(self.options, "reading")
+        check_options(self.options, "reading", "reading a stream")
         self._is_inferred = True  # Spark pickles this object with the schema for `reader`
         schemas = ((group.path, group.schema) for group in iter_file_groups(self._paths()))
         return merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
@@ -52,10 +52,13 @@ class ArrowDataSource(DataSource):
     def reader(self, schema: StructType) -> ArrowReader:
         """Return a reader of the columns of `schema`, which may have other types than the files."""
         check_options(self.options, "reading")
+        return self._create_reader(self._paths(), schema)
+
+    def _create_reader(self, paths: list[Path], schema: StructType) -> ArrowReader:
         return ArrowReader(
-            self._paths(),
+            paths,
             schema,
-            parse_positive_integer(self.options, "splitBytes", SPLIT_BYTES),
+            parse_positive_integer(self.options, "splitBytes") or SPLIT_BYTES,
             is_inferred=self._is_inferred,
             merge_schema=parse_flag(self.options, "mergeSchema"),
             truncate_times=parse_flag(self.options, "truncate"),
@@ -68,9 +71,19 @@ class ArrowDataSource(DataSource):
         folder = parse_path(self.options.get("path", ""))
         return ArrowWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
 
-    def streamReader(self, schema: StructType) -> UnsupportedStreamReader:  # noqa: ARG002, N802 -- Spark's own
-        """A reader whose first use is an `InvalidArgumentError`: streams are not supported."""
-        return UnsupportedStreamReader()
+    @hide_traceback()
+    def streamReader(self, schema: StructType) -> ArrowStreamReader:  # noqa: N802 -- Spark's own
+        """Return a reader of the files that are added to the folder of the option ``path``."""
+        check_options(self.options, "reading a stream")
+        folder = parse_path(self.options.get("path", ""))
+        if folder.exists() and not folder.is_dir():
+            raise InvalidArgumentError(f"{folder}: is a file; a stream follows a folder")
+        limits = StreamLimits(
+            parse_positive_integer(self.options, "maxFilesPerTrigger"),
+            parse_positive_integer(self.options, "maxBytesPerTrigger"),
+            latest_first=parse_flag(self.options, "latestFirst"),
+        )
+        return ArrowStreamReader(folder, self._create_reader([], schema), limits)
 
     @hide_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> ArrowStreamWriter:  # noqa: N802 -- Spark's own
