@@ -1,7 +1,8 @@
-"""The order of rows: a permutation that depends only on the number of rows, the seed and the epoch."""
+"""The order of rows: a permutation that depends only on the rows of the parts, the seed and the epoch."""
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -11,61 +12,118 @@ from hypothesis import given, settings, strategies as st
 from bowstring.datasets.order import BLOCK_ROWS, RowOrder
 from bowstring.errors import InvalidArgumentError
 
+PART_ROWS = st.lists(st.integers(0, 200), max_size=6)
+
 
 @given(
-    st.integers(0, 500),
+    PART_ROWS,
     st.none() | st.integers(0, 2**64 - 1),
     st.integers(1, 600),
     st.integers(0, 2**40),
     st.lists(st.integers(0, 500), max_size=5),
 )
 def test_any_ranges_of_an_epoch_are_those_of_one_permutation(
-    num_rows: int, seed: int | None, window_rows: int, epoch: int, cuts: list[int]
+    part_rows: list[int], seed: int | None, window_rows: int, epoch: int, cuts: list[int]
 ) -> None:
-    order = RowOrder(num_rows, seed, window_rows)
+    order = RowOrder(part_rows, seed, window_rows)
+    num_rows = order.num_rows
     whole = order.rows(epoch, 0, num_rows)
     assert sorted(whole.tolist()) == list(range(num_rows))
     edges = sorted({0, num_rows, *(min(cut, num_rows) for cut in cuts)})
-    parts = [order.rows(epoch, start, stop) for start, stop in pairwise(edges)]
-    assert np.array_equal(np.concatenate([*parts, order.rows(epoch, num_rows, num_rows)]), whole)
+    ranges = [order.rows(epoch, start, stop) for start, stop in pairwise(edges)]
+    assert np.array_equal(np.concatenate([*ranges, order.rows(epoch, num_rows, num_rows)]), whole)
+
+
+@given(PART_ROWS, st.none() | st.integers(0, 99), st.integers(1, 600), st.integers(0, 3))
+def test_the_rows_of_a_part_are_in_the_windows_that_end_with_it(
+    part_rows: list[int], seed: int | None, window_rows: int, epoch: int
+) -> None:
+    order = RowOrder(part_rows, seed, window_rows)
+    rows = order.rows(epoch, 0, order.num_rows)
+    parts, ends = order.parts(epoch)
+    assert sorted(parts) == [part for part, length in enumerate(part_rows) if length]
+    starts = np.cumsum([0, *part_rows])
+    for part, end in zip(parts.tolist(), ends.tolist(), strict=True):
+        first, last = end - part_rows[part], end
+        if seed is not None:
+            first, last = first // window_rows * window_rows, -(-last // window_rows) * window_rows
+        positions = np.flatnonzero((starts[part] <= rows) & (rows < starts[part + 1]))
+        assert len(positions) == part_rows[part]
+        assert first <= positions.min() <= positions.max() < last
 
 
 @pytest.mark.parametrize("num_rows", [BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 10 * BLOCK_ROWS + 7])
 @pytest.mark.parametrize("window_rows", [1000, BLOCK_ROWS, 3 * BLOCK_ROWS + 1, 1 << 20])
 def test_blocks_and_windows_of_all_sizes_are_permuted(num_rows: int, window_rows: int) -> None:
-    order = RowOrder(num_rows, 7, window_rows)
-    rows = order.rows(3, 0, num_rows)
-    assert np.array_equal(np.sort(rows), np.arange(num_rows))
-    for start in range(0, num_rows, window_rows):
-        blocks = np.unique(rows[start : start + window_rows] // BLOCK_ROWS)
-        assert len(blocks) <= window_rows // BLOCK_ROWS + 2, "a window reads few blocks"
+    order = RowOrder((100, num_rows), 7, window_rows)
+    rows = order.rows(3, 0, order.num_rows)
+    assert np.array_equal(np.sort(rows), np.arange(order.num_rows))
+    for start in range(0, order.num_rows, window_rows):
+        blocks = np.unique((rows[start : start + window_rows] - 100) // BLOCK_ROWS)
+        assert len(blocks) <= window_rows // BLOCK_ROWS + 4, "a window reads few blocks"
 
 
-FIRST = [4, 0, 5, 6, 2, 7, 8, 3, 9, 1]
-SECOND = [0, 3, 6, 8, 2, 5, 1, 7, 9, 4]
-LARGE = [807082, 24112, 683255, 304035]
+def test_parts_and_the_blocks_of_a_part_are_permuted() -> None:
+    order = RowOrder([3 * BLOCK_ROWS] * 20, 5, window_rows=BLOCK_ROWS)
+    rows = order.rows(0, 0, order.num_rows).reshape(60, BLOCK_ROWS)
+    blocks = rows[:, 0] // BLOCK_ROWS
+    assert (rows // BLOCK_ROWS == blocks[:, None]).all(), "each window is a block"
+    parts = (blocks // 3).reshape(20, 3)
+    assert (parts == parts[:, :1]).all()
+    assert np.array_equal(np.sort(parts[:, 0]), np.arange(20))
+    assert len(np.unique(blocks.reshape(20, 3) % 3, axis=0)) > 3
+    assert not np.array_equal(parts[:, 0], np.sort(parts[:, 0]))
+
+
+def test_orders_of_other_parts_are_other_orders_unless_the_parts_are_empty() -> None:
+    order = RowOrder((10, 20), 1)
+    assert order == RowOrder((0, 10, 0, 20), 1)
+    assert order.rows(0, 0, 30).tolist() == RowOrder((0, 10, 0, 20), 1).rows(0, 0, 30).tolist()
+    for part_rows in ((20, 10), (30,), (10, 19), (10, 20, 1)):
+        assert order.digest != RowOrder(part_rows, 1).digest
+
+
+def test_the_order_of_fifty_million_rows_in_ten_thousand_parts_is_small() -> None:
+    order = RowOrder([5000] * 10_000, 3)
+    tracemalloc.start()
+    try:
+        rows = order.rows(0, 49_000_000, 49_000_256)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(set(rows.tolist())) == 256
+    assert len(np.unique(rows // 5000)) > 100
+    assert peak_bytes < 64 << 20
+
+
+FIRST = [5, 8, 4, 6, 0, 7, 2, 3, 9, 1]
+SECOND = [2, 1, 8, 4, 5, 9, 6, 0, 7, 3]
+LARGE = [249426, 35800, 634810, 356410, 941044]
+DIGEST = "d82bf0f7e6ef6c67aa73cc2827f1bf6c"
 
 
 def test_the_order_is_the_same_with_every_version_of_numpy() -> None:
-    assert RowOrder(10, 1).rows(0, 0, 10).tolist() == FIRST
-    assert RowOrder(10, 1).rows(1, 0, 10).tolist() == SECOND
-    shuffled = RowOrder(1_000_000, 2**64 - 1, 300_000).rows(5, 0, 1_000_000)
+    assert RowOrder((10,), 1).rows(0, 0, 10).tolist() == FIRST
+    assert RowOrder((10,), 1).rows(1, 0, 10).tolist() == SECOND
+    order = RowOrder((700_000, 0, 1, 300_000), 2**64 - 1, 300_000)
+    shuffled = order.rows(5, 0, 1_000_001)
+    assert order.digest == DIGEST
     assert shuffled[::250_000].tolist() == LARGE
-    assert not np.array_equal(shuffled, RowOrder(1_000_000, 0, 300_000).rows(5, 0, 1_000_000))
+    assert not np.array_equal(shuffled, RowOrder(order.part_rows, 0, 300_000).rows(5, 0, 1_000_001))
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 1000))
 def test_shuffled_rows_are_spread_over_a_window(seed: int) -> None:
-    rows = RowOrder(4096, seed, 4096).rows(0, 0, 4096)
+    rows = RowOrder((4096,), seed, 4096).rows(0, 0, 4096)
     assert np.count_nonzero(np.diff(rows) == 1) < 20
     assert abs(rows[:2048].mean() - 2047.5) < 150
 
 
 def test_arguments_out_of_range_are_errors() -> None:
-    for arguments in ((-1,), (1, -1), (1, 2**64), (1, 0, 0)):
+    for arguments in (((2, -1),), ((1 << 62, 1 << 62),), ((1,), -1), ((1,), 2**64), ((1,), 0, 0)):
         with pytest.raises(InvalidArgumentError):
             RowOrder(*arguments)
     for start, stop in ((-1, 1), (2, 1), (0, 4)):
         with pytest.raises(InvalidArgumentError, match="out of range for 3 rows"):
-            RowOrder(3).rows(0, start, stop)
+            RowOrder((3,)).rows(0, start, stop)

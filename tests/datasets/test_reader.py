@@ -72,7 +72,7 @@ def test_ranks_that_stop_and_resume_in_other_numbers_read_each_row_once_and_in_o
             break
         assert all(each == states[0] for each in states), "each rank has read equally many batches"
         state = states[0]
-    assert rows == RowOrder(table.num_rows, seed, window_rows).rows(0, 0, table.num_rows).tolist()
+    assert rows == RowOrder((table.num_rows,), seed, window_rows).rows(0, 0, table.num_rows).tolist()
 
 
 @pytest.mark.parametrize("end", ["keep", "drop", "pad"])
@@ -84,7 +84,7 @@ def test_the_end_of_an_epoch_is_kept_dropped_or_padded(end: Any, num_rows: int, 
     lengths = [len(reader) for reader in readers]
     batches = [list(map(read_rows, reader)) for reader in readers]
     assert lengths == list(map(len, batches))
-    order = RowOrder(num_rows, 1).rows(0, 0, num_rows).tolist()
+    order = RowOrder((num_rows,), 1).rows(0, 0, num_rows).tolist()
     in_turn = zip_longest(*batches, fillvalue=[])
     rows = [row for received in in_turn for batch in received for row in batch]
     if end == "keep":
@@ -152,7 +152,7 @@ def test_processes_that_attach_a_shared_table_divide_an_epoch() -> None:
         ]
     rows = [json.loads(output) for output in outputs]
     assert sorted(rows[0] + rows[1]) == list(range(100))
-    assert rows[0][:16] == RowOrder(100, 9).rows(0, 0, 16).tolist()
+    assert rows[0][:16] == RowOrder((100,), 9).rows(0, 0, 16).tolist()
 
 
 def test_arguments_out_of_range_are_errors() -> None:
@@ -167,7 +167,7 @@ def test_arguments_out_of_range_are_errors() -> None:
 def test_a_state_of_another_order_or_of_no_reader_is_an_error() -> None:
     reader = EpochReader(table_of(30), 4, seed=2)
     state = reader.state_dict()
-    others = {"version": 2, "num_rows": 31, "batch_rows": 5, "seed": 3, "window_rows": 9, "epoch": -1}
+    others = {"version": 1, "num_rows": 31, "parts": "", "batch_rows": 5, "seed": 3, "window_rows": 9, "epoch": -1}
     others["next_batch"] = 1 << 63
     for name, value in others.items():
         with pytest.raises(InvalidDataError, match=name.replace("next_batch", "batch")):

@@ -47,13 +47,13 @@ def test_workers_yield_the_batches_of_a_shared_table_in_order(table: bs.Table, c
             dataset.set_epoch(epoch)
             batches = list(load(dataset, 3, context))
             rows = torch.cat([batch["row"] for batch in batches]).tolist()
-            assert rows == RowOrder(NUM_ROWS, 3).rows(epoch, 0, NUM_ROWS).tolist()
+            assert rows == RowOrder((NUM_ROWS,), 3).rows(epoch, 0, NUM_ROWS).tolist()
             assert batches[0]["text"] == [f"row {row}" for row in rows[:64]]
             assert torch.equal(batches[0]["x"], batches[0]["row"].double() / 7)
 
 
 def test_two_ranks_that_stop_and_resume_with_other_workers_read_each_row_once(table: bs.Table) -> None:
-    order = RowOrder(NUM_ROWS, 5).rows(0, 0, NUM_ROWS).tolist()
+    order = RowOrder((NUM_ROWS,), 5).rows(0, 0, NUM_ROWS).tolist()
     received: list[list[int]] = []
     state: dict[str, Any] | None = None
     for world_size, num_workers, steps in ((2, 4, 3), (1, 0, 5), (3, 1, 2), (2, 2, 1000)):

@@ -1,16 +1,18 @@
 """The order in which an epoch visits the rows of a data set.
 
-The order depends on the numbers of rows, the seed and the epoch only, never on who reads. Readers that number rows
+The order depends on the rows of the parts, the seed and the epoch only, never on who reads. Readers that number rows
 themselves repeat or skip some as soon as the number of ranks or workers changes; here the order comes first, and
 readers divide it.
 
-Any part of the order can be computed alone, in the time that its windows take: the order of blocks from one draw of
-random numbers for each block, the order of rows within a window from one for each row of the window.
+Any part of the order can be computed alone, in the time that its windows take: the order of parts and blocks from one
+draw of random numbers for each, the order of rows within a window from one for each row of the window.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -25,30 +27,42 @@ BLOCK_ROWS = 1 << 16
 """Rows that stay together until they are in a window, so that a window reads some ranges, not single rows."""
 DEFAULT_WINDOW_ROWS = 1 << 20
 _CACHED_WINDOWS = 2
-_BLOCKS = 0
-"""The number of the stream of random numbers for blocks; those of the windows follow."""
+_PARTS, _BLOCKS, _FIRST_WINDOW = 0, 1, 2
+"""The numbers of the streams of random numbers."""
+_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """The order of `num_rows` rows: as they are, or shuffled with a seed from 0 to 2**64 - 1.
+    """The order of the rows of parts: as they are, or shuffled with a seed from 0 to 2**64 - 1.
 
-    A shuffled order permutes blocks of 65,536 rows, and then the rows within each window of `window_rows`. Larger
-    windows shuffle better; smaller ones read fewer blocks at once. Raises `InvalidArgumentError` for numbers out of
-    range.
+    A table is one part, `(num_rows,)`. A row's index counts the rows of the parts before its own. A shuffled order
+    permutes the parts, the blocks of 65,536 rows within each part, and then the rows within each window of
+    `window_rows`. So the rows of a part are in adjacent windows. Larger windows shuffle better; smaller ones read fewer
+    parts and blocks at once. Parts without rows do not matter. Raises `InvalidArgumentError` for numbers out of range.
     """
 
-    num_rows: int
+    part_rows: Sequence[int] = field(compare=False, repr=False)
     seed: int | None = None
     window_rows: int = DEFAULT_WINDOW_ROWS
+    num_rows: int = field(init=False)
+    digest: str = field(init=False)
+    """A digest of `part_rows`, which is equal for equal parts only."""
 
     def __post_init__(self) -> None:
-        if self.num_rows < 0:
-            raise InvalidArgumentError(f"num_rows: expected 0 or more, found {self.num_rows}")
+        if min(self.part_rows, default=0) < 0 or sum(self.part_rows) >= 1 << 63:
+            raise InvalidArgumentError("part_rows: expected numbers from 0, and fewer than 2**63 rows in all")
         if self.window_rows < 1:
             raise InvalidArgumentError(f"window_rows: expected 1 or more, found {self.window_rows}")
         if self.seed is not None and not 0 <= self.seed < 1 << 64:
             raise InvalidArgumentError(f"seed: expected an integer from 0 to 2**64 - 1, found {self.seed}")
+        content = _nonzero_part_rows(self).astype("<i8").tobytes()
+        for name, value in (
+            ("part_rows", tuple(self.part_rows)),
+            ("num_rows", sum(self.part_rows)),
+            ("digest", hashlib.sha256(content).hexdigest()[: 2 * _DIGEST_BYTES]),
+        ):
+            object.__setattr__(self, name, value)
 
     def rows(self, epoch: int, start: int, stop: int) -> RowIndices:
         """Return the indices of the rows at positions `start` to `stop` of an epoch, shape (stop - start,).
@@ -60,37 +74,72 @@ class RowOrder:
         if self.seed is None:
             return np.arange(start, stop)
         windows = range(start // self.window_rows, -(-stop // self.window_rows))
-        parts = [
+        arrays = [
             _shuffle_window(self, epoch, window)[
                 max(start - window * self.window_rows, 0) : stop - window * self.window_rows
             ]
             for window in windows
         ]
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+        return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
+
+    def parts(self, epoch: int) -> tuple[RowIndices, RowIndices]:
+        """Return the indices of the parts with rows, in the order of an epoch, and the position where each ends.
+
+        The rows of a part are at the positions up to its end, within the windows that these touch.
+        """
+        parts, ends = _permute_parts(self, epoch)
+        return np.flatnonzero(self.part_rows)[parts], ends
 
 
 @lru_cache(_CACHED_WINDOWS)
 def _shuffle_window(order: RowOrder, epoch: int, window: int) -> RowIndices:
     """Return the row indices of a window in shuffled order; cached, because batches are read one after the other."""
-    starts, positions = _shuffle_blocks(order, epoch)
+    starts, ends = _permute_blocks(order, epoch)
     first = window * order.window_rows
-    rows = np.arange(first, min(first + order.window_rows, order.num_rows))
-    blocks = np.searchsorted(positions, rows, "right") - 1
-    rows += starts[blocks] - positions[blocks]
-    return rows[_random_permutation(order, epoch, 1 + window, len(rows))]
+    last = min(first + order.window_rows, order.num_rows)
+    blocks = slice(int(np.searchsorted(ends, first, "right")), int(np.searchsorted(ends, last, "left")) + 1)
+    starts, ends = starts[blocks], ends[blocks]
+    positions = np.concatenate(([first], ends[:-1]))
+    rows = np.arange(first, last) + np.repeat(starts, np.minimum(ends, last) - positions)
+    return rows[_random_order(order, epoch, _FIRST_WINDOW + window, len(rows))]
 
 
 @lru_cache(_CACHED_WINDOWS)
-def _shuffle_blocks(order: RowOrder, epoch: int) -> tuple[RowIndices, RowIndices]:
-    """Return the first row of each block in shuffled order, and its position before windows are shuffled."""
-    starts = np.arange(0, order.num_rows, BLOCK_ROWS)
-    lengths = np.minimum(order.num_rows - starts, BLOCK_ROWS)
-    permutation = _random_permutation(order, epoch, _BLOCKS, len(starts))
-    positions = np.cumsum(lengths[permutation]) - lengths[permutation]
-    return starts[permutation], positions
+def _permute_blocks(order: RowOrder, epoch: int) -> tuple[RowIndices, RowIndices]:
+    """Return, for the blocks in shuffled order, by how much the index of a row exceeds its position before windows are
+    shuffled, and the position where the block ends.
+    """
+    parts, _ = _permute_parts(order, epoch)
+    lengths = _nonzero_part_rows(order)
+    part_starts = (np.cumsum(lengths) - lengths)[parts]
+    lengths = lengths[parts]
+    block_counts = -(-lengths // BLOCK_ROWS)
+    parts_of_blocks = np.repeat(np.arange(len(parts)), block_counts)
+    index_in_part = np.arange(len(parts_of_blocks)) - np.repeat(np.cumsum(block_counts) - block_counts, block_counts)
+    # Sorted by part, then by random number: stable sorts from the last key to the first.
+    shuffled = _random_order(order, epoch, _BLOCKS, len(parts_of_blocks))
+    shuffled = shuffled[np.argsort(parts_of_blocks[shuffled], kind="stable")]
+    offsets = index_in_part[shuffled] * BLOCK_ROWS
+    block_lengths = np.minimum(lengths[parts_of_blocks] - offsets, BLOCK_ROWS)
+    ends = np.cumsum(block_lengths)
+    return part_starts[parts_of_blocks] + offsets - (ends - block_lengths), ends
 
 
-def _random_permutation(order: RowOrder, epoch: int, stream: int, length: int) -> RowIndices:
+@lru_cache(_CACHED_WINDOWS)
+def _permute_parts(order: RowOrder, epoch: int) -> tuple[RowIndices, RowIndices]:
+    """Return the permutation of the parts with rows, and the position where each ends."""
+    # Parts without rows are not counted: equal orders, which share the cache, may have them in other places.
+    lengths = _nonzero_part_rows(order)
+    parts = np.arange(len(lengths)) if order.seed is None else _random_order(order, epoch, _PARTS, len(lengths))
+    return parts, np.cumsum(lengths[parts])
+
+
+def _nonzero_part_rows(order: RowOrder) -> RowIndices:
+    lengths = np.array(order.part_rows, np.int64)
+    return lengths[lengths > 0]
+
+
+def _random_order(order: RowOrder, epoch: int, stream: int, length: int) -> RowIndices:
     # Raw numbers, because NumPy keeps the output of a bit generator in all versions, but not that of `permutation`. The
     # highest word of Philox' counter numbers the stream: no two streams of an epoch share a number.
     assert order.seed is not None

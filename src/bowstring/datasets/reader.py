@@ -15,7 +15,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError
 End: TypeAlias = Literal["keep", "drop", "pad"]
 """What to do with the last batches of an epoch, of which not every rank gets one."""
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 _MAX_GATHERED_ROWS = 1 << 16
 _MAX_GATHERED_BYTES = 64 << 20
 """Shuffled rows are copied ahead of the loop, as many as have about this size."""
@@ -51,7 +51,7 @@ class EpochReader:
         end: End = "keep",
     ) -> None:
         self.data = as_table(data)
-        self.order = RowOrder(self.data.num_rows, seed, window_rows)
+        self.order = RowOrder((self.data.num_rows,), seed, window_rows)
         if batch_rows < 1:
             raise InvalidArgumentError(f"batch_rows: expected 1 or more, found {batch_rows}")
         if not 0 <= rank < world_size:
@@ -133,6 +133,7 @@ class EpochReader:
         return {
             "version": _STATE_VERSION,
             "num_rows": self.order.num_rows,
+            "parts": self.order.digest,
             "batch_rows": self.batch_rows,
             "seed": self.order.seed,
             "window_rows": self.order.window_rows,
