@@ -232,7 +232,7 @@ def test_memory_that_is_not_a_sealed_arrow_file_is_an_error(key: AgentKey, tmp_p
         with Region.copy_of([b"x" * 100]) as region, pytest.raises(InvalidDataError):
             agent.put("d", (0, 0), region, rows=1)
         assert agent.status()["datasets"] == {}
-        with Region.from_file(path) as region, pytest.raises(ConnectionLostError):
+        with Region.from_file(path) as region, pytest.raises(InvalidDataError):
             agent.put("d", (0, 0), region, rows=1)
 
 

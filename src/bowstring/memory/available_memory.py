@@ -14,6 +14,8 @@ from bowstring.errors import ResourceError
 
 CHECK_AVAILABLE_BYTES = 64 << 20
 """The size from which `check_available_memory` reads the available memory."""
+_MIN_MARGIN_BYTES = 128 << 20
+_MAX_MARGIN_BYTES = 1 << 30
 _UNLIMITED_BYTES = 1 << 60
 """cgroup v1 has no word for no limit, but a number that is close to 2**63."""
 
@@ -25,6 +27,11 @@ class MemoryLimit:
     name: str
     total_bytes: int
     available_bytes: int
+
+    @property
+    def spare_bytes(self) -> int:
+        """What is available beyond a margin for the processes that run: a sixteenth, 128 MiB to 1 GiB."""
+        return self.available_bytes - min(max(self.total_bytes // 16, _MIN_MARGIN_BYTES), _MAX_MARGIN_BYTES)
 
 
 def check_available_memory(size_bytes: int, name: str) -> None:
@@ -40,6 +47,11 @@ def check_available_memory(size_bytes: int, name: str) -> None:
 def available_memory_bytes() -> int | None:
     """Return the available memory of the machine or container in bytes; None if unknown."""
     return min((limit.available_bytes for limit in read_memory_limits()), default=None)
+
+
+def spare_memory_bytes() -> int | None:
+    """Return the memory that can be filled for long, leaving a margin, in bytes; None if unknown. May be negative."""
+    return min((limit.spare_bytes for limit in read_memory_limits()), default=None)
 
 
 def read_memory_limits() -> list[MemoryLimit]:

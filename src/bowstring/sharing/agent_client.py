@@ -16,12 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self, TypeVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
+from bowstring.sharing.memory_budget import MemoryRequest
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 from bowstring.sharing.uris import decode_error_message
 from bowstring.transports.base import Deadline, TransportOptions
@@ -99,6 +100,13 @@ class AgentClient(Closable):
             if not try_launch_agent(key.address):
                 time.sleep(_RETRY_INTERVAL_S)
 
+    def reserve(self, request: MemoryRequest) -> tuple[int, str]:
+        """Reserve memory for the partition that this process writes, until `put` or `close`. A request replaces the
+        one before it. Return the reserved bytes, and why they are still those of an earlier request, or "".
+        """
+        reply = self._request({"op": "reserve", "memory": asdict(request)})
+        return _read_field(reply, "reserved_bytes", int), _read_field(reply, "shortage", str)
+
     def put(
         self, dataset: str, attempt: tuple[int, int], region: Region, *, rows: int, ttl_s: float = DEFAULT_TTL_S
     ) -> str:
@@ -127,7 +135,9 @@ class AgentClient(Closable):
         self._request({"op": "drop", "dataset": dataset})
 
     def status(self) -> dict[str, Any]:
-        """The agent's process (`pid`), and the partitions, rows and bytes of each data set."""
+        """The agent's process (`pid`), the partitions, rows and bytes of each data set, and the `memory` of all:
+        `held_bytes`, `reserved_bytes` by tasks that write partitions, and `spilled_bytes`, which are in files.
+        """
         status = self._request({"op": "status"})
         _read_field(status, "pid", int)
         _read_field(status, "datasets", dict)

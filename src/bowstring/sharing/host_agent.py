@@ -1,9 +1,10 @@
 """The host agent: a process that holds published partitions after the tasks that wrote them have ended.
 
-Tasks hand over sealed memfds. The driver commits one attempt of each partition, and only those can be read, through
-the same `Server` as `bowstring.serve`. The agent watches its owners (the driver, or on other hosts the executors), and
-exits when the last one has ended, or when it has had no data set for a while. Its memory has no name in any file
-system: nothing is left when it exits, and readers keep the memory that they have mapped.
+Tasks hand over sealed memfds, or unnamed files where memory is short (`memory_budget`). The driver commits one attempt
+of each partition, and only those can be read, through the same `Server` as `bowstring.serve`. The agent watches its
+owners (the driver, or on other hosts the executors), and exits when the last one has ended, or when it has had no data
+set for a while. Its memory has no name in any file system: nothing is left when it exits, and readers keep the memory
+that they have mapped.
 
 A process may have as few as 1,024 descriptors. So small partitions, and beyond a quarter of the limit the smallest of
 any size, are copied together into larger memfds, each for one data set: 10,000 partitions that eight processes read
@@ -20,13 +21,21 @@ import resource
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from bowstring.errors import BowstringError, InvalidArgumentError, NotFoundError, ProtocolError, ResourceError
+from bowstring.errors import (
+    BowstringError,
+    InvalidArgumentError,
+    InvalidDataError,
+    NotFoundError,
+    ProtocolError,
+    ResourceError,
+)
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
+from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
@@ -70,7 +79,6 @@ TRANSPORT_OPTIONS = TransportOptions(
     max_tagged_bytes=0,
     credit_messages=_REQUESTS_PER_TURN,
     max_regions=1,
-    accept_files=False,
     keep_descriptors=True,
 )
 """One region at a time, whose descriptor is passed on to readers."""
@@ -128,6 +136,7 @@ class HostAgent(Closable):
         self._has_had_owner = False
         self._acceptor: _TaskAcceptor | None = None
         self._connections: dict[_TaskHandler, None] = {}
+        self.memory = MemoryBudget()
         self._started_at = self._used_at = time.monotonic()
 
     def listen(self, listener: Listener) -> None:
@@ -166,7 +175,7 @@ class HostAgent(Closable):
         now = time.monotonic()
         return (
             (self._has_had_owner and not self._owners)
-            or (not self._datasets and now - self._used_at > _IDLE_S)
+            or (not self._datasets and not self.memory.has_reservations and now - self._used_at > _IDLE_S)
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
@@ -201,15 +210,21 @@ class HostAgent(Closable):
     def _find_silent_connection(self) -> _TaskHandler | None:
         return next((each for each in self._connections if not each.has_sent_request), None)
 
-    def answer(self, request: memoryview, regions: RemoteRegionTable) -> tuple[bytes, int | None]:
-        """Return the reply to a request and its tag; `put` takes its region from `regions`."""
+    def answer(
+        self, request: memoryview, regions: RemoteRegionTable, reservation: MemoryReservation
+    ) -> tuple[bytes, int | None]:
+        """Return the reply to a request and its tag; `put` takes its region from `regions`, and `reservation` is the
+        memory that the connection has reserved for it.
+        """
         self._used_at = time.monotonic()
         try:
-            return json.dumps(self._execute_request(request, regions)).encode(), None
+            return json.dumps(self._execute_request(request, regions, reservation)).encode(), None
         except BowstringError as error:
             return encode_error_message(error), ERROR_DATA
 
-    def _execute_request(self, data: memoryview, regions: RemoteRegionTable) -> dict[str, Any]:
+    def _execute_request(
+        self, data: memoryview, regions: RemoteRegionTable, reservation: MemoryReservation
+    ) -> dict[str, Any]:
         try:
             request = json.loads(bytes(data))
             operation = _OPERATIONS[request["op"]]
@@ -219,7 +234,7 @@ class HostAgent(Closable):
             if "region" in request:
                 # From now on the request owns the region, whose descriptor is closed with its last reference.
                 request["region"] = regions.pop(int(request["region"]))
-            return operation(self, request)
+            return operation(self, {**request, "reservation": reservation})
         except BowstringError:
             raise
         except Exception as error:  # any error: the agent goes on, for the partitions of others
@@ -245,14 +260,24 @@ class HostAgent(Closable):
         self._loop.remove(handler)
         handler.close()
 
+    def reserve(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Reserve memory for the partition that the connection writes; `shortage` says why it is refused."""
+        needs = MemoryRequest(**request["memory"])
+        shortage = self.memory.reserve(request["reservation"], needs)
+        return {"reserved_bytes": request["reservation"].reserved_bytes, "shortage": shortage}
+
     def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Take the memory of one attempt. It can be read after `commit`."""
+        """Take the memory or the unnamed file of one attempt. It can be read after `commit`."""
         name, ttl_s = str(request["dataset"]), float(request["ttl_s"])
         if not ttl_s >= 0:
             raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
         index, attempt = (int(number) for number in request["attempt"])
         needs_commit = bool(request["needs_commit"])
-        partition = index_stored_dataset(request["region"])
+        region = request["region"]
+        # Any other file could be truncated by whoever knows its name, which ends processes that have it mapped.
+        if not region.is_sealed and not region.is_unnamed_file:
+            raise InvalidDataError(f"{region.name}: expected sealed memory or an unnamed file of this user")
+        partition = index_stored_dataset(region)
         if partition.num_rows != request["rows"]:
             raise InvalidArgumentError(
                 f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}"
@@ -267,6 +292,8 @@ class HostAgent(Closable):
         if dataset is None:
             dataset = self._datasets[name] = _PublishedDataset(ttl_s)
         dataset.add_attempt((index, attempt), partition)
+        self.memory.add_region(partition.region)
+        request["reservation"].close()
         if not needs_commit:
             dataset.start_lifetime()
             self._serve_partitions(name, dataset, [(index, attempt)])
@@ -299,19 +326,20 @@ class HostAgent(Closable):
         return {}
 
     def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        """The data sets, with their partitions, rows, bytes and regions."""
+        """The data sets, with their partitions, rows, bytes and regions, and the memory of all."""
         datasets = {
             name: {
                 "partitions": len(dataset.partitions),
                 "rows": sum(partition.num_rows for partition in dataset.partitions.values()),
                 "bytes": sum(partition.size_bytes for partition in dataset.partitions.values()),
-                "memory_bytes": sum(region.size_bytes for region in dataset.regions),
+                "memory_bytes": sum(region.size_bytes for region in dataset.regions if region.is_sealed),
+                "spilled_bytes": sum(region.size_bytes for region in dataset.regions if not region.is_sealed),
                 "regions": len(dataset.regions),
                 "is_complete": dataset.is_complete,
             }
             for name, dataset in self._datasets.items()
         }
-        return {"pid": os.getpid(), "datasets": datasets}
+        return {"pid": os.getpid(), "datasets": datasets, "memory": self.memory.to_json()}
 
     def _serve_partitions(self, name: str, dataset: _PublishedDataset, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
@@ -336,20 +364,23 @@ class HostAgent(Closable):
             self._compact_regions(name, dataset, smallest)
 
     def _compact_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
-        """Copy the attempts of some regions into one region. If memory is short, the regions stay as they are."""
-        attempts = [attempt for region in regions for attempt in dataset.regions[region]]
-        try:
-            packed = merge_into_region([dataset.partitions[attempt] for attempt in attempts], name)
-        except ResourceError:
-            return
-        for region in regions:
-            # The server's clients keep a region that they have leases of, and retire it afterwards.
-            del dataset.regions[region]
-        for attempt, partition in zip(attempts, packed, strict=True):
-            dataset.add_attempt(attempt, partition)
-            ticket = _format_ticket(name, *attempt)
-            if ticket in dataset.tickets:
-                self._server.replace_stored_dataset(ticket, partition)
+        """Copy the attempts of some regions into few regions. If memory is short, the regions stay as they are."""
+        for group in _group_by_size(regions):
+            attempts = [attempt for region in group for attempt in dataset.regions[region]]
+            try:
+                folders = self.memory.choose_merge_folders(group)
+                packed = merge_into_region([dataset.partitions[attempt] for attempt in attempts], name, folders)
+            except ResourceError:
+                return
+            self.memory.add_region(packed[0].region)
+            for region in group:
+                # The server's clients keep a region that they have leases of, and retire it afterwards.
+                del dataset.regions[region]
+            for attempt, partition in zip(attempts, packed, strict=True):
+                dataset.add_attempt(attempt, partition)
+                ticket = _format_ticket(name, *attempt)
+                if ticket in dataset.tickets:
+                    self._server.replace_stored_dataset(ticket, partition)
 
     def _find_dataset(self, name: str) -> _PublishedDataset:
         dataset = self._datasets.get(name)
@@ -399,6 +430,7 @@ class _TaskHandler(Closable):
         self._agent = agent
         self._channel = channel
         self._regions = UNIX.open_remote_memory(channel, None)
+        self._reservation = MemoryReservation(agent.memory)
         self.has_sent_request = False
         self.deadline = time.monotonic() + _FIRST_REQUEST_S
 
@@ -419,10 +451,12 @@ class _TaskHandler(Closable):
             for event in channel.progress(self._directions):
                 if isinstance(event, MessageReceived):
                     channel.grant_credit(1, channel.options.credit_bytes_of(len(event.data)))
-                    reply, tag = self._agent.answer(event.data, self._regions)
+                    reply, tag = self._agent.answer(event.data, self._regions, self._reservation)
                     channel.submit((reply,), tag)
                     # A client that does not receive the answer is closed then, too.
-                    self.has_sent_request, self.deadline = True, time.monotonic() + _NEXT_REQUEST_S
+                    self.has_sent_request = True
+                    # A task that writes a partition may compute for long between two requests.
+                    self.deadline = math.inf if self._reservation.is_open else time.monotonic() + _NEXT_REQUEST_S
                 elif isinstance(event, MessageOffered):
                     channel.accept_offered_message(event.token)
                 elif isinstance(event, RemoteMemoryUpdated):
@@ -437,6 +471,7 @@ class _TaskHandler(Closable):
         self._agent.close_connection(self)
 
     def close(self) -> None:
+        self._reservation.close()
         self._channel.close()
 
 
@@ -468,11 +503,25 @@ class _OwnerHandler(Closable):
 
 _OPERATIONS: dict[str, Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]] = {
     "hello": HostAgent.add_owner,
+    "reserve": HostAgent.reserve,
     "put": HostAgent.put,
     "commit": HostAgent.commit,
     "drop": HostAgent.drop,
     "status": HostAgent.status,
 }
+
+
+def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:
+    """Groups of at most `_MERGE_BYTES`, or of one region, so that no more memory is taken twice at a time."""
+    group, size_bytes = list[Region](), 0
+    for region in regions:
+        size_bytes += region.size_bytes
+        if group and size_bytes > _MERGE_BYTES:
+            yield group
+            group, size_bytes = [], region.size_bytes
+        group.append(region)
+    if group:
+        yield group
 
 
 def _format_ticket(name: str, partition: int, attempt: int) -> str:

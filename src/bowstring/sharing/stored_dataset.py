@@ -233,14 +233,20 @@ class StoredDataset:
         return StoredDataset(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
-def merge_into_region(datasets: Sequence[StoredDataset], name: str) -> list[StoredDataset]:
-    """Copy the files and streams of several regions into a new sealed one, which needs a single descriptor.
+def merge_into_region(
+    datasets: Sequence[StoredDataset], name: str, spill_folders: Sequence[str] = ()
+) -> list[StoredDataset]:
+    """Copy the files and streams of several regions into a new one, which needs a single descriptor: a sealed one, or
+    an unnamed file in one of `spill_folders`.
 
-    Raises `ResourceError` if memory is short.
+    Raises `ResourceError` if memory or disk space is short.
     """
     offsets = []
-    check_available_memory(sum(dataset.size_bytes for dataset in datasets), name)
     with Region.create_writer(name) as memory:
+        if spill_folders:
+            memory.spill(spill_folders)
+        else:
+            check_available_memory(sum(dataset.size_bytes for dataset in datasets), name)
         for dataset in datasets:
             offsets.append(memory.tell())
             padding = bytes(-dataset.size_bytes % ALIGNMENT_BYTES)
