@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, InvalidArgumentError, InvalidDataError, ProtocolError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, InvalidDataError
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation, find_spill_folders
@@ -198,7 +198,7 @@ def test_thousands_of_small_partitions_in_files_are_packed_into_one(key: AgentKe
 def test_malformed_requests_for_memory_are_errors(key: AgentKey, memory: Any) -> None:
     fields = {**asdict(UNLIMITED), **memory} if memory and isinstance(memory, dict) else memory
     with AgentClient.open(key) as agent:
-        with pytest.raises((ProtocolError, InvalidArgumentError)):
+        with pytest.raises((InvalidDataError, InvalidArgumentError)):
             agent._request({"op": "reserve", "memory": fields})
         assert agent.status()["memory"]["reserved_bytes"] == 0
 
