@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, UnsupportedTypeError
+from bowstring.errors import (
+    ClosedError,
+    ConnectionLostError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceError,
+    UnsupportedTypeError,
+)
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.spark import PublishedDataset, publish
 from tests.polling import wait_until
@@ -279,7 +286,7 @@ def test_a_limit_on_file_sizes_is_an_error_with_the_partition(
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     monkeypatch.setattr("bowstring.spark.publication.write_partition", publish_partition)
-    with pytest.raises(Exception, match=r"ResourceError: data set small-\w+, partition [01], after \d+ bytes: "):
+    with pytest.raises(ResourceError, match=r"^data set small-\w+, partition [01], after \d+ bytes in memory"):
         publish(spark.range(0, 20_000, 1, 2), name="small")
 
 

@@ -50,6 +50,8 @@ class AgentKey:
     token: str
     owner: ProcessIdentity
     ttl_s: float = DEFAULT_TTL_S
+    memory_limit_bytes: int | None = None
+    """The memory of an agent up to which partitions are not written to files; None is what is available."""
 
     @classmethod
     def create(cls, ttl_s: float = DEFAULT_TTL_S) -> AgentKey:

@@ -6,6 +6,7 @@ Spark passes names in lower case, and adds `path` or `paths` for ``load`` and ``
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -24,6 +25,7 @@ _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
     "writing": ("fsync",),
     "writing a stream": ("fsync",),
 }
+_UNIT_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _PATH_OPTIONS = frozenset(("path", "paths", "checkpointlocation", "queryname"))
 _ALTERNATIVES = {
     "reading": {
@@ -77,6 +79,17 @@ def parse_positive_integer(options: Mapping[str, str], name: str) -> int | None:
     if not value.isdecimal() or int(value) == 0:
         raise InvalidArgumentError(f"option {name}: expected a positive integer, found {value!r}")
     return int(value)
+
+
+def parse_byte_size(name: str, value: int | str) -> int:
+    """Parse a number of bytes, or a text as in Spark's settings: "512m", "4g", "4GB".
+
+    Raises `InvalidArgumentError`.
+    """
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", str(value).lower()) if not isinstance(value, bool) else None
+    if match is None:
+        raise InvalidArgumentError(f"{name}: expected a number of bytes, or such as '512m' or '4g', found {value!r}")
+    return int(match[1]) << _UNIT_SHIFTS[match[2]]
 
 
 def parse_path(path: str) -> Path:

@@ -12,12 +12,17 @@ from bowstring.errors import ResourceError
 from bowstring.ipc.api import new_file
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.partition_memory import PartitionMemory
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.batch_byte_limit import drop_padding_rows
+from bowstring.spark.executor_memory import spare_executor_bytes
 
 REPORT_SCHEMA = "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
 """The columns that a task reports to the driver; `uri` is empty if the partition has no rows."""
 
+_MESSAGE_BYTES = 4096
+_COLUMN_BYTES = 256
+"""More than a message and its columns take besides the values: metadata and padding, also in the footer."""
 _AGENT_TIMEOUT_S = 120.0
 """How long a task waits for its host agent; starting it can take a while on a busy host."""
 
@@ -32,17 +37,15 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
     partition_id, attempt = task.partitionId(), task.taskAttemptId()
     columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
     uri, nbytes = "", 0
-    with Region.create_writer(f"{dataset}/{partition_id}") as memory:
+    with PartitionMemory(agent_key, f"{dataset}/{partition_id}", spare_executor_bytes) as memory:
         try:
-            num_rows, _ = write_batches(memory.fileno(), columns, schema)
+            num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema)
         except ResourceError as problem:
-            size = os.fstat(memory.fileno()).st_size
-            message = f"data set {dataset}, partition {partition_id}, after {size} bytes: {problem}"
+            size, space = memory.size_bytes, memory.describe_space()
+            message = f"data set {dataset}, partition {partition_id}, after {size} bytes {space}: {problem}"
             raise type(problem)(message, problem) from problem
         if num_rows:
-            with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
-                uri = agent.put(dataset, (partition_id, attempt), region, rows=num_rows, ttl_s=agent_key.ttl_s)
-                nbytes = region.size_bytes
+            uri, nbytes = memory.put(dataset, (partition_id, attempt), num_rows)
     report = {
         "partition_id": partition_id,
         "attempt": attempt,
@@ -53,6 +56,14 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
         "uri": uri,
     }
     yield pa.RecordBatch.from_pylist([report])
+
+
+def _reserve_memory(memory: PartitionMemory, batches: Iterator[Any]) -> Iterator[Any]:
+    """The batches, for each of which memory was reserved."""
+    for batch in batches:
+        if batch.num_rows:
+            memory.reserve(batch.nbytes + _MESSAGE_BYTES + _COLUMN_BYTES * batch.num_columns)
+        yield batch
 
 
 def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> DatasetPart:

@@ -26,12 +26,15 @@ from bowstring.memory.closable import Closable
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.batch_byte_limit import collect_map_in_arrow
+from bowstring.spark.options import parse_byte_size
 from bowstring.spark.partition_writer import REPORT_SCHEMA, write_empty_partition, write_partition
 from bowstring.spark.types import to_arrow_schema
+from bowstring.spark.worker_errors import find_resource_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_MEMORY_LIMIT_SETTING = "spark.bowstring.publish.memoryLimit"
 _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 
 _agent_keys: dict[ProcessIdentity, AgentKey] = {}
@@ -85,12 +88,17 @@ class PublishedDataset(Dataset, Closable):
         return f"<bowstring.spark.PublishedDataset {self.name}: {size}{state}>"
 
 
-def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S) -> PublishedDataset:
+def publish(
+    df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S, memory_limit: int | str | None = None
+) -> PublishedDataset:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers: see docs/spark.md.
     `name` is a prefix of the data set's name. `ttl_s` is the maximum lifetime of the data, from the commit. Memory of
     closed data sets and uncommitted attempts on other hosts is freed when the executors end or after `ttl_s`.
+
+    Where a host's memory is short, or `memory_limit` (bytes, or such as "4g") is reached there, partitions are written
+    to unnamed files in Spark's local folders. By default it is ``spark.bowstring.publish.memoryLimit``, if that is set.
 
     Columns keep their names, including duplicates and names with a dot. Rows of a frame without columns are counted. A
     data set without rows has one URI, of an empty partition on the driver's host. Frames of fixed-width columns and
@@ -101,6 +109,7 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
         UnsupportedTypeError: a column's type has no counterpart in Arrow; raised before any job runs, with the column's
             path.
         ConnectionLostError: a host agent died with its partitions while the job ran.
+        ResourceError: memory and disk space are short.
         InvalidArgumentError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and
             ".", or `df` is not a data frame.
     """
@@ -114,10 +123,13 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
             f"publish: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: "
             f"use bowstring.share for data of this process, or spark.createDataFrame first"
         )
+    if memory_limit is None:
+        memory_limit = df.sparkSession.conf.get(_MEMORY_LIMIT_SETTING, None)
+    limit_bytes = None if memory_limit is None else parse_byte_size("memory_limit", memory_limit)
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
-    agent_key = _current_agent_key(ttl_s)
+    agent_key = replace(_current_agent_key(ttl_s), memory_limit_bytes=limit_bytes)
     try:
         reports = collect_map_in_arrow(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
         reports.sort(key=lambda report: report.partition_id)
@@ -136,8 +148,11 @@ def publish(df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TT
             if missing:
                 reason = f"the host agent has lost the partitions {missing}: it ended while the job ran"
                 raise ConnectionLostError(f"data set {dataset}: {reason}")
-    except BaseException:
+    except BaseException as problem:
         _drop_dataset(dataset, agent_key)
+        shortage = find_resource_error(problem)
+        if shortage is not None:
+            raise shortage from problem
         raise
     return PublishedDataset(dataset, schema, parts, agent_key)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bowstring.errors import BowstringError
+from bowstring.errors import BowstringError, ResourceError
 
 _HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
 
@@ -25,6 +26,12 @@ def hide_traceback() -> Iterator[None]:
         if _is_spark_worker():
             os.environ[_HIDE_TRACEBACK_VARIABLE] = "1"
         raise
+
+
+def find_resource_error(problem: BaseException) -> ResourceError | None:
+    """The `ResourceError` for which tasks have failed, from the text of Spark's error; None if it was another error."""
+    match = re.search(r"bowstring\.errors\.ResourceError: (.+)", str(problem))
+    return ResourceError(match[1]) if match is not None else None
 
 
 def _is_spark_worker() -> bool:
