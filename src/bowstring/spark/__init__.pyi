@@ -1,3 +1,4 @@
+from bowstring.spark.folder_writer import write as write
 from bowstring.spark.java_runtime import (
     JavaRuntime as JavaRuntime,
     find_java as find_java,

@@ -34,14 +34,16 @@ class FileDescription:
     """The length of each record batch; None for a stream, which can only be read as a whole."""
 
 
-def write_file(path: Path, batches: Iterator[Any], *, fsync: bool) -> ManifestEntry | None:
+def write_file(
+    path: Path, batches: Iterator[Any], schema: Schema | None = None, *, fsync: bool
+) -> ManifestEntry | None:
     """Write pyarrow batches to a path, as `write_batches`; return the entry of a manifest. Without rows, return None
     and leave no file.
 
     Raises:
         BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
     """
-    num_rows, num_batches = write_batches(path, batches)
+    num_rows, num_batches = write_batches(path, batches, schema)
     if not num_rows:
         return None
     try:

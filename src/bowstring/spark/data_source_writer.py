@@ -88,7 +88,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
         query = None if task is None else task.getLocalProperty(_QUERY_PROPERTY)
         if query is None:
             raise InvalidArgumentError("ArrowStreamWriter.write: expected to run in a task of a streaming query")
-        return StreamCommitMessage(self._job.write_part(iterator, query), self._job.id, query)
+        return StreamCommitMessage(self._job.write_part(iterator, query=query), self._job.id, query)
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's own

@@ -25,6 +25,7 @@ from bowstring.datasets.manifest import (
     sync_folder,
     try_create_manifest,
 )
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -62,9 +63,13 @@ class FolderJob:
             self._existing_file_names(read_manifest(self.folder))
         staging.discard_orphaned_jobs(self.folder)
 
-    def write_part(self, batches: Iterator[Any], query: str | None = None) -> ManifestEntry | None:
-        """Write the rows of a task, on an executor; None if there are none. The task of a streaming query creates the
-        staging folder, since Spark plans each of its batches without calling the driver's part of a job.
+    def write_part(
+        self, batches: Iterator[Any], *, schema: Schema | None = None, query: str | None = None
+    ) -> ManifestEntry | None:
+        """Write the rows of a task, on an executor; None if there are none. `schema` is as for `write_batches`.
+
+        The task of a streaming query creates the staging folder, since Spark plans each of its batches without calling
+        the driver's part of a job.
         """
         from pyspark import TaskContext
 
@@ -79,7 +84,7 @@ class FolderJob:
                 f"{self.staging_folder} does not exist for partition {task.partitionId()} on {os.uname().nodename}: "
                 f"the job has ended, or {self.folder} is not on a file system that every executor mounts"
             )
-        return write_file(self.staging_folder / name, batches, fsync=self.fsync)
+        return write_file(self.staging_folder / name, batches, schema, fsync=self.fsync)
 
     def commit(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None = None) -> None:
         """Commit the files of these attempts atomically, on the driver; a batch of a stream that is committed already
