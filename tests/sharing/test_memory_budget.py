@@ -61,9 +61,11 @@ def store_number(number: int, values: int = 100) -> Region:
 
 @pytest.mark.parametrize(
     ("needed", "wanted", "reserved"),
-    [(40, 100, 40), (39, 40, 40), (39, 41, 40), (41, 41, 0), (0, 0, 0), (40, 40, 40)],
+    [(40, 40, 40), (40, 100, 40), (41, 41, 0), (0, 0, 0), (20, 25, 25), (20, 26, 25), (36, 40, 37), (39, 41, 39)],
 )
-def test_what_is_wanted_is_reserved_as_far_as_the_limit_allows(needed: int, wanted: int, reserved: int) -> None:
+def test_what_is_needed_is_reserved_up_to_the_limit_and_a_quarter_of_the_rest(
+    needed: int, wanted: int, reserved: int
+) -> None:
     budget = MemoryBudget()
     held, other = Region.copy_of([b"x" * 25]), MemoryReservation(budget)
     budget.add_region(held)
@@ -88,7 +90,7 @@ def test_available_memory_covers_what_is_reserved_but_not_written(needed: int, r
     assert budget.reserve(other, request(50, 50, written=20)) == ""
     shortage = budget.reserve(reservation, request(needed, needed + 50, available=90, written=10))
     assert reservation.reserved_bytes == reserved
-    assert shortage == ("" if reserved else "90 bytes are available, of which 30 are reserved")
+    assert shortage == ("" if reserved else "90 bytes can be spared, of which 30 are reserved")
 
 
 def test_a_region_counts_until_it_is_freed(tmp_path: Path) -> None:
@@ -108,7 +110,7 @@ def test_a_region_counts_until_it_is_freed(tmp_path: Path) -> None:
 
 def test_the_reservation_of_a_killed_task_is_returned(key: AgentKey) -> None:
     with running_agent(key, {}), AgentClient.open(key, start=False) as agent:
-        with PythonProcess(RESERVE, key=key, request=request(60, 90, limit=100)) as task:
+        with PythonProcess(RESERVE, key=key, request=request(90, 90, limit=100)) as task:
             assert task.receive() == (90, "")
             assert agent.status()["memory"]["reserved_bytes"] == 90
             assert agent.reserve(request(11, 11, limit=100)) == (
@@ -121,7 +123,7 @@ def test_the_reservation_of_a_killed_task_is_returned(key: AgentKey) -> None:
 
 def test_a_reservation_becomes_that_of_the_partition(key: AgentKey) -> None:
     with running_agent(key, {}), AgentClient.open(key, start=False) as agent:
-        assert agent.reserve(request(10_000, 20_000, limit=30_000)) == (20_000, "")
+        assert agent.reserve(request(10_000, 20_000, limit=50_000)) == (20_000, "")
         with store_number(7) as region:
             agent.put("d", (0, 0), region, rows=100)
             assert agent.status()["memory"] == {

@@ -23,6 +23,7 @@ from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import order_folders
 
+_UNLIMITED_BYTES = 1 << 62
 _FOLDER_VARIABLES = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
 """Spark's, which it sets for its Python workers, and YARN's."""
 
@@ -87,14 +88,14 @@ class MemoryBudget:
         weakref.finalize(region, self._freed.append, (region.size_bytes, is_memory)).atexit = False
 
     def reserve(self, reservation: MemoryReservation, request: MemoryRequest) -> str:
-        """Replace a reservation: reserve what is wanted or at least what is needed.
+        """Replace a reservation: reserve what is needed, and what is wanted as well, up to a quarter of the rest.
 
         Return an empty string, or why it is refused; the reservation is unchanged then.
         """
         self._reservations.add(reservation)
         reservation.is_open = True
         others = self._reservations - {reservation}
-        allowed_bytes, shortage = request.wanted_bytes, ""
+        allowed_bytes, shortage = _UNLIMITED_BYTES, ""
         if request.limit_bytes is not None:
             held_bytes, reserved_bytes = self.held_bytes, sum(other.reserved_bytes for other in others)
             allowed_bytes = request.limit_bytes - held_bytes - reserved_bytes
@@ -104,10 +105,12 @@ class MemoryBudget:
             available_bytes = request.written_bytes + request.available_bytes - unwritten_bytes
             if available_bytes < allowed_bytes:
                 allowed_bytes = available_bytes
-                shortage = f"{request.available_bytes} bytes are available, of which {unwritten_bytes} are reserved"
+                shortage = f"{request.available_bytes} bytes can be spared, of which {unwritten_bytes} are reserved"
         if allowed_bytes < request.needed_bytes:
             return shortage
-        reservation.reserved_bytes = min(request.wanted_bytes, allowed_bytes)
+        # Not all of it: other tasks would be refused what this one may not use.
+        extra_bytes = min(request.wanted_bytes - request.needed_bytes, (allowed_bytes - request.needed_bytes) // 4)
+        reservation.reserved_bytes = request.needed_bytes + extra_bytes
         reservation.written_bytes = request.written_bytes
         return ""
 

@@ -77,8 +77,8 @@ class PartitionMemory(Closable):
         """Where the bytes are, why, and how much more fits there, for an error."""
         folder = self._memory.spill_folder
         if folder is None:
-            return f"in memory, of which {self._read_spare_bytes()} bytes are spare"
-        return f"in a file in {folder}, which has {free_bytes(folder)} bytes free, because {self._shortage}"
+            return f"in memory, of which {self._read_spare_bytes()} bytes can be spared"
+        return f"in a file in {folder}, which has {free_bytes(folder)} bytes free (memory is short: {self._shortage})"
 
     def close(self) -> None:
         """Discard the bytes unless `put` was called, and return the reservation. Idempotent."""

@@ -6,19 +6,26 @@ from pathlib import Path
 
 from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.sharing.processes import find_java_ancestor
+from bowstring.spark.batch_byte_limit import MAX_BATCH_BYTES
 from bowstring.spark.options import parse_byte_size
+
+_MIN_OVERHEAD_BYTES = 384 << 20
+_OVERHEAD_DIVISOR = 10
+"""What a JVM needs besides its heap, as by Spark's own defaults (`spark.executor.memoryOverhead`)."""
+_BATCHES_BYTES = 2 * MAX_BATCH_BYTES
+"""The next batch, in the JVM and in this process."""
 
 
 def spare_executor_bytes() -> int | None:
-    """`spare_memory_bytes`, without what the heap of this process's JVM may still grow: the kernel would end the JVM,
-    which can't know that the memory is in use. None if unknown.
+    """`spare_memory_bytes`, without what this process's JVM may still take, and the next batch: the kernel would end
+    the JVM, which can't know that others have filled the memory. None if unknown.
     """
     spare_bytes = spare_memory_bytes()
-    return None if spare_bytes is None else spare_bytes - _read_heap_growth_bytes()
+    return None if spare_bytes is None else max(spare_bytes - _BATCHES_BYTES - _read_jvm_growth_bytes(), 0)
 
 
-def _read_heap_growth_bytes() -> int:
-    """What the JVM's heap may still take; 0 if this is not a process of a JVM, or it has no `-Xmx`."""
+def _read_jvm_growth_bytes() -> int:
+    """What the JVM may still take; 0 if this is not a process of a JVM, or it has no `-Xmx`."""
     jvm = find_java_ancestor()
     try:
         if jvm is None:
@@ -29,6 +36,8 @@ def _read_heap_growth_bytes() -> int:
             return 0
         status = Path(f"/proc/{jvm.pid}/status").read_text().splitlines()
         resident_bytes = next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon:"))
-        return max(parse_byte_size("-Xmx", sizes[-1]) - resident_bytes, 0)
+        heap_bytes = parse_byte_size("-Xmx", sizes[-1])
+        overhead_bytes = max(heap_bytes // _OVERHEAD_DIVISOR, _MIN_OVERHEAD_BYTES)
+        return max(heap_bytes + overhead_bytes - resident_bytes, 0)
     except (OSError, ValueError, StopIteration):  # the JVM has ended
         return 0
