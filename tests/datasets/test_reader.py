@@ -6,18 +6,20 @@ import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
+from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.order import RowOrder
 from bowstring.datasets.reader import EpochReader
-from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, InvalidDataError, NotFoundError
 
 
 def table_of(*lengths: int) -> bs.Table:
@@ -36,8 +38,39 @@ def read_rows(batch: bs.RecordBatch) -> list[int]:
     return rows
 
 
+def dataset_of(server: bs.sharing.Server, lengths: dict[str, int]) -> Dataset:
+    """Return a data set whose parts are the tables of a server."""
+    parts = [DatasetPart(length, length * 20, (server.uri(name),)) for name, length in lengths.items()]
+    return Dataset("rows", bs.schema({"row": "int64", "text": "string"}), parts)
+
+
 SHAPES = st.lists(st.integers(0, 30), max_size=6)
-STOPS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 6)), max_size=6)
+STOPS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 6), st.integers(1, 3)), max_size=6)
+
+
+def read_with_stops(reader: EpochReader, stops: list[tuple[int, int, int]]) -> list[int]:
+    """Return the rows of an epoch that is stopped and resumed: by a number of ranks, each after some steps of each of
+    its workers, of which there is a number, too.
+    """
+    state: dict[str, Any] | None = None
+    rows: list[int] = []
+    for world_size, steps, num_workers in stops:
+        ranks = [reader.for_worker(rank, world_size) for rank in range(world_size)]
+        # In the order in which a loop over all ranks receives the batches of their workers.
+        workers = [rank.for_worker(worker, num_workers) for worker in range(num_workers) for rank in ranks]
+        for worker in workers:
+            if state is not None:
+                worker.load_state_dict(json.loads(json.dumps(state)))
+        iterators = list(map(iter, workers))
+        for _ in range(steps):
+            received = [next(iterator, None) for iterator in iterators]
+            rows += [row for batch in received if batch is not None for row in read_rows(batch)]
+            if received[-1] is None:
+                return rows
+        states = [worker.state_dict() for worker in workers]
+        assert all(each == states[0] for each in states), "each worker has read equally many batches"
+        state = states[0]
+    return rows
 
 
 @given(SHAPES, st.integers(1, 20), st.none() | st.integers(0, 99), st.integers(1, 64), STOPS, st.integers(1, 5))
@@ -46,33 +79,51 @@ def test_ranks_that_stop_and_resume_in_other_numbers_read_each_row_once_and_in_o
     batch_rows: int,
     seed: int | None,
     window_rows: int,
-    stops: list[tuple[int, int]],
+    stops: list[tuple[int, int, int]],
     last_world_size: int,
 ) -> None:
     table = table_of(*lengths)
-    state: dict[str, Any] | None = None
-    rows: list[int] = []
-    for world_size, steps in [*stops, (last_world_size, 10_000)]:
-        readers = [
-            EpochReader(table, batch_rows, seed=seed, window_rows=window_rows, rank=rank, world_size=world_size)
-            for rank in range(world_size)
-        ]
-        for reader in readers:
-            if state is not None:
-                reader.load_state_dict(json.loads(json.dumps(state)))
-        epoch = readers[0].epoch
-        iterators = list(map(iter, readers))
-        for _ in range(steps):
-            received = [next(iterator, None) for iterator in iterators]
-            rows += [row for batch in received if batch is not None for row in read_rows(batch)]
-            if received[-1] is None:
-                break
-        states = [reader.state_dict() for reader in readers]
-        if epoch == 0 and any(each["epoch"] for each in states):
-            break
-        assert all(each == states[0] for each in states), "each rank has read equally many batches"
-        state = states[0]
+    reader = EpochReader(table, batch_rows, seed=seed, window_rows=window_rows)
+    rows = read_with_stops(reader, [*stops, (last_world_size, 10_000, 2)])
     assert rows == RowOrder((table.num_rows,), seed, window_rows).rows(0, 0, table.num_rows).tolist()
+
+
+PART_LENGTHS = (0, 1, 2, 5, 9, 14, 30, 31)
+
+
+@pytest.fixture(scope="module", params=["unix", "tcp"])
+def server_of_parts(request: pytest.FixtureRequest) -> Iterator[bs.sharing.Server]:
+    """Serve a table of each of `PART_LENGTHS`."""
+    with bs.serve({str(length): table_of(length) for length in PART_LENGTHS}, scheme=request.param) as server:
+        yield server
+
+
+@settings(max_examples=30)
+@given(
+    lengths=st.lists(st.sampled_from(PART_LENGTHS), max_size=6, unique=True),
+    batch_rows=st.integers(1, 20),
+    seed=st.none() | st.integers(0, 99),
+    window_rows=st.integers(1, 64),
+    prefetch_bytes=st.integers(0, 2000),
+    stops=STOPS,
+    last_world_size=st.integers(1, 5),
+)
+def test_ranks_and_workers_that_stop_and_resume_read_each_row_of_a_data_set_once_and_in_order(
+    server_of_parts: bs.sharing.Server,
+    lengths: list[int],
+    batch_rows: int,
+    seed: int | None,
+    window_rows: int,
+    prefetch_bytes: int,
+    stops: list[tuple[int, int, int]],
+    last_world_size: int,
+) -> None:
+    dataset = dataset_of(server_of_parts, {str(length): length for length in lengths})
+    reader = EpochReader(dataset, batch_rows, seed=seed, window_rows=window_rows, prefetch_bytes=prefetch_bytes)
+    rows = read_with_stops(reader, [*stops, (last_world_size, 10_000, 1)])
+    values = np.concatenate([np.arange(length) for length in (0, *lengths)])
+    order = RowOrder(lengths, seed, window_rows)
+    assert rows == values[order.rows(0, 0, order.num_rows)].tolist()
 
 
 @pytest.mark.parametrize("end", ["keep", "drop", "pad"])
@@ -155,9 +206,126 @@ def test_processes_that_attach_a_shared_table_divide_an_epoch() -> None:
     assert rows[0][:16] == RowOrder((100,), 9).rows(0, 0, 16).tolist()
 
 
+def test_parts_in_shared_memory_are_mapped_once_and_others_are_read_again() -> None:
+    lengths = {"a": 300, "b": 200}
+    for scheme in ("unix", "tcp"):
+        with bs.serve({name: table_of(length) for name, length in lengths.items()}, scheme=scheme) as server:
+            reader = EpochReader(dataset_of(server, lengths), 16, seed=1, columns=["row"])
+            assert sum(batch.num_rows for batch in reader) == 500
+        if scheme == "unix":
+            assert sum(batch.num_rows for batch in reader) == 500
+        else:
+            with pytest.raises(ConnectionLostError):
+                list(reader)
+
+
+def test_columns_of_a_data_set_are_selected() -> None:
+    with bs.serve({"a": table_of(30)}) as server:
+        dataset = dataset_of(server, {"a": 30})
+        (batch,) = EpochReader(dataset, 30, columns=["text"])
+        assert batch.to_pydict() == {"text": [f"row {row}" for row in range(30)]}
+        with pytest.raises(NotFoundError, match="price"):
+            EpochReader(dataset, 30, columns=["price"])
+
+
+def test_a_pickled_reader_opens_its_source_again_at_the_same_position() -> None:
+    with bs.serve({"a": table_of(50), "b": table_of(40)}) as server:
+        for source in (dataset_of(server, {"a": 50, "b": 40}), [server.uri("a"), server.uri("b")], server.uri("a")):
+            reader = EpochReader(source, 8, seed=4, rank=1, world_size=2)
+            iterator = iter(reader)
+            next(iterator)
+            resumed = pickle.loads(pickle.dumps(reader))
+            assert [read_rows(batch) for batch in resumed] == [read_rows(batch) for batch in iterator]
+
+
+def test_parts_that_differ_from_their_description_are_errors() -> None:
+    with bs.serve({"a": table_of(30)}) as server:
+        dataset = dataset_of(server, {"a": 31})
+        with pytest.raises(InvalidDataError, match="data set 'rows': part 0: expected 31 rows, found 30"):
+            list(EpochReader(dataset, 4))
+        other = Dataset("rows", bs.schema({"row": "int32"}), dataset.parts)
+        with pytest.raises(InvalidDataError, match="int32"):
+            list(EpochReader(other, 4))
+    missing = Dataset("rows", dataset.schema, [DatasetPart(0, 0, ()), DatasetPart(7, 0, ())])
+    with pytest.raises(NotFoundError, match="data set 'rows': part 1: 7 rows, but no location"):
+        list(EpochReader(missing, 4))
+
+
+_PART_BYTES = 4 << 20
+_READ_REMOTE_PARTS = f"""if True:
+    import json, sys
+    import bowstring as bs
+    from bowstring.datasets import Dataset, EpochReader, reader as reader_module
+    from tests.peak_memory import peak_bytes, reset_peak
+    reader_module._MAX_GATHERED_BYTES = {_PART_BYTES}
+    dataset = Dataset.from_json(sys.stdin.read())
+    reader = EpochReader(dataset, 100, seed=2, window_rows=1000, prefetch_bytes={_PART_BYTES * 3})
+    iterator = iter(reader)
+    rows = next(iterator).column("row").to_pylist()
+    reset_peak()
+    first = peak_bytes()
+    for batch in iterator:
+        rows += batch.column("row").to_pylist()
+    print(json.dumps([sorted(rows) == list(range(reader.order.num_rows)), peak_bytes() - first]))
+"""
+
+
+def test_the_memory_for_a_remote_data_set_is_limited() -> None:
+    count, rows = 48, 500
+    schema = bs.schema({"row": "int64", "content": "binary"})
+    content = bytes(_PART_BYTES // rows)
+    tables = {
+        str(part): bs.table({"row": list(range(part * rows, (part + 1) * rows)), "content": [content] * rows}, schema)
+        for part in range(count)
+    }
+    with bs.serve(tables, scheme="tcp") as server:
+        parts = [DatasetPart(rows, table.nbytes, (server.uri(name),)) for name, table in tables.items()]
+        output = subprocess.run(
+            [sys.executable, "-c", _READ_REMOTE_PARTS],
+            input=Dataset("large", schema, parts).to_json().encode(),
+            capture_output=True,
+            check=True,
+        ).stdout
+    is_complete, growth_bytes = json.loads(output)
+    assert is_complete
+    assert growth_bytes < count * _PART_BYTES // 3
+
+
+def test_a_forked_process_continues_with_its_own_threads() -> None:
+    code = """if True:
+        import multiprocessing, sys
+        from bowstring.datasets import Dataset, EpochReader
+        reader = EpochReader(Dataset.from_json(sys.stdin.read()), 4, seed=2, window_rows=4, prefetch_bytes=10)
+        iterator = iter(reader)
+        next(iterator)
+        def read_rest():
+            print(sorted(row for batch in reader for row in batch.column("row").to_pylist()))
+        process = multiprocessing.get_context("fork").Process(target=read_rest)
+        process.start()
+        process.join(60)
+        assert process.exitcode == 0, process.exitcode
+        next(iterator)
+    """
+    lengths = {str(length): length for length in PART_LENGTHS}
+    with bs.serve({name: table_of(length) for name, length in lengths.items()}, scheme="tcp") as server:
+        text = dataset_of(server, lengths).to_json()
+        output = subprocess.run(
+            [sys.executable, "-c", code], input=text.encode(), capture_output=True, check=True
+        ).stdout
+    assert len(json.loads(output)) == sum(PART_LENGTHS) - 4
+
+
 def test_arguments_out_of_range_are_errors() -> None:
     table = table_of(3)
-    for options in ({"rank": 1}, {"rank": -1}, {"world_size": 0}, {"end": "stop"}, {"seed": -1}, {"window_rows": 0}):
+    for options in (
+        {"rank": 1},
+        {"rank": -1},
+        {"world_size": 0},
+        {"end": "stop"},
+        {"seed": -1},
+        {"window_rows": 0},
+        {"prefetch_bytes": -1},
+    ):
         with pytest.raises(InvalidArgumentError, match=next(iter(options)).replace("world_size", "rank")):
             EpochReader(table, 1, **options)
     with pytest.raises(InvalidArgumentError, match="batch_rows"):

@@ -69,8 +69,7 @@ class RowOrder:
 
         Raises `InvalidArgumentError` if the positions are out of range.
         """
-        if not 0 <= start <= stop <= self.num_rows:
-            raise InvalidArgumentError(f"positions {start} to {stop} are out of range for {self.num_rows} rows")
+        self._check_positions(start, stop)
         if self.seed is None:
             return np.arange(start, stop)
         windows = range(start // self.window_rows, -(-stop // self.window_rows))
@@ -82,13 +81,24 @@ class RowOrder:
         ]
         return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
 
-    def parts(self, epoch: int) -> tuple[RowIndices, RowIndices]:
-        """Return the indices of the parts with rows, in the order of an epoch, and the position where each ends.
+    def parts(self, epoch: int, start: int, stop: int) -> RowIndices:
+        """Return the indices of the parts whose rows are at positions `start` to `stop` of an epoch, in its order.
 
-        The rows of a part are at the positions up to its end, within the windows that these touch.
+        A shuffled order counts whole windows. Raises `InvalidArgumentError` if the positions are out of range.
         """
+        self._check_positions(start, stop)
+        if self.seed is not None:
+            start = start // self.window_rows * self.window_rows
+            stop = min(-(-stop // self.window_rows) * self.window_rows, self.num_rows)
+        if start == stop:
+            return np.empty(0, np.int64)
         parts, ends = _permute_parts(self, epoch)
-        return np.flatnonzero(self.part_rows)[parts], ends
+        first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
+        return np.flatnonzero(self.part_rows)[parts[first : last + 1]]
+
+    def _check_positions(self, start: int, stop: int) -> None:
+        if not 0 <= start <= stop <= self.num_rows:
+            raise InvalidArgumentError(f"positions {start} to {stop} are out of range for {self.num_rows} rows")
 
 
 @lru_cache(_CACHED_WINDOWS)

@@ -1,15 +1,17 @@
-"""Read a table in batches, epoch after epoch, as one of several ranks, and resume at the next batch."""
+"""Read a data set in batches, epoch after epoch, as one of several ranks, and resume at the next batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeAlias, get_args
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, as_table
+from bowstring.arrays.table import Table
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
+from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 
 End: TypeAlias = Literal["keep", "drop", "pad"]
@@ -21,6 +23,16 @@ _MAX_GATHERED_BYTES = 64 << 20
 """Shuffled rows are copied ahead of the loop, as many as have about this size."""
 
 
+class SupportsSlice(Protocol):
+    """Rows of any form, such as a record batch."""
+
+    def slice(self, offset: int, length: int) -> Self:
+        """Return some of the rows, without copying."""
+
+
+Rows = TypeVar("Rows", bound=SupportsSlice)
+
+
 class EpochReader:
     """Iterates over the batches of one epoch after the other, that is over those of one rank.
 
@@ -30,99 +42,146 @@ class EpochReader:
     one batch of each worker in turn gets them in the order of the epoch. Each iteration is an epoch, or the rest of the
     one that `load_state_dict` names.
 
-    `data` is a table, or of another library one that `bowstring.table` accepts: one in shared memory, such as
-    `bowstring.connect(published).read_all()`, or a mapped file is not copied. Batches in order share its memory if they
-    are within one of its record batches; shuffled rows are copied, about 64 MiB at once. `end` is "keep" (the last
-    batch may be shorter, and ranks may differ by a batch), "drop" (all batches are full and ranks have equally many, so
-    some rows are left out) or "pad" (the same, but rows from the beginning of the epoch are repeated instead).
+    `source` is a `Dataset`, such as a published one, and is read part by part: parts in shared memory of this host are
+    mapped once, others are read ahead and dropped. In memory are those of about one window, and more if they fit in
+    `prefetch_bytes`. Anything else is one part: a table, or of another library one that `bowstring.table` accepts; the
+    handle of a shared table; or what `bowstring.connect` accepts. `columns` selects columns by name or index.
 
-    Raises `InvalidArgumentError` for arguments out of range.
+    Batches in order share the memory of a record batch if they are within one; shuffled rows are copied, about 64 MiB
+    at once. `end` is "keep" (the last batch may be shorter, and ranks may differ by a batch), "drop" (all batches are
+    full and ranks have equally many, so some rows are left out) or "pad" (the same, but rows from the beginning of the
+    epoch are repeated instead).
+
+    A pickled reader opens the source again. Raises `InvalidArgumentError` for arguments out of range, and as
+    `bowstring.connect`; an iteration also raises `InvalidDataError` if a part has other rows than its description, and
+    `NotFoundError` if it has no location.
     """
 
     def __init__(  # noqa: PLR0913 -- those of torch's samplers
         self,
-        data: Table,
+        source: Source,
         batch_rows: int,
         *,
+        columns: ColumnKeys | None = None,
         seed: int | None = None,
         window_rows: int = DEFAULT_WINDOW_ROWS,
         rank: int = 0,
         world_size: int = 1,
         end: End = "keep",
+        prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
     ) -> None:
-        self.data = as_table(data)
-        self.order = RowOrder((self.data.num_rows,), seed, window_rows)
         if batch_rows < 1:
             raise InvalidArgumentError(f"batch_rows: expected 1 or more, found {batch_rows}")
         if not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank: expected an integer below the world_size of {world_size}, found {rank}")
         if end not in get_args(End):
             raise InvalidArgumentError(f"end: expected {' or '.join(map(repr, get_args(End)))}, found {end!r}")
+        if prefetch_bytes < 0:
+            raise InvalidArgumentError(f"prefetch_bytes: expected 0 or more, found {prefetch_bytes}")
+        self._tables = PartTables(source, columns, prefetch_bytes)
+        self.order = RowOrder(self._tables.part_rows, seed, window_rows)
         self.batch_rows = batch_rows
         self.epoch = 0
         """The epoch of the next batch."""
         self.next_batch = 0
         """The index in the epoch of the next batch of any rank; those before have been read by all ranks."""
-        self._rank, self._world_size = rank, world_size
+        self.rank, self.world_size = rank, world_size
         self._end = end
-        self._gathered_rows: int | None = None
+
+    def for_worker(self, worker: int, num_workers: int) -> Self:
+        """Return a reader at the same position that yields every `num_workers`-th batch of this rank.
+
+        Raises `InvalidArgumentError` unless `worker` is below `num_workers`.
+        """
+        if not 0 <= worker < num_workers:
+            raise InvalidArgumentError(f"worker: expected an integer below {num_workers}, found {worker}")
+        reader = copy.copy(self)
+        reader.rank, reader.world_size = self.rank + worker * self.world_size, self.world_size * num_workers
+        return reader
 
     def __iter__(self) -> Iterator[RecordBatch]:
+        return self.iterate(_identity)
+
+    def iterate(self, convert: Callable[[RecordBatch], Rows]) -> Iterator[Rows]:
+        """Iterate over the batches, converted.
+
+        Shuffled rows are converted when they are copied, many batches at once, and then sliced.
+        """
         first_batch, num_batches = self.next_batch, self._count_remaining_batches()
-        batches = range(first_batch + self._rank, first_batch + num_batches, self._world_size)
-        for batch, rows in zip(batches, self._read_batches(batches), strict=True):
-            # Counted before it is passed on: a caller that saves the state has received the batch.
-            self.next_batch = batch - self._rank + self._world_size
-            yield rows
+        batches = range(first_batch + self.rank, first_batch + num_batches, self.world_size)
+        try:
+            for batch, rows in zip(batches, self._read_batches(batches, convert), strict=True):
+                # Counted before it is passed on: a caller that saves the state has received the batch.
+                self.next_batch = batch - self.rank + self.world_size
+                yield rows
+        finally:
+            self._tables.stop_reading_ahead()
         self.epoch, self.next_batch = self.epoch + 1, 0
 
     def __len__(self) -> int:
         """Return the number of batches that the next iteration yields."""
-        return len(range(self._rank, self._count_remaining_batches(), self._world_size))
+        return len(range(self.rank, self._count_remaining_batches(), self.world_size))
 
     def _count_remaining_batches(self) -> int:
         """Return the number of batches of all ranks that remain in the epoch."""
         full, rest = divmod(self.order.num_rows, self.batch_rows)
         if self._end == "drop":
-            return max(full - self.next_batch, 0) // self._world_size * self._world_size
+            return max(full - self.next_batch, 0) // self.world_size * self.world_size
         remaining = max(full + bool(rest) - self.next_batch, 0)
-        return remaining if self._end == "keep" else -(-remaining // self._world_size) * self._world_size
+        return remaining if self._end == "keep" else -(-remaining // self.world_size) * self.world_size
 
-    def _read_batches(self, batches: range) -> Iterator[RecordBatch]:
-        """Yield the batches of these indices."""
-        if self.order.seed is None and self._end != "pad":
-            for batch in batches:
-                start = batch * self.batch_rows
-                yield _to_batch(self.data.slice(start, min(self.batch_rows, self.order.num_rows - start)))
-            return
-        # One gather of many rows takes a small part of the time of one for each batch.
-        count = max(self._count_gathered_rows() // self.batch_rows, 1)
+    def _read_batches(self, batches: range, convert: Callable[[RecordBatch], Rows]) -> Iterator[Rows]:
+        """Yield the batches of these indices, of which many are read at once."""
+        count = self._count_gathered_batches()
         for first in range(0, len(batches), count):
-            indices = [self._rows_of_batch(batch) for batch in batches[first : first + count]]
-            rows, start = self.data.take(np.concatenate(indices)), 0
+            group = batches[first : first + count]
+            selection = self._select_rows(group)
+            if self.order.seed is None and self._end != "pad":
+                for batch in group:
+                    start = batch * self.batch_rows
+                    stop = min(start + self.batch_rows, self.order.num_rows)
+                    yield convert(_to_batch(selection.slice(start, stop)))
+                continue
+            # One gather of many rows takes a small part of the time of one for each batch.
+            indices = [self._rows_of_batch(batch) for batch in group]
+            rows, start = convert(_to_batch(selection.take(np.concatenate(indices)))), 0
+            del selection  # of parts that may be dropped while these rows are used
             for length in map(len, indices):
-                yield _to_batch(rows.slice(start, length))
+                yield rows.slice(start, length)
                 start += length
 
-    def _count_gathered_rows(self) -> int:
-        """Return the number of rows that are copied at once."""
-        if self._gathered_rows is None:
-            row_bytes = self.data.nbytes // max(self.order.num_rows, 1) + 1
-            self._gathered_rows = min(_MAX_GATHERED_ROWS, _MAX_GATHERED_BYTES // row_bytes)
-        return self._gathered_rows
+    def _count_gathered_batches(self) -> int:
+        """Return the number of batches of this rank that are copied at once.
+
+        Those of all ranks together are about a window at most, so that its parts are enough.
+        """
+        row_bytes = self._tables.nbytes // max(self.order.num_rows, 1) + 1
+        num_rows = min(_MAX_GATHERED_ROWS, _MAX_GATHERED_BYTES // row_bytes)
+        span_rows = max(self.order.window_rows, _MAX_GATHERED_ROWS)
+        return max(min(num_rows, span_rows // self.world_size) // self.batch_rows, 1)
+
+    def _select_rows(self, batches: range) -> RowSelection:
+        """Return the rows of the parts that these batches need."""
+        order, num_rows = self.order, self.order.num_rows
+        start = batches[0] * self.batch_rows % num_rows
+        stop = start + (batches[-1] - batches[0] + 1) * self.batch_rows
+        parts = order.parts(self.epoch, start, min(stop, num_rows))
+        if self._end == "pad" and stop > num_rows:  # positions begin again at 0
+            parts = np.concatenate((parts, order.parts(self.epoch, 0, min(stop - num_rows, num_rows))))
+        return self._tables.select(parts, order.parts(self.epoch, min(stop, num_rows), num_rows))
 
     def _rows_of_batch(self, batch: int) -> RowIndices:
         """Return the indices of the rows of a batch. If the end is padded, positions begin again at 0."""
         start, num_rows = batch * self.batch_rows, self.order.num_rows
-        stop, parts = start + self.batch_rows, list[RowIndices]()
+        stop, ranges = start + self.batch_rows, list[RowIndices]()
         if self._end != "pad":
             return self.order.rows(self.epoch, start, min(stop, num_rows))
         while start < stop:
             first = start % num_rows
             last = min(first + stop - start, num_rows)
-            parts.append(self.order.rows(self.epoch, first, last))
+            ranges.append(self.order.rows(self.epoch, first, last))
             start += last - first
-        return np.concatenate(parts)
+        return np.concatenate(ranges)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as a dictionary of numbers, which can be stored as JSON.
@@ -161,10 +220,14 @@ class EpochReader:
         shuffled = "in order" if self.order.seed is None else f"shuffled with seed {self.order.seed}"
         return (
             f"<bowstring.datasets.EpochReader: {self.order.num_rows} rows {shuffled}, in batches of {self.batch_rows}: "
-            f"rank {self._rank} of {self._world_size}, at batch {self.next_batch} of epoch {self.epoch}>"
+            f"rank {self.rank} of {self.world_size}, at batch {self.next_batch} of epoch {self.epoch}>"
         )
 
 
 def _to_batch(table: Table) -> RecordBatch:
     """Return the rows of a table as one batch, without copying if they are in one."""
     return table.combine_chunks().to_batches()[0]
+
+
+def _identity(batch: RecordBatch) -> RecordBatch:
+    return batch

@@ -1,0 +1,197 @@
+"""The parts of a data set as tables: those in memory of this host stay mapped, others are read ahead and dropped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from bowstring.arrays.table import Table, as_table, concat_tables
+from bowstring.datasets.dataset import Dataset
+from bowstring.datasets.order import RowIndices
+from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
+from bowstring.sharing.connect import Target, connect
+from bowstring.sharing.dataset_locations import DatasetLocations
+from bowstring.sharing.share import SharedTableHandle, attach
+from bowstring.sharing.uris import parse_scheme
+from bowstring.transports.registry import find_transport
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+Source: TypeAlias = Table | Dataset | SharedTableHandle | Target
+"""A table, or one of another library that `bowstring.table` accepts; a data set in parts; the handle of a shared table;
+or what else `bowstring.connect` accepts.
+"""
+ColumnKeys: TypeAlias = str | int | Iterable[str | int]
+
+DEFAULT_PREFETCH_BYTES = 256 << 20
+_READING_THREADS = 2
+"""One part is received while the next is requested."""
+_MAX_PARTS_AHEAD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPart:
+    """The rows of one part."""
+
+    table: Table
+    is_mapped: bool
+    """Whether it is memory of this host that others hold as well, so that nothing is freed by dropping it."""
+
+
+class PartTables:
+    """The parts of a data set as tables, by their indices; of one thread.
+
+    Parts in shared memory of this host are opened once. Others are read in other threads, before they are needed, and
+    dropped afterwards: those in memory are the ones that `select` needs, and as many of the next ones as all have
+    `prefetch_bytes`. Anything but a `Dataset` is one part, which is opened here. A pickled object opens them again.
+
+    Raises as `connect` and `attach`, and `NotFoundError` for columns that do not exist.
+    """
+
+    def __init__(self, source: Source, columns: ColumnKeys | None, prefetch_bytes: int) -> None:
+        self._source = source
+        self._columns = columns
+        self._prefetch_bytes = prefetch_bytes
+        self._dataset: Dataset | None = None
+        self._parts: dict[int, OpenPart] = {}
+        self._futures: dict[int, Future[OpenPart]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
+        self._selection: RowSelection | None = None
+        if isinstance(source, Dataset):
+            self._dataset = source
+            self.part_rows = [part.num_rows for part in source.parts]
+            self._part_bytes = [part.nbytes for part in source.parts]
+            source.schema.resolve_indices([] if columns is None else columns)
+        else:
+            table = _open_table(source)
+            table = table if columns is None else table.select(columns)
+            self._parts[0] = OpenPart(table, is_mapped=True)
+            self.part_rows, self._part_bytes = [table.num_rows], [table.nbytes]
+        self._first_rows = np.cumsum([0, *self.part_rows])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartTables, (self._source, self._columns, self._prefetch_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all parts."""
+        return sum(self._part_bytes)
+
+    def select(self, parts: RowIndices, next_parts: RowIndices) -> RowSelection:
+        """Return the rows of some parts, and begin to read those that are needed next.
+
+        Raises as `connect`, `InvalidDataError` if a part has other rows than its description, and `NotFoundError` if it
+        has no location.
+        """
+        indices = np.unique(parts).tolist()
+        if self._selection is None or self._selection.parts != indices:
+            self._selection = None  # before others are read, so that its memory can be freed
+            self._read_ahead(indices, next_parts)
+            tables = [self._wait_for(part).table for part in indices]
+            self._selection = RowSelection(indices, tables, self._first_rows)
+        return self._selection
+
+    def _read_ahead(self, parts: Sequence[int], next_parts: RowIndices) -> None:
+        """Begin to read these parts and the next ones that fit, and drop all others that are not mapped."""
+        if os.getpid() != self._process:  # forked, without the threads
+            self._pool, self._futures, self._process = None, {}, os.getpid()
+        retained = dict.fromkeys(parts)
+        ahead_bytes = sum(map(self._owned_bytes, parts))
+        for part in islice(next_parts.tolist(), _MAX_PARTS_AHEAD):
+            if part not in retained:
+                ahead_bytes += self._owned_bytes(part)
+                if ahead_bytes > self._prefetch_bytes:
+                    break
+                retained[part] = None
+        for part, future in list(self._futures.items()):
+            if part not in retained:
+                future.cancel()
+                del self._futures[part]
+        for part in [part for part, opened in self._parts.items() if part not in retained and not opened.is_mapped]:
+            del self._parts[part]
+        for part in retained:
+            if part not in self._parts and part not in self._futures:
+                self._futures[part] = self._start_reading(part)
+
+    def _owned_bytes(self, part: int) -> int:
+        return 0 if part in self._parts and self._parts[part].is_mapped else self._part_bytes[part]
+
+    def _start_reading(self, part: int) -> Future[OpenPart]:
+        from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_READING_THREADS, "bowstring-parts")
+        assert self._dataset is not None
+        return self._pool.submit(open_part, self._dataset, part, self._columns)
+
+    def _wait_for(self, part: int) -> OpenPart:
+        if part not in self._parts:
+            # Taken out first: if reading it failed, the next attempt reads it again.
+            self._parts[part] = self._futures.pop(part).result()
+        return self._parts[part]
+
+    def stop_reading_ahead(self) -> None:
+        """Drop the parts that are not mapped, and those not yet read."""
+        self._selection = None
+        self._read_ahead([], np.empty(0, np.int64))
+
+
+class RowSelection:
+    """The rows of some parts, by their indices in the data set."""
+
+    def __init__(self, parts: Sequence[int], tables: Sequence[Table], first_rows: RowIndices) -> None:
+        self.parts = parts
+        self._table = tables[0] if len(tables) == 1 else concat_tables(tables)
+        lengths = [table.num_rows for table in tables]
+        self._ends = first_rows[parts] + lengths
+        self._shifts = np.cumsum(lengths) - self._ends
+        """What to add to a row's index for that in the table."""
+
+    def take(self, rows: RowIndices) -> Table:
+        """Copy rows, in any order."""
+        shifts = self._shifts
+        if len(shifts) > 1:
+            shifts = shifts[np.searchsorted(self._ends, rows, "right")]
+        return self._table.take(rows + shifts)
+
+    def slice(self, start: int, stop: int) -> Table:
+        """Return adjacent rows, without copying."""
+        part = int(np.searchsorted(self._ends, start, "right"))
+        return self._table.slice(start + int(self._shifts[part]), stop - start)
+
+
+def open_part(dataset: Dataset, index: int, columns: ColumnKeys | None = None) -> OpenPart:
+    """Read one part from its nearest location that works. Raises as `PartTables.select`."""
+    part = dataset.parts[index]
+    if not part.locations:
+        raise NotFoundError(f"data set {dataset.name!r}: part {index}: {part.num_rows} rows, but no location")
+    with connect(DatasetLocations(part.locations), schema=dataset.schema) as reader:
+        table, location = reader.read_all(), reader.location
+    if table.num_rows != part.num_rows:
+        raise InvalidDataError(
+            f"data set {dataset.name!r}: part {index}: expected {part.num_rows} rows, found {table.num_rows}"
+        )
+    return OpenPart(table if columns is None else table.select(columns), _is_shared_memory(location))
+
+
+def _is_shared_memory(location: str | None) -> bool:
+    try:
+        return location is not None and find_transport(parse_scheme(location), location).is_local
+    except BowstringError:  # not the scheme of a transport, such as that of a file
+        return False
+
+
+def _open_table(source: Source) -> Table:
+    if isinstance(source, SharedTableHandle):
+        return attach(source)
+    if isinstance(source, str | list | tuple) or hasattr(source, "uris"):
+        with connect(source) as reader:
+            return reader.read_all()
+    return as_table(source)
