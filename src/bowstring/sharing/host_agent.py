@@ -367,6 +367,8 @@ class HostAgent(Closable):
         """Copy the attempts of some regions into few regions. If memory is short, the regions stay as they are."""
         for group in _group_by_size(regions):
             attempts = [attempt for region in group for attempt in dataset.regions[region]]
+            if sum(region.size_bytes for region in group) == dataset.partitions[attempts[0]].size_bytes:
+                continue  # nothing would be gained
             try:
                 folders = self.memory.choose_merge_folders(group)
                 packed = merge_into_region([dataset.partitions[attempt] for attempt in attempts], name, folders)
@@ -512,11 +514,13 @@ _OPERATIONS: dict[str, Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]]
 
 
 def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:
-    """Groups of at most `_MERGE_BYTES`, or of one region, so that no more memory is taken twice at a time."""
+    """Groups of at most `_MERGE_BYTES`, or of one region, so that no more memory is taken twice at a time. Memory and
+    files are separate.
+    """
     group, size_bytes = list[Region](), 0
-    for region in regions:
+    for region in sorted(regions, key=lambda region: region.is_sealed):
         size_bytes += region.size_bytes
-        if group and size_bytes > _MERGE_BYTES:
+        if group and (size_bytes > _MERGE_BYTES or region.is_sealed != group[0].is_sealed):
             yield group
             group, size_bytes = [], region.size_bytes
         group.append(region)
