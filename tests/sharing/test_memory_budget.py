@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation, find_spill_folders
 from bowstring.sharing.stored_dataset import store_in_region
 from tests.polling import wait_until
-from tests.sharing.python_process import PythonProcess
+from tests.sharing.python_process import PythonProcess, run_python
 from tests.sharing.test_host_agent import read_numbers, running_agent
 
 UNLIMITED = MemoryRequest(0, 0, 0, None, None)
@@ -28,6 +29,15 @@ from bowstring.sharing.agent_client import AgentClient
 agent = AgentClient.open(key, start=False)
 send(agent.reserve(request))
 receive()
+"""
+READ_WITH_64_DESCRIPTORS = """
+import os, resource
+import bowstring as bs
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+with bs.connect(uris) as data:
+    table = data.read_all()
+    num_descriptors = len(os.listdir("/proc/self/fd"))
+send((table["a"].to_numpy()[::100].tolist(), num_descriptors))
 """
 
 
@@ -165,6 +175,37 @@ def test_partitions_in_files_are_read_like_others(key: AgentKey, tmp_path: Path)
             assert table["a"].to_numpy().sum() == 6 * 50_000
         del table, data
         assert wait_until(lambda: str(tmp_path) not in Path(f"/proc/{pid}/maps").read_text())
+
+
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
+@pytest.mark.parametrize("values", [100, 1_000_000])
+def test_every_consumer_reads_files(tmp_path: Path, scheme: str, values: int) -> None:
+    with (
+        store_number(7, values) as memory,
+        spill(memory, tmp_path) as region,
+        bs.serve({"t": region}, scheme=scheme) as server,
+    ):
+        table = bs.connect(server.uri("t")).read_all()
+        assert table["a"].to_numpy().sum() == 7 * values
+        assert pickle.loads(pickle.dumps(table)) == table
+        with bs.share(region) as shared:
+            assert run_python("import bowstring as bs; send(bs.attach(handle).num_rows)", handle=shared) == values
+        code = "import bowstring as bs; send(int(bs.connect(uri).read_all()['a'].to_numpy().sum()))"
+        assert run_python(code, uri=server.uri("t")) == 7 * values
+    assert table["a"].to_numpy().sum() == 7 * values
+
+
+def test_a_reader_needs_no_descriptor_for_each_file(key: AgentKey, tmp_path: Path) -> None:
+    with running_agent(key, {}, _SMALL_BYTES=0), AgentClient.open(key, start=False) as agent:
+        uris = []
+        for number in range(100):
+            with store_number(number) as memory, spill(memory, tmp_path) as region:
+                uris.append(agent.put("d", (number, 0), region, rows=100))
+        agent.commit_attempts("d", dict.fromkeys(range(100), 0))
+        assert agent.status()["datasets"]["d"]["regions"] == 100
+        numbers, num_descriptors = run_python(READ_WITH_64_DESCRIPTORS, uris=uris)
+    assert numbers == list(range(100))
+    assert num_descriptors < 20
 
 
 def test_a_file_with_a_name_is_an_error(key: AgentKey, tmp_path: Path) -> None:
