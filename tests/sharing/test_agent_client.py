@@ -40,7 +40,7 @@ from bowstring.sharing.agent_client import AgentClient
 from bowstring.sharing.stored_dataset import store_in_region
 with AgentClient.open(key) as agent:
     region, rows = store_in_region(bs.table({"a": values}))
-    send(agent.put("d", place, region, rows=rows))
+    send(agent.put("d", place, region, rows=rows).uris[0])
 """
 START_AND_COMMIT = """
 from bowstring.sharing.agent_client import AgentClient, AgentKey
@@ -49,7 +49,7 @@ from bowstring.sharing.stored_dataset import store_in_region
 key = AgentKey.create()
 agent = AgentClient.open(key)
 region, rows = store_in_region(bs.table({"a": [1, 2]}))
-uri = agent.put("d", (0, 0), region, rows=rows)
+uri = agent.put("d", (0, 0), region, rows=rows).uris[0]
 agent.commit_attempts("d", {0: 0})
 send((uri, agent.status()["pid"]))
 receive()
@@ -81,7 +81,7 @@ def key() -> Iterator[AgentKey]:
 def put_partition(agent: AgentClient, values: list[int], attempt: tuple[int, int], dataset: str = "d") -> str:
     region, rows = store_in_region(bs.table({"a": values}))
     with region:
-        return agent.put(dataset, attempt, region, rows=rows)
+        return agent.put(dataset, attempt, region, rows=rows).uris[0]
 
 
 def read_column(uri: str) -> list[int]:
@@ -202,10 +202,10 @@ def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: 
 def test_the_time_to_live_of_a_data_set_begins_with_its_commit(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         region, rows = store_in_region(bs.table({"a": [1]}))
-        uri = agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1)
+        uri = agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1).uris[0]
         time.sleep(2.5)  # the agent looks for expired data sets each second
         assert "short" in agent.status()["datasets"], "the job still runs"
-        agent.put("short", (1, 0), region, rows=rows, ttl_s=0.1)
+        agent.put("short", (1, 0), region, rows=rows, ttl_s=0.1).uris[0]
         assert agent.commit_attempts("short", {0: 0, 1: 0}) == []
         assert wait_until(lambda: "short" not in agent.status()["datasets"])
         with pytest.raises(NotFoundError, match=r"data set 'short' expired at .*, 0\.1 s after its commit"):

@@ -28,12 +28,12 @@ from tests.sharing.python_process import PythonProcess, run_python
 
 RUN_AGENT = """
 import resource, socket
-from bowstring.sharing import host_agent
+from bowstring.sharing import agent_connections, host_agent
 from bowstring.transports.unix_socket import encode_unix_address
 for name, limit in limits.items():
     resource.setrlimit(getattr(resource, name), (limit, limit))
 for name, value in settings.items():
-    setattr(host_agent, name, value)
+    setattr(host_agent if hasattr(host_agent, name) else agent_connections, name, value)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(encode_unix_address(address))
 listener.listen()
@@ -56,7 +56,7 @@ with AgentClient.open(AgentKey.create()) as agent:
     for number in range(partitions):
         content[at : at + 8] = number.to_bytes(8, "little")
         with Region.copy_of([content]) as region:
-            uris.append(agent.put("many", (number, 7), region, rows=1))
+            uris.append(agent.put("many", (number, 7), region, rows=1).uris[0])
     missing = agent.commit_attempts("many", dict.fromkeys(range(partitions), 7))
     agent = agent.status()
     children = [
@@ -105,7 +105,7 @@ def running_agent(key: AgentKey, limits: dict[str, int], **settings: Any) -> Ite
 def put_partition(agent: AgentClient, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
     region, rows = store_in_region(bs.table({"a": np.full(values, number)}))
     with region:
-        return agent.put(dataset, (number, attempt), region, rows=rows)
+        return agent.put(dataset, (number, attempt), region, rows=rows).uris[0]
 
 
 def read_numbers(uris: list[str]) -> list[int]:

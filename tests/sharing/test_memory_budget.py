@@ -158,7 +158,7 @@ def test_partitions_in_files_are_read_like_others(key: AgentKey, tmp_path: Path)
         uris = []
         for number in range(4):
             with store_number(number, 50_000) as memory, spill(memory, tmp_path) as region:
-                uris.append(agent.put("d", (number, 0), region if number % 2 else memory, rows=50_000))
+                uris.append(agent.put("d", (number, 0), region if number % 2 else memory, rows=50_000).uris[0])
                 size_bytes = region.size_bytes
         assert agent.commit_attempts("d", dict.fromkeys(range(4), 0)) == []
         status = agent.status()
@@ -226,7 +226,7 @@ def test_thousands_of_small_partitions_in_files_are_packed_into_one(key: AgentKe
         for number in range(2000):
             changed = content[:position] + np.full(100, number).tobytes() + content[position + 800 :]
             with Region.copy_of([changed]) as memory, spill(memory, tmp_path) as region:
-                uris.append(agent.put("d", (number, 0), region, rows=100))
+                uris.append(agent.put("d", (number, 0), region, rows=100).uris[0])
         assert agent.commit_attempts("d", dict.fromkeys(range(2000), 0)) == []
         status = agent.status()
         assert (status["datasets"]["d"]["regions"], status["memory"]["held_bytes"]) == (1, 0)

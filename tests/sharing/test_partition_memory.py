@@ -145,11 +145,11 @@ def test_a_partition_outlives_its_agent_while_it_is_written(key: AgentKey) -> No
         os.write(memory.fileno(), content[1000:])
         assert read_memory_status(key)["reserved_bytes"] >= 10 * MB
         kill_agent(key)
-        uri, size_bytes = memory.put("d", (0, 0), 1000)
+        location, size_bytes = memory.put("d", (0, 0), 1000)
     assert size_bytes == len(content)
     with AgentClient.open(key, start=False) as agent:
         agent.commit_attempts("d", {0: 0})
-        assert bs.connect(uri).read_all()["a"].to_numpy().sum() == 499_500
+        assert bs.connect(location.uris[0]).read_all()["a"].to_numpy().sum() == 499_500
 
 
 @pytest.fixture

@@ -16,17 +16,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
+from bowstring.sharing.agent_control import (
+    MAX_GREETING_BYTES,
+    NONCE_BYTES,
+    ControlSession,
+    RemoteAccess,
+    check_nonce,
+)
 from bowstring.sharing.memory_budget import MemoryRequest
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 from bowstring.sharing.uris import decode_error_message
+from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.registry import find_transport
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_socket import encode_unix_address
 
@@ -52,11 +61,20 @@ class AgentKey:
     ttl_s: float = DEFAULT_TTL_S
     memory_limit_bytes: int | None = None
     """The memory of an agent up to which partitions are not written to files; None is what is available."""
+    access: RemoteAccess | None = None
+    """How the agents are reached from other hosts, if they are; those of other keys listen only on their host."""
+    scope: str = field(default_factory=network_scope)
+    """The network in which the owner can reach an agent by its unix address."""
 
     @classmethod
-    def create(cls, ttl_s: float = DEFAULT_TTL_S) -> AgentKey:
+    def create(cls, ttl_s: float = DEFAULT_TTL_S, access: RemoteAccess | None = None) -> AgentKey:
         """A key owned by this process, whose agents end when the process ends."""
-        return cls(secrets.token_hex(16), ProcessIdentity.current(), ttl_s)
+        return cls(secrets.token_hex(16), ProcessIdentity.current(), ttl_s, access=access)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the agent that this process reaches is that of the owner's host."""
+        return self.owner.is_local and self.scope == network_scope()
 
     @property
     def address(self) -> str:
@@ -68,12 +86,26 @@ class AgentKey:
         return self.owner if self.owner.is_local else find_java_ancestor() or ProcessIdentity.current()
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptLocation:
+    """Where an attempt of a partition is."""
+
+    uris: tuple[str, ...]
+    """The URIs for readers, the nearest first."""
+    control_uri: str
+    """The agent that has it, for `AgentClient.dial`; empty if it is reached only on its host."""
+
+
 class AgentClient(Closable):
     """A connection to the host agent. A context manager."""
 
-    def __init__(self, channel: BlockingChannel, *, needs_commit: bool = True) -> None:
+    def __init__(
+        self, channel: BlockingChannel, *, needs_commit: bool = True, session: ControlSession | None = None
+    ) -> None:
         self._channel = channel
         self._needs_commit = needs_commit
+        self._session = session
+        self._control_uri = ""
 
     @classmethod
     def open(cls, key: AgentKey, *, start: bool = True, timeout_s: float = 30.0) -> Self:
@@ -91,16 +123,46 @@ class AgentClient(Closable):
                     timeout_s=max(deadline.remaining_s(), 0.001),
                     options=TransportOptions(timeout_s=deadline.timeout_s),
                 )
-                client = cls(channel, needs_commit=key.owner.is_local)
+                client = cls(channel, needs_commit=key.is_local or key.access is not None)
                 with close_on_error(client):
-                    owner = key.find_local_owner()
-                    client._request({"op": "hello", "owner": [owner.pid, owner.start_ticks, owner.host]})
+                    request: dict[str, Any] = {"op": "hello", "owner": _encode_process(key.find_local_owner())}
+                    if key.access is not None:
+                        request["access"] = key.access.to_json()
+                    client._control_uri = _read_field(client._request(request), "control_uri", str)
                 return client
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
                     raise
             if not try_launch_agent(key.address):
                 time.sleep(_RETRY_INTERVAL_S)
+
+    @classmethod
+    def dial(cls, key: AgentKey, control_uri: str, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent of any host by `AttemptLocation.control_uri`, for other calls than `reserve` and `put`.
+
+        Raises `ConnectionLostError` if it does not run or has another secret, `DeadlineError` if it does not answer.
+        """
+        assert key.access is not None
+        scheme, _, address = control_uri.partition(":")
+        options = TransportOptions(timeout_s=timeout_s, tls=key.access.tls)
+        channel = BlockingChannel.dial(find_transport(scheme, control_uri), address, options=options)
+        with close_on_error(channel):
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            channel.send((nonce,))
+            agent_nonce = check_nonce(channel.receive(allocate=_check_greeting).data)
+            session = ControlSession(key.access.secret, nonce, agent_nonce, is_agent=False)
+            client = cls(channel, session=session)
+            client._request({"op": "ping"})
+            return client
+
+    def own(self, owner: ProcessIdentity) -> None:
+        """Own the agent until this connection ends; needs `dial`. A later connection of `owner` replaces this one."""
+        self._request({"op": "own", "owner": _encode_process(owner)})
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the connection, which becomes readable when the agent ends it; -1 if it is closed."""
+        return next(iter(self._channel.channel.descriptors()), -1)
 
     def reserve(self, request: MemoryRequest) -> tuple[int, str]:
         """Reserve memory for the partition that this process writes, until `put` or `close`. A request replaces the
@@ -111,16 +173,17 @@ class AgentClient(Closable):
 
     def put(
         self, dataset: str, attempt: tuple[int, int], region: Region, *, rows: int, ttl_s: float = DEFAULT_TTL_S
-    ) -> str:
-        """Hand over the memory of one attempt (partition index, attempt ID). Return its URI, which can be read once the
-        attempt is committed.
+    ) -> AttemptLocation:
+        """Hand over the memory of one attempt (partition index, attempt ID). Return where it can be read once it is
+        committed.
 
         Raises `InvalidArgumentError` if the data set is complete or dropped already.
         """
         index = self._channel.export(region).index
         request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
         request["needs_commit"] = self._needs_commit
-        return _read_field(self._request(request), "uri", str)
+        uris = _read_field(self._request(request), "locations", list)
+        return AttemptLocation(tuple(map(str, uris)), self._control_uri)
 
     def commit_attempts(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
         """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
@@ -150,17 +213,30 @@ class AgentClient(Closable):
         self._channel.close()
 
     def _request(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._channel.send((json.dumps(request).encode(),))
-        received = self._channel.receive()
-        if received.tag is not None:
-            raise decode_error_message(received.data, "host agent")
+        message = json.dumps(request).encode()
+        self._channel.send((message,) if self._session is None else self._session.sign(message))
+        tag, received = self._channel.receive()
+        if self._session is not None:
+            received = self._session.verify(received, tag)
+        if tag is not None:
+            raise decode_error_message(received, "host agent")
         try:
-            reply = json.loads(bytes(received.data))
+            reply = json.loads(bytes(received))
         except (ValueError, RecursionError):
-            raise ProtocolError(f"host agent: expected JSON, found {bytes(received.data[:_MAX_TEXT])!r}") from None
+            raise ProtocolError(f"host agent: expected JSON, found {bytes(received[:_MAX_TEXT])!r}") from None
         if not isinstance(reply, dict):
             raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
         return reply
+
+
+def _encode_process(process: ProcessIdentity) -> list[int | str]:
+    return [process.pid, process.start_ticks, process.host]
+
+
+def _check_greeting(_tag: int | None, length_bytes: int) -> None:
+    """Refuse to receive a long message of an agent that is not authenticated."""
+    if length_bytes > MAX_GREETING_BYTES:
+        raise ProtocolError(f"host agent: expected {NONCE_BYTES} bytes, found {length_bytes}")
 
 
 def _read_field(reply: dict[str, Any], name: str, kind: type[_FieldType]) -> _FieldType:

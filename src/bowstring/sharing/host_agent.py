@@ -22,7 +22,8 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from bowstring.errors import (
@@ -33,8 +34,15 @@ from bowstring.errors import (
     ProtocolError,
     ResourceError,
 )
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
+from bowstring.sharing.agent_connections import (
+    AgentConnection,
+    ConnectionAcceptor,
+    ControlConnection,
+    TaskConnection,
+)
+from bowstring.sharing.agent_control import CONTROL_OPTIONS, RemoteAccess
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.server import Server
@@ -42,29 +50,19 @@ from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
 from bowstring.transports.base import (
-    BOTH_DIRECTIONS,
     RECEIVE,
-    SEND,
-    Channel,
-    DirectionEnded,
     Interest,
     Listener,
-    MessageOffered,
-    MessageReceived,
-    RemoteMemoryUpdated,
     TransportOptions,
     Wait,
 )
-from bowstring.transports.event_loop import EventLoop, ListenerHandler
-from bowstring.transports.regions import RemoteRegionTable
-from bowstring.transports.unix import UNIX
+from bowstring.transports.event_loop import EventLoop
+from bowstring.transports.registry import find_transport
 from bowstring.transports.unix_listener import UnixListener
 
 _FIRST_OWNER_S = 60.0
 _IDLE_S = 120.0
 _TICK_S = 1.0
-_FIRST_REQUEST_S = 10.0
-_NEXT_REQUEST_S = 120.0
 _REQUESTS_PER_TURN = 4
 _MAX_DATASETS = 100_000
 _MAX_CLIENTS = 4096
@@ -123,26 +121,51 @@ class HostAgent(Closable):
     """
 
     def __init__(self) -> None:
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
-        self._server = Server(f"{PUBLISHED_ADDRESS_PREFIX}{secrets.token_hex(8)}", options)
+        self._max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._server = self._create_server(None)
         self._loop = EventLoop("bowstring-agent")
-        self._max_regions = limit // 4
-        self._max_connections = min(limit // 8, _MAX_CONNECTIONS)
+        self._max_regions = self._max_descriptors // 4
         self._datasets: dict[str, _PublishedDataset] = {}
         # A late attempt must not create a dropped data set again, which nobody would drop.
         self._dropped: dict[str, None] = {}
         self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
+        self._drivers: dict[ProcessIdentity, ControlConnection | None] = {}
+        """Owners on any host, by their connections; None for one that is silent, which may still run."""
         self._has_had_owner = False
-        self._acceptor: _TaskAcceptor | None = None
-        self._connections: dict[_TaskHandler, None] = {}
+        self._access: RemoteAccess | None = None
+        self._control_uri = ""
         self.memory = MemoryBudget()
         self._started_at = self._used_at = time.monotonic()
 
     def listen(self, listener: Listener) -> None:
         """Accept tasks from now on. The agent owns the listener."""
-        self._acceptor = _TaskAcceptor(self, listener)
-        self._loop.add(self._acceptor)
+        max_connections = min(self._max_descriptors // 8, _MAX_CONNECTIONS)
+        self._loop.add(ConnectionAcceptor(self._loop, listener, max_connections, partial(TaskConnection, self)))
+
+    def _create_server(self, access: RemoteAccess | None) -> Server:
+        """Create the readers' server, for this host and with `access` for others."""
+        limit, addresses = self._max_descriptors, {"unix": f"{PUBLISHED_ADDRESS_PREFIX}{secrets.token_hex(8)}"}
+        options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
+        if access is not None:
+            addresses[access.scheme] = access.listen_address
+            # A ticket is valid as long as its data set, whose lifetime may be extended; names are never used twice.
+            lifetime_s = math.inf
+            options = replace(options, ticket_key=access.ticket_key, ticket_lifetime_s=lifetime_s, tls=access.tls)
+            options = replace(options, advertised_host=access.host)
+        return Server(options=options, addresses=addresses)
+
+    def _open_to_other_hosts(self, access: RemoteAccess) -> None:
+        """Listen at a network address, too: for readers, and for control connections. Raises as `serve`."""
+        server = self._create_server(access)
+        with close_on_error(server):
+            options = replace(CONTROL_OPTIONS, tls=access.tls, advertised_host=access.host)
+            listener = find_transport(access.scheme, access.scheme).listen(access.listen_address, options)
+        self._server.close()
+        self._server, self._access = server, access
+        self._control_uri = f"{access.scheme}:{listener.address}"
+        max_connections = min(self._max_descriptors // 16, _MAX_CONNECTIONS)
+        create = partial(ControlConnection, self, access.secret)
+        self._loop.add(ConnectionAcceptor(self._loop, listener, max_connections, create))
 
     def run(self) -> None:
         """Answer requests until the agent is no longer needed."""
@@ -174,85 +197,76 @@ class HostAgent(Closable):
         """Whether the agent is no longer needed."""
         now = time.monotonic()
         return (
-            (self._has_had_owner and not self._owners)
+            (self._has_had_owner and not self._owners and not self._drivers)
             or (not self._datasets and not self.memory.has_reservations and now - self._used_at > _IDLE_S)
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
-    @property
-    def can_accept(self) -> bool:
-        """Whether one more connection can be accepted, if necessary in place of one without a request."""
-        return len(self._connections) < self._max_connections or self._find_silent_connection() is not None
-
-    def add_connection(self, channel: Channel) -> None:
-        """Answer the requests of a task; at the limit, in place of a connection without a request."""
-        if len(self._connections) >= self._max_connections:
-            self.close_silent_connection()
-        connection = _TaskHandler(self, channel)
-        self._connections[connection] = None
-        self._loop.add(connection)
-
-    def close_silent_connection(self) -> bool:
-        """Close the oldest connection without a request; return False if there is none."""
-        connection = self._find_silent_connection()
-        if connection is not None:
-            self.close_connection(connection)
-        return connection is not None
-
-    def close_connection(self, connection: _TaskHandler) -> None:
-        """Close a connection, after which another one may be accepted."""
-        self._connections.pop(connection, None)
-        self._loop.remove(connection)
-        connection.close()
-        if self._acceptor is not None:
-            self._loop.notify_handler(self._acceptor, 0)
-
-    def _find_silent_connection(self) -> _TaskHandler | None:
-        return next((each for each in self._connections if not each.has_sent_request), None)
-
-    def answer(
-        self, request: memoryview, regions: RemoteRegionTable, reservation: MemoryReservation
-    ) -> tuple[bytes, int | None]:
-        """Return the reply to a request and its tag; `put` takes its region from `regions`, and `reservation` is the
-        memory that the connection has reserved for it.
-        """
+    def answer(self, request: memoryview, connection: AgentConnection) -> tuple[bytes, int | None]:
+        """Return the reply to a request and its tag."""
         self._used_at = time.monotonic()
         try:
-            return json.dumps(self._execute_request(request, regions, reservation)).encode(), None
+            return json.dumps(self._execute_request(request, connection)).encode(), None
         except BowstringError as error:
             return encode_error_message(error), ERROR_DATA
 
-    def _execute_request(
-        self, data: memoryview, regions: RemoteRegionTable, reservation: MemoryReservation
-    ) -> dict[str, Any]:
+    def _execute_request(self, data: memoryview, connection: AgentConnection) -> dict[str, Any]:
+        operations = _OPERATIONS if isinstance(connection, TaskConnection) else _CONTROL_OPERATIONS
         try:
             request = json.loads(bytes(data))
-            operation = _OPERATIONS[request["op"]]
+            operation = operations[request["op"]]
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
         try:
             if "region" in request:
                 # From now on the request owns the region, whose descriptor is closed with its last reference.
-                request["region"] = regions.pop(int(request["region"]))
-            return operation(self, {**request, "reservation": reservation})
+                request["region"] = connection.take_region(int(request["region"]))
+            return operation(self, {**request, "connection": connection})
         except BowstringError:
             raise
         except Exception as error:  # any error: the agent goes on, for the partitions of others
             raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from error
 
     def add_owner(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Add an owner."""
-        pid, start_ticks, host = request["owner"]
-        owner = ProcessIdentity(int(pid), int(start_ticks), str(host))
+        """Add an owner. The first one decides whether other hosts have access."""
+        owner = _parse_owner(request)
+        access = None if request.get("access") is None else RemoteAccess.from_json(request["access"])
+        if access is not None and not self._has_had_owner and self._access is None:
+            self._open_to_other_hosts(access)
+        if (access and access.secret) != (self._access and self._access.secret):
+            raise InvalidArgumentError("the host agent has another secret, or none: it runs with another key")
         if owner not in self._owners:
             # A descriptor of the process and not its number, which another process may get.
             descriptor = owner.open_pidfd()
             if descriptor is None:
-                raise InvalidArgumentError(f"process {pid} does not run on this host: it can't own the host agent")
+                raise InvalidArgumentError(
+                    f"process {owner.pid} does not run on this host: it can't own the host agent"
+                )
             self._owners[owner] = handler = _OwnerHandler(self, owner, descriptor)
             self._loop.add(handler)
             self._has_had_owner = True
-        return {"pid": os.getpid()}
+        return {"pid": os.getpid(), "control_uri": self._control_uri}
+
+    def add_driver(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Add an owner on any host, until the end of its connection."""
+        owner, connection = _parse_owner(request), request["connection"]
+        connection.owner = owner
+        self._drivers[owner] = connection
+        return {}
+
+    def ping(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer: both ends are authenticated then."""
+        return {}
+
+    def end_ownership(self, connection: ControlConnection, *, is_silent: bool) -> None:
+        """The connection of a driver has ended. A silent one owns the agent until its data sets expire."""
+        assert connection.owner is not None
+        if self._drivers.get(connection.owner) is not connection:
+            return  # the driver has connected again
+        if is_silent:
+            self._drivers[connection.owner] = None
+        else:
+            del self._drivers[connection.owner]
 
     def remove_owner(self, owner: ProcessIdentity) -> None:
         """Remove an owner that has ended."""
@@ -263,8 +277,9 @@ class HostAgent(Closable):
     def reserve(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Reserve memory for the partition that the connection writes; `shortage` says why it is refused."""
         needs = MemoryRequest(**request["memory"])
-        shortage = self.memory.reserve(request["reservation"], needs)
-        return {"reserved_bytes": request["reservation"].reserved_bytes, "shortage": shortage}
+        reservation: MemoryReservation = request["connection"].reservation
+        shortage = self.memory.reserve(reservation, needs)
+        return {"reserved_bytes": reservation.reserved_bytes, "shortage": shortage}
 
     def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Take the memory or the unnamed file of one attempt. It can be read after `commit`."""
@@ -282,7 +297,7 @@ class HostAgent(Closable):
             raise InvalidArgumentError(
                 f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}"
             )
-        uri = self._server.issue_uri(_format_ticket(name, index, attempt))
+        locations = self._server.issue_locations(_format_ticket(name, index, attempt))
         dataset = self._datasets.get(name)
         # Attempts may be late, such as the slower of two speculative copies.
         if name in self._dropped or (dataset is not None and dataset.is_complete):
@@ -293,12 +308,12 @@ class HostAgent(Closable):
             dataset = self._datasets[name] = _PublishedDataset(ttl_s)
         dataset.add_attempt((index, attempt), partition)
         self.memory.add_region(partition.region)
-        request["reservation"].close()
+        request["connection"].reservation.close()
         if not needs_commit:
             dataset.start_lifetime()
             self._serve_partitions(name, dataset, [(index, attempt)])
         self._reduce_regions()
-        return {"uri": uri}
+        return {"locations": locations.uris}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Serve the committed attempts, and drop the others."""
@@ -400,83 +415,6 @@ class HostAgent(Closable):
             self._server.remove(ticket, reason)
 
 
-class _TaskAcceptor(ListenerHandler):
-    """Accepts tasks and the driver as long as the agent has room; others wait in the socket's queue."""
-
-    connections_per_turn = 1
-
-    def __init__(self, agent: HostAgent, listener: Listener) -> None:
-        super().__init__(listener)
-        self._agent = agent
-
-    def next_wait(self) -> Wait:
-        return super().next_wait() if self._agent.can_accept else Wait([])
-
-    def handle_events(self, events: int) -> None:
-        # Without events, a connection was closed: only what to wait for has changed. Accepting here could replace
-        # another connection, whose end would lead here again.
-        if events and self._agent.can_accept:
-            super().handle_events(events)
-
-    def add_channel(self, channel: Channel) -> None:
-        self._agent.add_connection(channel)
-
-    def close_unused_connection(self, error: Exception) -> bool:  # noqa: ARG002 - nobody reads a log of the agent
-        return self._agent.close_silent_connection()
-
-
-class _TaskHandler(Closable):
-    """The handler of a connection of a task or the driver: answers its requests in order."""
-
-    def __init__(self, agent: HostAgent, channel: Channel) -> None:
-        self._agent = agent
-        self._channel = channel
-        self._regions = UNIX.open_remote_memory(channel, None)
-        self._reservation = MemoryReservation(agent.memory)
-        self.has_sent_request = False
-        self.deadline = time.monotonic() + _FIRST_REQUEST_S
-
-    @property
-    def _directions(self) -> int:
-        # A client that does not receive its answers gets no more of them: they would fill the agent's memory.
-        return SEND if self._channel.is_sending else BOTH_DIRECTIONS
-
-    def next_wait(self) -> Wait:
-        return self._channel.next_wait(self._directions)
-
-    def descriptors(self) -> list[int]:
-        return self._channel.descriptors()
-
-    def handle_events(self, _events: int) -> None:
-        channel = self._channel
-        try:
-            for event in channel.progress(self._directions):
-                if isinstance(event, MessageReceived):
-                    channel.grant_credit(1, channel.options.credit_bytes_of(len(event.data)))
-                    reply, tag = self._agent.answer(event.data, self._regions, self._reservation)
-                    channel.submit((reply,), tag)
-                    # A client that does not receive the answer is closed then, too.
-                    self.has_sent_request = True
-                    # A task that writes a partition may compute for long between two requests.
-                    self.deadline = math.inf if self._reservation.is_open else time.monotonic() + _NEXT_REQUEST_S
-                elif isinstance(event, MessageOffered):
-                    channel.accept_offered_message(event.token)
-                elif isinstance(event, RemoteMemoryUpdated):
-                    self._regions.apply_update(event.update)
-                elif isinstance(event, DirectionEnded):
-                    raise event.error
-            channel.progress(SEND)
-        except (BowstringError, OSError):
-            self._agent.close_connection(self)
-
-    def handle_deadline(self) -> None:
-        self._agent.close_connection(self)
-
-    def close(self) -> None:
-        self._reservation.close()
-        self._channel.close()
-
-
 class _OwnerHandler(Closable):
     """The handler of an owner's process, whose descriptor becomes readable when it ends."""
 
@@ -503,13 +441,20 @@ class _OwnerHandler(Closable):
         os.close(self._descriptor)
 
 
-_OPERATIONS: dict[str, Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]] = {
-    "hello": HostAgent.add_owner,
-    "reserve": HostAgent.reserve,
-    "put": HostAgent.put,
+_Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]
+_CONTROL_OPERATIONS: dict[str, _Operation] = {
+    "ping": HostAgent.ping,
+    "own": HostAgent.add_driver,
     "commit": HostAgent.commit,
     "drop": HostAgent.drop,
     "status": HostAgent.status,
+}
+"""Those of any host."""
+_OPERATIONS: dict[str, _Operation] = {
+    **_CONTROL_OPERATIONS,
+    "hello": HostAgent.add_owner,
+    "reserve": HostAgent.reserve,
+    "put": HostAgent.put,
 }
 
 
@@ -526,6 +471,11 @@ def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:
         group.append(region)
     if group:
         yield group
+
+
+def _parse_owner(request: Mapping[str, Any]) -> ProcessIdentity:
+    pid, start_ticks, host = request["owner"]
+    return ProcessIdentity(int(pid), int(start_ticks), str(host))
 
 
 def _format_ticket(name: str, partition: int, attempt: int) -> str:

@@ -11,7 +11,7 @@ from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import free_bytes, is_in_memory
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
 from bowstring.sharing.memory_budget import MemoryRequest, find_spill_folders
 
 _AGENT_TIMEOUT_S = 120.0
@@ -67,11 +67,12 @@ class PartitionMemory(Closable):
             raise ResourceError(f"memory is short: {shortage}")
         self._spill()
 
-    def put(self, dataset: str, attempt: tuple[int, int], rows: int) -> tuple[str, int]:
-        """Pass the partition to the host agent, as `AgentClient.put`. Return its URI and its number of bytes."""
+    def put(self, dataset: str, attempt: tuple[int, int], rows: int) -> tuple[AttemptLocation, int]:
+        """Pass the partition to the host agent, as `AgentClient.put`. Return its location and number of bytes."""
         with self._memory.seal() as region:
-            uri = self._call_agent(lambda agent: agent.put(dataset, attempt, region, rows=rows, ttl_s=self._key.ttl_s))
-            return uri, region.size_bytes
+            ttl_s = self._key.ttl_s
+            location = self._call_agent(lambda agent: agent.put(dataset, attempt, region, rows=rows, ttl_s=ttl_s))
+            return location, region.size_bytes
 
     def describe_space(self) -> str:
         """Where the bytes are, why, and how much more fits there, for an error."""

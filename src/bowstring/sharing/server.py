@@ -164,6 +164,10 @@ class Server(Closable):
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
         return self.locations_for_ticket(self._issue_ticket(name, lifetime_s), role)
 
+    def issue_locations(self, name: str) -> DatasetLocations:
+        """The URIs at all addresses of a data set with this name, whether it exists or not."""
+        return self.locations_for_ticket(self._issue_ticket(name))
+
     def locations_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> DatasetLocations:
         """The URIs at all addresses for a ticket, whether it is valid or not."""
         return DatasetLocations(tuple(acceptor.uri_for_ticket(ticket, role) for acceptor in self._acceptors))
@@ -389,6 +393,7 @@ def _select_transports(
             max_regions=0,
             allow_other_users=options.allow_other_users and transport.identifies_users,
             allow_other_hosts=options.ticket_key is not None,
+            advertised_host=None if transport.is_local else options.advertised_host,
             tls=tls if transport.supports_tls else None,
         )
         yield transport if recorder is None else recorder.wrap_transport(transport), addresses[scheme], limits

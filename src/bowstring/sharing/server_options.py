@@ -53,6 +53,8 @@ class ServerOptions:
     """
     allow_other_users: bool = False
     """Whether processes of other users of this host may connect to a unix socket; `connect` needs the same option."""
+    advertised_host: str | None = None
+    """The host in the URIs of `tcp` and `tcp+tls`, if clients reach the server by another than it listens at."""
     tls: TlsOptions | None = None
     """The server's certificate, for the addresses with `tcp+tls`."""
     names_by_certificate: Mapping[str, Collection[str]] | None = None

@@ -11,14 +11,17 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import ResourceError
 from bowstring.ipc.api import new_file
 from bowstring.memory.region import Region
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
 from bowstring.sharing.partition_memory import PartitionMemory
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.batch_byte_limit import drop_padding_rows
 from bowstring.spark.executor_memory import spare_executor_bytes
 
-REPORT_SCHEMA = "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uri string"
-"""The columns that a task reports to the driver; `uri` is empty if the partition has no rows."""
+REPORT_SCHEMA = (
+    "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uris array<string>, "
+    "control_uri string"
+)
+"""The columns that a task reports to the driver; a partition without rows has no `uris`."""
 
 _MESSAGE_BYTES = 4096
 _COLUMN_BYTES = 256
@@ -36,7 +39,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
     assert task is not None
     partition_id, attempt = task.partitionId(), task.taskAttemptId()
     columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
-    uri, nbytes = "", 0
+    location, nbytes = AttemptLocation((), ""), 0
     with PartitionMemory(agent_key, f"{dataset}/{partition_id}", spare_executor_bytes) as memory:
         try:
             num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema)
@@ -45,15 +48,16 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
             message = f"data set {dataset}, partition {partition_id}, after {size} bytes {space}: {problem}"
             raise type(problem)(message, problem) from problem
         if num_rows:
-            uri, nbytes = memory.put(dataset, (partition_id, attempt), num_rows)
+            location, nbytes = memory.put(dataset, (partition_id, attempt), num_rows)
     report = {
         "partition_id": partition_id,
         "attempt": attempt,
         "host": os.uname().nodename,
-        "is_local": agent_key.owner.is_local,
+        "is_local": agent_key.is_local,
         "num_rows": num_rows,
         "nbytes": nbytes,
-        "uri": uri,
+        "uris": list(location.uris),
+        "control_uri": location.control_uri,
     }
     yield pa.RecordBatch.from_pylist([report])
 
@@ -71,5 +75,5 @@ def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> 
     with Region.create_writer(f"{dataset}/0") as memory:
         new_file(memory.fileno(), schema).close()
         with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
-            uri = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
-            return DatasetPart(0, region.size_bytes, (uri,), os.uname().nodename)
+            location = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
+            return DatasetPart(0, region.size_bytes, location.uris, os.uname().nodename)

@@ -133,7 +133,7 @@ def publish(
     try:
         reports = collect_map_in_arrow(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
         reports.sort(key=lambda report: report.partition_id)
-        parts = [DatasetPart(r.num_rows, r.nbytes, (r.uri,) if r.uri else (), r.host) for r in reports]
+        parts = [DatasetPart(r.num_rows, r.nbytes, tuple(r.uris), r.host) for r in reports]
         attempts = {r.partition_id: r.attempt for r in reports if r.is_local and r.num_rows}
         if not any(part.num_rows for part in parts):
             parts[:1] = [write_empty_partition(dataset, agent_key, schema)]

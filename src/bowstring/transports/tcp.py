@@ -48,7 +48,7 @@ class TcpListener(StreamListener):
         # Without it, a server could not restart at its port while connections of the last one end.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listen(socket_address.name)
-        host = socket.gethostname() if socket_address.is_unspecified else host
+        host = options.advertised_host or (socket.gethostname() if socket_address.is_unspecified else host)
         self.address = format_address(host, self._socket.getsockname()[1])
         self.is_local = socket_address.is_loopback
         self.address_scope = network_scope() if self.is_local else None
