@@ -15,8 +15,8 @@ import bowstring as bs
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, BowstringError, InvalidArgumentError, NotFoundError
-from bowstring.sharing.client import DatasetRequest
 from bowstring.sharing.dataset_locations import DatasetLocations
+from bowstring.sharing.part_requests import PartRequest
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
@@ -251,7 +251,7 @@ def test_a_repr_does_not_show_keys_and_signatures(server: Server) -> None:
     ticket = Ticket((parsed.get_parameter("ticket") or "",))
     with bs.connect(uri) as data:
         values = (server, server._signer, OPTIONS, data, parsed, ticket, DataRequested(ticket.encode()))
-        for value in (*values, DatasetRequest(parsed, (parsed,), ticket), str(ticket), ticket.redacted_label):
+        for value in (*values, PartRequest(parsed, parsed, ticket), str(ticket), ticket.redacted_label):
             assert signature_of(uri)[:8] not in repr(value)
             assert repr(KEY) not in repr(value)
 

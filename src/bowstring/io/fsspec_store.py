@@ -53,6 +53,15 @@ def resolve_url(url: str) -> tuple[Any, str]:
     return file_system, path
 
 
+def is_store_scheme(scheme: str) -> bool:
+    """Whether URLs of this scheme are those of a store; without fsspec, of one of the most frequent ones."""
+    try:
+        from fsspec.registry import available_protocols
+    except ImportError:
+        return scheme in ("s3", "gs", "abfs", "http", "https")
+    return scheme in available_protocols()
+
+
 def is_fsspec_open_file(source: object) -> bool:
     """Whether `source` is an unopened file, as `fsspec.open` returns it."""
     core = sys.modules.get("fsspec.core")

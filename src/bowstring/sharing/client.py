@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
@@ -16,75 +17,36 @@ from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
+    DeadlineError,
     InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
     ProtocolError,
 )
+from bowstring.ipc.api import open_any
+from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.memory.closable import Closable
 from bowstring.sharing.connection import Connection, ConnectionOptions, Stream
+from bowstring.sharing.dataset_locations import merge_location_errors
+from bowstring.sharing.part_requests import (
+    FileRequest,
+    JointRequest,
+    PartRequest,
+    PartRequests,
+    join_adjacent_requests,
+)
 from bowstring.sharing.recording import Recorder
-from bowstring.sharing.uris import Ticket, display_uri, parse_max_tickets, requests_packed_bodies, without_ticket
+from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.sharing.uris import servers_by_role, without_ticket
+from bowstring.transports.base import strip_traceback
+from bowstring.transports.registry import find_transport
 
-_REQUEST_BYTES = 1 << 15
-"""The maximum size of the names in a request for several data sets."""
 _REFUSALS = (NotFoundError, InvalidDataError, AccessDeniedError)
 """The errors if one of several data sets is missing, has another schema, or its ticket is not valid; requests for each
 find out which.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetRequest:
-    """A request for data sets of one server."""
-
-    server: StreamURI
-    uris: tuple[StreamURI, ...]
-    ticket: Ticket
-
-    @classmethod
-    def for_dataset(cls, uri: StreamURI, name: str, *, copy: bool) -> DatasetRequest:
-        """Return a request for one data set; with `copy`, for bodies as bytes if the server supports that.
-
-        `Connection.request_stream` replaces it if it can copy the server's memory.
-        """
-        return cls(without_ticket(uri), (uri,), Ticket((name,), requests_packed_bodies(uri, copy)))
-
-    def split_by_dataset(self) -> list[DatasetRequest]:
-        """Return a request for each of the data sets."""
-        pairs = zip(self.uris, self.ticket.names, strict=True)
-        return [DatasetRequest(self.server, (uri,), Ticket((name,), self.ticket.is_packed)) for uri, name in pairs]
-
-
-def join_adjacent_requests(requests: Iterable[DatasetRequest]) -> Iterator[DatasetRequest]:
-    """Join adjacent requests to one server, up to its limits."""
-    joined: list[DatasetRequest] = []
-    server, size_bytes = None, 0
-    for request in requests:
-        request_bytes = len(request.ticket.encode())
-        is_opaque = any("\0" in one.ticket.names[0] for one in (request, *joined[:1]))
-        is_full = (
-            len(joined) >= parse_max_tickets(request.uris[0])
-            or is_opaque
-            or size_bytes + request_bytes > _REQUEST_BYTES
-        )
-        if joined and (is_full or request.server != server or request.ticket.is_packed != joined[0].ticket.is_packed):
-            yield _join_requests(joined)
-            joined, size_bytes = [], 0
-        server = request.server
-        size_bytes += request_bytes
-        joined.append(request)
-    if joined:
-        yield _join_requests(joined)
-
-
-def _join_requests(requests: Sequence[DatasetRequest]) -> DatasetRequest:
-    uris = tuple(request.uris[0] for request in requests)
-    return DatasetRequest(
-        requests[0].server,
-        uris,
-        Ticket(tuple(request.ticket.names[0] for request in requests), requests[0].ticket.is_packed),
-    )
+_ALTERNATIVE_ERRORS = (*_REFUSALS, ConnectionLostError, DeadlineError)
+"""The errors after which a part is requested at another location."""
 
 
 class DatasetReader(Closable):
@@ -97,19 +59,23 @@ class DatasetReader(Closable):
 
     def __init__(
         self,
-        requests: Iterable[DatasetRequest],
+        parts: Iterable[PartRequests],
         schema: Schema | None,
         options: ConnectionOptions,
         recorder: Recorder | None = None,
     ) -> None:
-        self._requests = list(requests)
+        self._parts = tuple(parts)
         self._recorder = recorder
         self._options = options
         self._lock = threading.Lock()
         self._idle: dict[StreamURI, list[Connection]] = {}
         self._connections: set[Connection] = set()
-        self._first_stream: tuple[Connection, Stream] | None = None
+        self._files: set[_OpenFile] = set()
+        self._first_stream: tuple[_Opened, _Batches] | None = None
         self._is_closed = False
+        # Servers that could not be reached are tried last: thousands of parts need not wait for each of them again.
+        self._unreachable: set[StreamURI] = set()
+        self._requests = self._plan(self._parts, {})
         if self._requests:
             # The schema is known only to the server, so the first stream is begun here, and its batches are read by the
             # first iteration.
@@ -131,8 +97,8 @@ class DatasetReader(Closable):
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URIs of the parts, in order."""
-        return tuple(str(uri) for request in self._requests for uri in request.uris)
+        """The URIs of the parts, in order: those of the locations that are used."""
+        return tuple(uri for request in self._requests for uri in request.uris)
 
     @property
     def is_closed(self) -> bool:
@@ -146,32 +112,35 @@ class DatasetReader(Closable):
         """
         requests = deque(self._requests)
         first_stream = self._take_first_stream()
+        errors: _LocationErrors = {}
         while requests:
             request = requests.popleft()
             try:
-                connection, stream = first_stream or self._open_stream(request)
-            except _REFUSALS:
-                if len(request.uris) == 1:
-                    raise
-                requests.extendleft(reversed(request.split_by_dataset()))
+                opened, batches = first_stream or self._open_stream(request)
+            except _ALTERNATIVE_ERRORS as error:
+                requests = deque(self._find_alternatives(request, requests, error, errors))
                 continue
             first_stream = None
-            if stream.schema is not self.schema and stream.schema != self.schema:
-                self._close_connection(connection)
-                location = display_uri(request.uris[0])
-                raise InvalidDataError(f"{location}: expected {self.schema!r}, found {stream.schema!r}")
-            is_complete = False
+            if batches.schema is not self.schema and batches.schema != self.schema:
+                self._close_connection(opened)
+                raise InvalidDataError(
+                    f"{hide_signatures(request.uris[0])}: expected {self.schema!r}, found {batches.schema!r}"
+                )
+            is_complete, num_rows = False, 0
             try:
-                for batch in stream:
+                for batch in batches:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
+                    num_rows += batch.num_rows
                     yield with_shared_schema(batch, self.schema)
+                if request.num_rows not in (None, num_rows):
+                    raise InvalidDataError(f"{request}: expected {request.num_rows} rows, found {num_rows}")
                 is_complete = True
             finally:
-                if is_complete:
-                    self._return_connection(connection, request.server)
+                if is_complete and isinstance(opened, Connection):
+                    self._return_connection(opened)
                 else:
-                    self._close_connection(connection)
+                    self._close_connection(opened)
 
     def read_all(self) -> Table:
         """Read all batches into a table, without copying. Raises as iterating."""
@@ -185,37 +154,83 @@ class DatasetReader(Closable):
         """Close the connections, which ends all leases. Tables and arrays stay valid. Idempotent."""
         with self._lock:
             self._is_closed = True
-            connections = list(self._connections)
+            opened: list[_Opened] = [*self._connections, *self._files]
             self._connections.clear()
+            self._files.clear()
             self._idle.clear()
             self._first_stream = None
         # Without the lock, since closing waits for a thread that reads.
-        for connection in connections:
-            connection.close()
+        for each in opened:
+            each.close()
         if self._recorder is not None:
             self._recorder.close_unless_shared()
 
-    def _open_first_stream(self) -> tuple[Connection, Stream]:
-        """Open the first request, or its first data set if the server refuses them together."""
-        try:
-            return self._open_stream(self._requests[0])
-        except _REFUSALS:
-            if len(self._requests[0].uris) == 1:
-                raise
-        self._requests[:1] = self._requests[0].split_by_dataset()
-        return self._open_stream(self._requests[0])
+    def _open_first_stream(self) -> tuple[_Opened, _Batches]:
+        """Open the first request, or an alternative to it."""
+        errors: _LocationErrors = {}
+        while True:
+            try:
+                return self._open_stream(self._requests[0])
+            except _ALTERNATIVE_ERRORS as error:
+                first, *others = self._requests
+                self._requests = self._find_alternatives(first, others, error, errors)
 
-    def _take_first_stream(self) -> tuple[Connection, Stream] | None:
+    def _plan(self, parts: Iterable[PartRequests], errors: _LocationErrors) -> list[JointRequest]:
+        """Choose the nearest location of each part that has not failed, and join adjacent requests."""
+        return list(join_adjacent_requests((part, self._choose_request(part, errors)) for part in parts))
+
+    def _choose_request(self, part: PartRequests, errors: _LocationErrors) -> PartRequest | FileRequest:
+        failed = errors.get(part.index, {})
+        remaining = [request for request in part.requests if request not in failed] if failed else part.requests
+        for request in remaining if self._unreachable else ():
+            if isinstance(request, FileRequest) or request.server not in self._unreachable:
+                return request
+        if remaining:
+            return remaining[0]
+        reasons = dict(part.unusable_locations) | {str(request): error for request, error in failed.items()}
+        if len(reasons) == 1:
+            raise next(iter(reasons.values()))
+        raise merge_location_errors(
+            reasons, "no location" if len(self._parts) == 1 else f"part {part.index}: no location"
+        )
+
+    def _find_alternatives(
+        self, request: JointRequest, others: Iterable[JointRequest], error: BowstringError, errors: _LocationErrors
+    ) -> list[JointRequest]:
+        """Return requests in place of one that failed, for each of its parts, or at their next locations; and the ones
+        after it.
+
+        Raises the error if there is none.
+        """
+        if len(request.parts) > 1 and isinstance(error, _REFUSALS):
+            return [*request.split(), *others]
+        for part, failed in zip(request.parts, request.requests, strict=True):
+            errors.setdefault(part.index, {})[failed] = strip_traceback(error)
+        alternatives = self._plan(request.parts, errors)
+        failed = request.requests[0]
+        if not isinstance(error, ConnectionLostError | DeadlineError) or isinstance(failed, FileRequest):
+            return [*alternatives, *others]
+        self._unreachable.add(failed.server)
+        self._requests = self._plan(self._parts, {})  # for the next iteration
+        return [*alternatives, *self._plan((part for other in others for part in other.parts), errors)]
+
+    def _take_first_stream(self) -> tuple[_Opened, _Batches] | None:
         """Return the connection and stream that were opened for the schema, if still usable."""
         with self._lock:
             first_stream, self._first_stream = self._first_stream, None
         return first_stream if first_stream is not None and not first_stream[0].is_closed else None
 
-    def _open_stream(self, request: DatasetRequest) -> tuple[Connection, Stream]:
+    def _open_stream(self, request: JointRequest) -> tuple[_Opened, _Batches]:
+        first = request.requests[0]
+        if isinstance(first, FileRequest):
+            file = _OpenFile(first)
+            with self._lock:
+                self._files.add(file)
+            return file, file
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
-            idle = self._idle.get(request.server, [])
+            idle = self._idle.get(first.server, [])
             # Taken out: a connection has one stream at a time, and several threads may read the data set.
             connection = idle.pop() if idle else None
         if connection is not None and not connection.is_closed:
@@ -225,32 +240,43 @@ class DatasetReader(Closable):
                 # The server may have ended meanwhile, or sent a message without a request: try a new connection.
                 self._close_connection(connection)
         try:
-            connection = Connection.dial(request.uris[0], self._options, self._recorder)
+            connection = Connection.dial(first.uri, self._connection_options(request), self._recorder)
         except ConnectionLostError as error:
             raise type(error)(f"{request.ticket}: {error}") from error
         with self._lock:
             self._connections.add(connection)
         return connection, self._request_stream(connection, request)
 
-    def _request_stream(self, connection: Connection, request: DatasetRequest) -> Stream:
+    def _connection_options(self, request: JointRequest) -> ConnectionOptions:
+        """Return the options; without TLS for a server that has none, if it is one of several locations."""
+        servers = (
+            servers_by_role(request.requests[0].uri).values() if isinstance(request.requests[0], PartRequest) else ()
+        )
+        has_tls = any(find_transport(server.scheme, server).supports_tls for server in servers)
+        return self._options if has_tls or len(request.parts[0].requests) == 1 else replace(self._options, tls=None)
+
+    def _request_stream(self, connection: Connection, request: JointRequest) -> Stream:
         try:
             return connection.request_stream(request.ticket)
         except BaseException:
             self._close_connection(connection)
             raise
 
-    def _return_connection(self, connection: Connection, server: StreamURI) -> None:
+    def _return_connection(self, connection: Connection) -> None:
         """Keep a connection whose stream was read to its end for another one, unless the data set is closed."""
         with self._lock:
             if not self._is_closed:
-                self._idle.setdefault(server, []).append(connection)
+                self._idle.setdefault(without_ticket(connection.uri), []).append(connection)
                 return
         self._close_connection(connection)
 
-    def _close_connection(self, connection: Connection) -> None:
+    def _close_connection(self, opened: _Opened) -> None:
         with self._lock:
-            self._connections.discard(connection)
-        connection.close()
+            if isinstance(opened, Connection):
+                self._connections.discard(opened)
+            else:
+                self._files.discard(opened)
+        opened.close()
 
     def __del__(self) -> None:
         for connection in getattr(self, "_connections", ()):
@@ -264,7 +290,7 @@ class DatasetReader(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return _unpickle_dataset_reader, (self._requests, self.schema, self._options)
+        return _unpickle_dataset_reader, (self._parts, self.schema, self._options)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
@@ -285,11 +311,37 @@ class DatasetReader(Closable):
         return text
 
 
+class _OpenFile(Closable):
+    """An Arrow file or stream, as a stream of batches; iterate once."""
+
+    def __init__(self, request: FileRequest) -> None:
+        self._reader = open_any(request.url)
+        self.schema = self._reader.schema
+        self.is_closed = False
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        for batch in self._reader:
+            if isinstance(self._reader, RemoteFileReader):
+                tuple(batch.lazy_columns)  # fetched together, before the file is closed
+            yield batch
+
+    def close(self) -> None:
+        """Close the file; arrays stay valid."""
+        self.is_closed = True
+        self._reader.close()
+
+
+_Opened: TypeAlias = Connection | _OpenFile
+_Batches: TypeAlias = Stream | _OpenFile
+_LocationErrors: TypeAlias = dict[int, dict[PartRequest | FileRequest, BowstringError]]
+"""Why locations of a part can't be used, by the index of the part."""
+
+
 def _unpickle_dataset_reader(
-    requests: list[DatasetRequest], schema: Schema, options: ConnectionOptions
+    parts: tuple[PartRequests, ...], schema: Schema, options: ConnectionOptions
 ) -> DatasetReader:
     """Return the data set that was pickled. Raises as `connect`."""
-    return DatasetReader(requests, schema, options)
+    return DatasetReader(parts, schema, options)
 
 
 def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
-from bowstring.sharing.client import DatasetReader, DatasetRequest, join_adjacent_requests
+from bowstring.io.fsspec_store import is_store_scheme
+from bowstring.sharing.client import DatasetReader
 from bowstring.sharing.connection import ConnectionOptions
 from bowstring.sharing.dataset_locations import (
     DatasetLocations,
@@ -24,22 +27,35 @@ from bowstring.sharing.dataset_locations import (
     merge_location_errors,
     sort_by_distance,
 )
+from bowstring.sharing.part_requests import FileRequest, PartRequest, PartRequests
 from bowstring.sharing.recording import Recorder, RecorderOrPath, open_recorder
 from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.entry_points import EntryPointGroup
-from bowstring.transports.registry import TRANSPORTS, find_transport
+from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS, TRANSPORTS, find_transport
 from bowstring.transports.tls import TlsOptions
 
 _LOGGER = logging.getLogger(__name__)
 
 
-class PartitionedDataset(Protocol):
-    """A data set of several parts, as `bowstring.spark.publish` returns."""
+class LocatedPart(Protocol):
+    """A part of a data set, such as `bowstring.datasets.DatasetPart`."""
 
     @property
-    def uris(self) -> Sequence[str]:
-        """The URIs of the parts, in order."""
+    def locations(self) -> Sequence[str]:
+        """URIs of the same rows."""
+
+    @property
+    def num_rows(self) -> int | None:
+        """The rows, if known."""
+
+
+class PartitionedDataset(Protocol):
+    """A data set of several parts, such as `bowstring.datasets.Dataset`."""
+
+    @property
+    def parts(self) -> Sequence[LocatedPart]:
+        """The parts, in order."""
 
     @property
     def schema(self) -> Schema:
@@ -47,7 +63,7 @@ class PartitionedDataset(Protocol):
 
 
 Target: TypeAlias = str | DatasetLocations | Sequence[str] | PartitionedDataset
-"""One URI, several locations, the URIs of several parts with one schema, or an object with `uris` and `schema`."""
+"""One URI, several locations, the URIs of several parts with one schema, or an object with `parts` and `schema`."""
 
 
 _FLIGHT = "bowstring.sharing.flight.client:connect_through_flight"
@@ -124,20 +140,74 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
         if connector is not None:
             dataset: DatasetReader = connector(target, options)
             return dataset
-    parts: Any = [target] if isinstance(target, str) else getattr(target, "uris", target)
-    if isinstance(parts, Mapping):
+    located: Any = target
+    if hasattr(located, "parts"):
+        parts = located.parts if located.uris else ()  # if it is closed, `uris` raises an error
+        checked: dict[StreamURI, BowstringError | None] = {}
+        requests = [
+            _create_part_requests(index, part, options, checked) for index, part in enumerate(parts) if part.locations
+        ]
+    else:
+        texts = [target] if isinstance(target, str) else _list_uris(target)
+        requests = [PartRequests(index, (_create_request(text, options),)) for index, text in enumerate(texts)]
+    return DatasetReader(requests, getattr(target, "schema", schema), options.connection, options.recorder)
+
+
+def _list_uris(target: object) -> Iterable[str]:
+    """Return the URIs of several parts. Raises `InvalidArgumentError` for other objects."""
+    uris: object = getattr(target, "uris", target)
+    if isinstance(uris, Mapping):
         raise InvalidArgumentError(
             "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
         )
-    if not isinstance(parts, Iterable) or isinstance(parts, bytes):
-        raise InvalidArgumentError(f"connect: expected a URI or an object with `uris`, found {type(target).__name__}")
-    return _connect_to_parts(parts, getattr(target, "schema", schema), options)
+    if not isinstance(uris, Iterable) or isinstance(uris, bytes):
+        raise InvalidArgumentError(f"connect: expected a URI or an object with `parts`, found {type(target).__name__}")
+    return uris
 
 
-def _connect_to_parts(uris: Iterable[str], schema: Schema | None, options: ConnectOptions) -> DatasetReader:
-    pairs = (parse_dataset_uri(text, options.ticket) for text in uris)
-    requests = [DatasetRequest.for_dataset(uri, name, copy=options.connection.copy) for uri, name in pairs]
-    return DatasetReader(join_adjacent_requests(requests), schema, options.connection, options.recorder)
+def _create_part_requests(
+    index: int, part: LocatedPart, options: ConnectOptions, checked: dict[StreamURI, BowstringError | None]
+) -> PartRequests:
+    """Return the requests for a part at its locations that this process can use.
+
+    `checked` has the servers that were checked before, with the reason why they can't be used.
+    """
+    locations = part.locations
+    if len(locations) == 1:
+        return PartRequests(index, (_create_request(locations[0], options),), (), part.num_rows)
+    requests, errors = [], []
+    for uri in sort_by_distance(locations):
+        try:
+            request = _create_request(uri, options)
+            if isinstance(request, PartRequest):
+                if request.server not in checked:
+                    checked[request.server] = _find_reason_against_use(request.uri, options)
+                if (reason := checked[request.server]) is not None:
+                    errors.append((uri, reason))
+                    continue
+            requests.append(request)
+        except BowstringError as error:
+            errors.append((uri, strip_traceback(error)))
+    if not requests:
+        raise merge_location_errors(dict(errors), f"part {index}: no location")
+    return PartRequests(index, tuple(requests), tuple(errors), part.num_rows)
+
+
+def _create_request(uri: str, options: ConnectOptions) -> PartRequest | FileRequest:
+    """Return a request for the server or file of a URI. Raises as `connect`."""
+    if _is_url_of_file(uri):
+        return FileRequest(unquote(urlsplit(uri).path) if parse_scheme(uri) == "file" else uri)
+    parsed, name = parse_dataset_uri(uri, options.ticket)
+    return PartRequest.for_dataset(parsed, name, copy=options.connection.copy)
+
+
+def _is_url_of_file(uri: object) -> bool:
+    """Whether a URI is that of a file, or of an object of a store: those of servers have parameters of the protocol."""
+    if not isinstance(uri, str):
+        return False
+    scheme = parse_scheme(uri)
+    is_server = scheme in TRANSPORTS or scheme in TRANSPORT_ENTRY_POINTS.own or "want_data=" in uri
+    return scheme == "file" or ("://" in uri and not is_server and is_store_scheme(scheme))
 
 
 def connect_to_first(candidates: Mapping[str, Callable[[], DatasetReader]]) -> DatasetReader:
@@ -161,14 +231,24 @@ def connect_to_first(candidates: Mapping[str, Callable[[], DatasetReader]]) -> D
 
 def connect_to_location(text: str, options: ConnectOptions) -> DatasetReader:
     """Connect to the server of one URI. Raises as `connect`."""
-    uri, name = parse_dataset_uri(text, options.ticket)
-    servers = servers_by_role(uri).values()
-    for server in servers:
-        check_same_address_scope(server)
-        if options.requires_encryption and not is_local_or_encrypted(server):
-            raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
     connection = options.connection
-    if not any(find_transport(server.scheme, server).supports_tls for server in servers):
-        connection = replace(connection, tls=None)
-    request = DatasetRequest.for_dataset(uri, name, copy=connection.copy)
-    return DatasetReader([request], None, connection, options.recorder)
+    request = _create_request(text, options)
+    if isinstance(request, PartRequest):
+        if (reason := _find_reason_against_use(request.uri, options)) is not None:
+            raise reason
+        servers = servers_by_role(request.uri).values()
+        if not any(find_transport(server.scheme, server).supports_tls for server in servers):
+            connection = replace(connection, tls=None)
+    return DatasetReader([PartRequests(0, (request,))], None, connection, options.recorder)
+
+
+def _find_reason_against_use(uri: StreamURI, options: ConnectOptions) -> BowstringError | None:
+    """Return an error if the servers of a URI are not those of this process, or a connection has to be encrypted."""
+    try:
+        for server in servers_by_role(uri).values():
+            check_same_address_scope(server)
+            if options.requires_encryption and not is_local_or_encrypted(server):
+                raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
+    except BowstringError as error:
+        return strip_traceback(error)
+    return None

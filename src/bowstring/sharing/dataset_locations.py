@@ -27,6 +27,8 @@ from bowstring.sharing.uris import parse_scheme
 from bowstring.transports.registry import find_transport
 
 MAX_LOCATIONS = 64
+_FILE_DISTANCE = 25.0
+"""Further away than memory of the host, nearer than the network."""
 _URI = re.compile(r"[^\s]+")
 
 
@@ -83,7 +85,7 @@ def is_local_or_encrypted(uri: StreamURI) -> bool:
     return scope is not None and scope == transport.address_scope(uri.address)
 
 
-def merge_location_errors(errors: Mapping[str, BowstringError]) -> BowstringError:
+def merge_location_errors(errors: Mapping[str, BowstringError], subject: str = "no location") -> BowstringError:
     """Return the error if no location works: that of a single one, or one with the reason for each.
 
     `NotFoundError` if a server lacks the data set, `AccessDeniedError` if one denies access, `DeadlineError` if all are
@@ -92,7 +94,7 @@ def merge_location_errors(errors: Mapping[str, BowstringError]) -> BowstringErro
     if len(errors) == 1:
         return next(iter(errors.values()))
     reasons = "; ".join(f"{hide_secrets(uri)}: {error}" for uri, error in errors.items())
-    text = f"no location of the data set can be used: {reasons}"
+    text = f"{subject} of the data set can be used: {reasons}"
     for kind in (NotFoundError, AccessDeniedError):
         if any(isinstance(error, kind) for error in errors.values()):
             return kind(text)
@@ -108,7 +110,10 @@ def hide_secrets(uri: str) -> str:
 
 def _find_distance(uri: str) -> float:
     """Return the distance of a URI's transport; without one, the URI is tried last, which reports the error."""
+    scheme = parse_scheme(uri)
+    if scheme == "file":
+        return _FILE_DISTANCE
     try:
-        return find_transport(parse_scheme(uri), uri).distance
+        return find_transport(scheme, uri).distance
     except BowstringError:
         return math.inf

@@ -1,0 +1,142 @@
+"""Data sets in parts, each of which has several locations: the nearest that works is read, for each part."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.datasets import Dataset, DatasetPart
+from bowstring.errors import (
+    AccessDeniedError,
+    BowstringError,
+    ConnectionLostError,
+    InvalidDataError,
+    NotFoundError,
+)
+from bowstring.sharing.connection import Connection
+from bowstring.sharing.server_options import ServerOptions
+
+SCHEMA = bs.schema([("x", "int64")])
+
+
+def numbers(*values: int) -> bs.Table:
+    return bs.table({"x": bs.array(values, "int64")})
+
+
+def create_dataset(*locations: tuple[str, ...], rows: int = 1) -> Dataset:
+    return Dataset("numbers", SCHEMA, [DatasetPart(rows, 8, each, "host") for each in locations])
+
+
+def find_free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+@pytest.fixture
+def dead_uri() -> str:
+    return f"tcp://127.0.0.1:{find_free_port()}?want_data=1&free_data=2&ticket=t"
+
+
+def test_the_nearest_location_of_each_part_is_used(dead_uri: str) -> None:
+    addresses = {"unix": None, "tcp": "127.0.0.1:0"}
+    with bs.serve({str(i): numbers(i) for i in range(4)}, addresses=addresses) as server:
+        parts = [tuple(reversed(server.locations(str(i)).uris)) for i in range(4)]
+        parts[1] = (dead_uri, parts[1][0])
+        with bs.connect(create_dataset(*parts)) as data:
+            assert data.read_all() == numbers(0, 1, 2, 3)
+            assert [uri.partition(":")[0] for uri in data.uris] == ["unix", "tcp", "unix", "unix"]
+            assert pickle.loads(pickle.dumps(data)).read_all() == numbers(0, 1, 2, 3)
+
+
+def test_a_server_of_another_namespace_is_not_asked(dead_uri: str) -> None:
+    with bs.serve({"t": numbers(7)}, address="127.0.0.1:0", scheme="tcp") as server:
+        other = "unix:@bowstring-other?want_data=1&free_data=2&scope=elsewhere&ticket=t"
+        with bs.connect(create_dataset((other, server.uri("t")))) as data:
+            assert data.read_all() == numbers(7)
+        with pytest.raises(ConnectionLostError, match="part 0: no location of the data set can be used: unix:"):
+            bs.connect(create_dataset((other, other + "&x=1"), (dead_uri,)))
+
+
+def test_thousands_of_parts_do_not_wait_for_the_same_dead_server_again(
+    dead_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialled: list[str] = []
+    dial = Connection.dial
+
+    def count_and_dial(uri: Any, *arguments: Any) -> Connection:
+        dialled.append(str(uri))
+        return dial(uri, *arguments)
+
+    monkeypatch.setattr(Connection, "dial", count_and_dial)
+    with bs.serve({str(i): numbers(i) for i in range(1000)}, address="127.0.0.1:0", scheme="tcp") as server:
+        parts = [(dead_uri.replace("ticket=t", f"ticket={i}"), server.uri(str(i))) for i in range(1000)]
+        parts[::100] = [(live, dead) for dead, live in parts[::100]]
+        with bs.connect(create_dataset(*parts)) as data:
+            for _ in range(2):
+                assert data.read_all()["x"].to_pylist() == list(range(1000))
+    assert sum(dead_uri.partition("?")[0] in uri for uri in dialled) <= 2
+    assert len(dialled) < 10
+
+
+def test_the_error_names_the_part_and_the_reason_of_each_location(dead_uri: str, tmp_path: Path) -> None:
+    with bs.serve({"t": numbers(7)}) as server:
+        missing = server.uri("t").replace("ticket=t", "ticket=missing")
+        dataset = create_dataset((server.uri("t"),), (missing, dead_uri))
+        with bs.connect(dataset) as data, pytest.raises(NotFoundError) as caught:
+            data.read_all()
+        assert "part 1: no location of the data set can be used" in str(caught.value)
+        assert "no data set 'missing'" in str(caught.value)
+        assert "Connection refused" in str(caught.value)
+        with pytest.raises(NotFoundError, match=r"no\.arrow"):
+            create_dataset((server.uri("t"),), (f"file:{tmp_path}/no.arrow",)).read_all()
+
+
+def test_parts_may_be_files_and_streams_which_are_mapped(tmp_path: Path) -> None:
+    with bs.new_file(tmp_path / "a b0.arrow", SCHEMA) as file:
+        file.write_table(numbers(0))
+    with bs.new_stream(tmp_path / "a b1.arrow", SCHEMA) as stream:
+        stream.write_table(numbers(1))
+    files = [(f"file://{tmp_path}/a%20b{index}.arrow",) for index in range(2)]
+    with bs.serve({"t": numbers(7)}) as server:
+        dataset = create_dataset(files[0], (server.uri("t"),), files[1])
+        assert dataset.read_all() == numbers(0, 7, 1)
+        assert Dataset.from_json(dataset.to_json()).read_all() == numbers(0, 7, 1)
+    with bs.connect(files[0][0]) as data:
+        assert data.read_all() == numbers(0)
+
+
+def test_parts_may_be_objects_of_a_store() -> None:
+    fsspec: Any = pytest.importorskip("fsspec")
+    with fsspec.open("memory://parts/a.arrow", "wb") as file, bs.new_file(file, SCHEMA) as writer:
+        writer.write_table(numbers(3, 4))
+    assert create_dataset(("memory://parts/a.arrow",), rows=2).read_all() == numbers(3, 4)
+
+
+def test_parts_with_other_rows_or_columns_than_described_are_an_error(tmp_path: Path) -> None:
+    with bs.serve({"t": numbers(7, 8)}) as server, pytest.raises(InvalidDataError, match="expected 1 rows, found 2"):
+        create_dataset((server.uri("t"),)).read_all()
+    with bs.new_file(tmp_path / "other.arrow", [("y", "int64")]) as writer:
+        writer.write_table(bs.table({"y": [1]}))
+    with bs.serve({"t": numbers(7)}) as server:
+        dataset = create_dataset((server.uri("t"),), (f"file:{tmp_path}/other.arrow",))
+        with pytest.raises(InvalidDataError, match=r"other\.arrow: expected"):
+            dataset.read_all()
+
+
+@pytest.mark.parametrize("kind", [NotFoundError, AccessDeniedError, ConnectionLostError])
+def test_a_part_is_read_from_the_next_location_after_any_refusal(kind: type[BowstringError], dead_uri: str) -> None:
+    options = ServerOptions(ticket_key=bytes(32) if kind is AccessDeniedError else None)
+    with bs.serve({"t": numbers(1)}, options=options) as first, bs.serve({"t": numbers(7)}) as second:
+        refused = {
+            NotFoundError: first.uri("t").replace("ticket=t", "ticket=u"),
+            AccessDeniedError: first.uri("t")[:-3],
+            ConnectionLostError: dead_uri,
+        }[kind]
+        with bs.connect(create_dataset((refused, second.uri("t")), (second.uri("t"),))) as data:
+            assert data.read_all() == numbers(7, 7)
