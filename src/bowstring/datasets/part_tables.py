@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -191,7 +191,7 @@ def _is_shared_memory(location: str | None) -> bool:
 def _open_table(source: Source) -> Table:
     if isinstance(source, SharedTableHandle):
         return attach(source)
-    if isinstance(source, str | list | tuple) or hasattr(source, "uris"):
-        with connect(source) as reader:
+    if isinstance(source, str | list | tuple | DatasetLocations) or hasattr(source, "parts"):
+        with connect(cast("Target", source)) as reader:
             return reader.read_all()
     return as_table(source)
