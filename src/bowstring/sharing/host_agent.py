@@ -6,10 +6,7 @@ owners (the driver, or on other hosts the executors), and exits when the last on
 set for a while. Its memory has no name in any file system: nothing is left when it exits, and readers keep the memory
 that they have mapped.
 
-A process may have as few as 1,024 descriptors. So small partitions, and beyond a quarter of the limit the smallest of
-any size, are copied together into larger memfds, each for one data set: 10,000 partitions that eight processes read
-at once take ten descriptors of the agent and five of each reader. One thread answers all requests, and a
-connection without a request is closed after a few seconds.
+One thread answers all requests, and a connection without a request is closed after a few seconds.
 """
 
 from __future__ import annotations
@@ -21,21 +18,13 @@ import resource
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from bowstring.errors import (
-    BowstringError,
-    InvalidArgumentError,
-    InvalidDataError,
-    NotFoundError,
-    ProtocolError,
-    ResourceError,
-)
+from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable, close_on_error
-from bowstring.memory.region import Region
 from bowstring.sharing.agent_connections import (
     AgentConnection,
     ConnectionAcceptor,
@@ -45,9 +34,9 @@ from bowstring.sharing.agent_connections import (
 from bowstring.sharing.agent_control import CONTROL_OPTIONS, RemoteAccess
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.processes import ProcessIdentity
+from bowstring.sharing.published_datasets import PublishedDatasets
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
-from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
 from bowstring.transports.base import (
     RECEIVE,
@@ -64,14 +53,8 @@ _FIRST_OWNER_S = 60.0
 _IDLE_S = 120.0
 _TICK_S = 1.0
 _REQUESTS_PER_TURN = 4
-_MAX_DATASETS = 100_000
 _MAX_CLIENTS = 4096
 _MAX_CONNECTIONS = 1024
-_SMALL_BYTES = 256 << 10
-"""Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
-_MERGE_BYTES = 256 << 20
-"""The most that is packed at once: it takes that much memory twice while it is copied, and half a second."""
-
 TRANSPORT_OPTIONS = TransportOptions(
     max_plain_bytes=1 << 26,
     max_tagged_bytes=0,
@@ -80,38 +63,6 @@ TRANSPORT_OPTIONS = TransportOptions(
     keep_descriptors=True,
 )
 """One region at a time, whose descriptor is passed on to readers."""
-
-Attempt: TypeAlias = tuple[int, int]
-"""The index of a partition, and the ID of the task attempt that wrote it."""
-
-
-@dataclass(slots=True)
-class _PublishedDataset:
-    """The attempts of a data set, their regions, and the tickets that can be read."""
-
-    ttl_s: float
-    expires_at: float = math.inf
-    is_complete: bool = False
-    partitions: dict[Attempt, StoredDataset] = field(default_factory=dict)
-    regions: dict[Region, list[Attempt]] = field(default_factory=dict)
-    tickets: set[str] = field(default_factory=set)
-
-    def start_lifetime(self) -> None:
-        """Let the data set expire `ttl_s` from now: after the commit, or after the last attempt that needs none."""
-        self.expires_at = time.monotonic() + self.ttl_s
-
-    def add_attempt(self, attempt: Attempt, partition: StoredDataset) -> None:
-        """Add an attempt."""
-        self.partitions[attempt] = partition
-        self.regions.setdefault(partition.region, []).append(attempt)
-
-    def keep_only_attempts(self, attempts: Iterable[Attempt]) -> set[Region]:
-        """Remove all other attempts. Return the remaining regions that still contain bytes of removed ones."""
-        self.partitions = {attempt: self.partitions[attempt] for attempt in attempts}
-        before, self.regions = self.regions, {}
-        for attempt, partition in self.partitions.items():
-            self.regions.setdefault(partition.region, []).append(attempt)
-        return {region for region, remaining in self.regions.items() if len(remaining) < len(before[region])}
 
 
 class HostAgent(Closable):
@@ -124,10 +75,6 @@ class HostAgent(Closable):
         self._max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._server = self._create_server(None)
         self._loop = EventLoop("bowstring-agent")
-        self._max_regions = self._max_descriptors // 4
-        self._datasets: dict[str, _PublishedDataset] = {}
-        # A late attempt must not create a dropped data set again, which nobody would drop.
-        self._dropped: dict[str, None] = {}
         self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
         self._drivers: dict[ProcessIdentity, ControlConnection | None] = {}
         """Owners on any host, by their connections; None for one that is silent, which may still run."""
@@ -135,6 +82,7 @@ class HostAgent(Closable):
         self._access: RemoteAccess | None = None
         self._control_uri = ""
         self.memory = MemoryBudget()
+        self.datasets = PublishedDatasets(self._server, self.memory, max_regions=self._max_descriptors // 4)
         self._started_at = self._used_at = time.monotonic()
 
     def listen(self, listener: Listener) -> None:
@@ -161,7 +109,8 @@ class HostAgent(Closable):
             options = replace(CONTROL_OPTIONS, tls=access.tls, advertised_host=access.host)
             listener = find_transport(access.scheme, access.scheme).listen(access.listen_address, options)
         self._server.close()
-        self._server, self._access = server, access
+        self._server = self.datasets.server = server
+        self._access = access
         self._control_uri = f"{access.scheme}:{listener.address}"
         max_connections = min(self._max_descriptors // 16, _MAX_CONNECTIONS)
         create = partial(ControlConnection, self, access.secret)
@@ -171,7 +120,8 @@ class HostAgent(Closable):
         """Answer requests until the agent is no longer needed."""
         while not self._is_finished:
             self.step(_TICK_S)
-            self._drop_expired()
+            if self.datasets.drop_expired():
+                self._used_at = time.monotonic()
 
     def step(self, timeout_s: float) -> int:
         """Wait for connections and requests, and answer some. Return the number of connections that had any."""
@@ -179,18 +129,9 @@ class HostAgent(Closable):
 
     def close(self) -> None:
         """Drop all data sets, and close all connections. Idempotent."""
-        for name in list(self._datasets):
-            self._drop_dataset(name)
+        self.datasets.close()
         self._loop.close()
         self._server.close()
-
-    def _drop_expired(self) -> None:
-        """Drop expired data sets."""
-        now = time.monotonic()
-        for name in [name for name, dataset in self._datasets.items() if dataset.expires_at < now]:
-            expired_at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-            ttl_s = self._datasets[name].ttl_s
-            self._drop_dataset(name, f"data set {name!r} expired at {expired_at}, {ttl_s:g} s after its commit")
 
     @property
     def _is_finished(self) -> bool:
@@ -198,7 +139,7 @@ class HostAgent(Closable):
         now = time.monotonic()
         return (
             (self._has_had_owner and not self._owners and not self._drivers)
-            or (not self._datasets and not self.memory.has_reservations and now - self._used_at > _IDLE_S)
+            or (not self.datasets and not self.memory.has_reservations and now - self._used_at > _IDLE_S)
             or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
         )
 
@@ -283,136 +224,31 @@ class HostAgent(Closable):
 
     def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Take the memory or the unnamed file of one attempt. It can be read after `commit`."""
-        name, ttl_s = str(request["dataset"]), float(request["ttl_s"])
-        if not ttl_s >= 0:
-            raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
-        index, attempt = (int(number) for number in request["attempt"])
-        needs_commit = bool(request["needs_commit"])
-        region = request["region"]
-        # Any other file could be truncated by whoever knows its name, which ends processes that have it mapped.
-        if not region.is_sealed and not region.is_unnamed_file:
-            raise InvalidDataError(f"{region.name}: expected sealed memory or an unnamed file of this user")
-        partition = index_stored_dataset(region)
-        if partition.num_rows != request["rows"]:
-            raise InvalidArgumentError(
-                f"partition {index}: expected {request['rows']} rows, found {partition.num_rows}"
-            )
-        locations = self._server.issue_locations(_format_ticket(name, index, attempt))
-        dataset = self._datasets.get(name)
-        # Attempts may be late, such as the slower of two speculative copies.
-        if name in self._dropped or (dataset is not None and dataset.is_complete):
-            raise InvalidArgumentError(f"data set {name!r} is complete or dropped: partitions can't be added")
-        if dataset is not None and (index, attempt) in dataset.partitions:
-            raise InvalidArgumentError(f"data set {name!r}: partition {index}, attempt {attempt} exists already")
-        if dataset is None:
-            dataset = self._datasets[name] = _PublishedDataset(ttl_s)
-        dataset.add_attempt((index, attempt), partition)
-        self.memory.add_region(partition.region)
+        index, attempt = request["attempt"]
+        locations = self.datasets.put(
+            str(request["dataset"]),
+            (int(index), int(attempt)),
+            request["region"],
+            num_rows=request["rows"],
+            ttl_s=float(request["ttl_s"]),
+            needs_commit=bool(request["needs_commit"]),
+        )
         request["connection"].reservation.close()
-        if not needs_commit:
-            dataset.start_lifetime()
-            self._serve_partitions(name, dataset, [(index, attempt)])
-        self._reduce_regions()
         return {"locations": locations.uris}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Serve the committed attempts, and drop the others."""
-        name = str(request["dataset"])
-        attempts = {(int(partition), int(attempt)) for partition, attempt in request["attempts"]}
-        dataset = self._find_dataset(name)
-        missing = [
-            partition for partition, attempt in sorted(attempts) if (partition, attempt) not in dataset.partitions
-        ]
-        if not missing and not dataset.is_complete:
-            dataset.is_complete = True
-            dataset.start_lifetime()
-            # Also regions of which only a part was committed, so that the memory of the rest is freed.
-            mixed = dataset.keep_only_attempts(attempts)
-            small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
-            if mixed or len(small) > 1:
-                self._compact_regions(name, dataset, mixed | small)
-            self._serve_partitions(name, dataset, attempts)
-        return {"missing": missing}
+        attempts = {(int(index), int(attempt)) for index, attempt in request["attempts"]}
+        return {"missing": self.datasets.commit(str(request["dataset"]), attempts)}
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Drop a data set."""
-        self._find_dataset(str(request["dataset"]))
-        self._drop_dataset(str(request["dataset"]))
+        self.datasets.drop(str(request["dataset"]))
         return {}
 
     def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
         """The data sets, with their partitions, rows, bytes and regions, and the memory of all."""
-        datasets = {
-            name: {
-                "partitions": len(dataset.partitions),
-                "rows": sum(partition.num_rows for partition in dataset.partitions.values()),
-                "bytes": sum(partition.size_bytes for partition in dataset.partitions.values()),
-                "memory_bytes": sum(region.size_bytes for region in dataset.regions if region.is_sealed),
-                "spilled_bytes": sum(region.size_bytes for region in dataset.regions if not region.is_sealed),
-                "regions": len(dataset.regions),
-                "is_complete": dataset.is_complete,
-            }
-            for name, dataset in self._datasets.items()
-        }
-        return {"pid": os.getpid(), "datasets": datasets, "memory": self.memory.to_json()}
-
-    def _serve_partitions(self, name: str, dataset: _PublishedDataset, attempts: Iterable[Attempt]) -> None:
-        for attempt in attempts:
-            ticket = _format_ticket(name, *attempt)
-            if ticket not in dataset.tickets:
-                self._server.add_stored_dataset(ticket, dataset.partitions[attempt])
-                dataset.tickets.add(ticket)
-
-    def _reduce_regions(self) -> None:
-        """Pack the smallest half of the largest data set's regions if there are too many descriptors."""
-        if sum(len(dataset.regions) for dataset in self._datasets.values()) <= self._max_regions:
-            return
-        name, dataset = max(self._datasets.items(), key=lambda entry: len(entry[1].regions))
-        smallest, size_bytes = list[Region](), 0
-        max_regions = max(len(dataset.regions) // 2, 2)
-        for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[:max_regions]:
-            size_bytes += region.size_bytes
-            if size_bytes > _MERGE_BYTES and len(smallest) > 1:
-                break
-            smallest.append(region)
-        if len(smallest) > 1:
-            self._compact_regions(name, dataset, smallest)
-
-    def _compact_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
-        """Copy the attempts of some regions into few regions. If memory is short, the regions stay as they are."""
-        for group in _group_by_size(regions):
-            attempts = [attempt for region in group for attempt in dataset.regions[region]]
-            if sum(region.size_bytes for region in group) == dataset.partitions[attempts[0]].size_bytes:
-                continue  # nothing would be gained
-            try:
-                folders = self.memory.choose_merge_folders(group)
-                packed = merge_into_region([dataset.partitions[attempt] for attempt in attempts], name, folders)
-            except ResourceError:
-                return
-            self.memory.add_region(packed[0].region)
-            for region in group:
-                # The server's clients keep a region that they have leases of, and retire it afterwards.
-                del dataset.regions[region]
-            for attempt, partition in zip(attempts, packed, strict=True):
-                dataset.add_attempt(attempt, partition)
-                ticket = _format_ticket(name, *attempt)
-                if ticket in dataset.tickets:
-                    self._server.replace_stored_dataset(ticket, partition)
-
-    def _find_dataset(self, name: str) -> _PublishedDataset:
-        dataset = self._datasets.get(name)
-        if dataset is None:
-            raise NotFoundError(f"the host agent has no data set {name!r}")
-        return dataset
-
-    def _drop_dataset(self, name: str, reason: str | None = None) -> None:
-        dataset = self._datasets.pop(name)
-        self._used_at = time.monotonic()
-        self._dropped[name] = None
-        if len(self._dropped) > _MAX_DATASETS:
-            del self._dropped[next(iter(self._dropped))]
-        for ticket in dataset.tickets:
-            self._server.remove(ticket, reason)
+        return {"pid": os.getpid(), "datasets": self.datasets.to_json(), "memory": self.memory.to_json()}
 
 
 class _OwnerHandler(Closable):
@@ -458,28 +294,9 @@ _OPERATIONS: dict[str, _Operation] = {
 }
 
 
-def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:
-    """Groups of at most `_MERGE_BYTES`, or of one region, so that no more memory is taken twice at a time. Memory and
-    files are separate.
-    """
-    group, size_bytes = list[Region](), 0
-    for region in sorted(regions, key=lambda region: region.is_sealed):
-        size_bytes += region.size_bytes
-        if group and (size_bytes > _MERGE_BYTES or region.is_sealed != group[0].is_sealed):
-            yield group
-            group, size_bytes = [], region.size_bytes
-        group.append(region)
-    if group:
-        yield group
-
-
 def _parse_owner(request: Mapping[str, Any]) -> ProcessIdentity:
     pid, start_ticks, host = request["owner"]
     return ProcessIdentity(int(pid), int(start_ticks), str(host))
-
-
-def _format_ticket(name: str, partition: int, attempt: int) -> str:
-    return f"{name}/{partition}/{attempt}"
 
 
 def main(descriptor: int) -> None:

@@ -1,0 +1,231 @@
+"""The data sets of a host agent: attempts of partitions, their commit, their lifetime and their descriptors.
+
+A process may have as few as 1,024 descriptors. So small partitions, and beyond a quarter of the limit the smallest of
+any size, are copied together into larger memfds, each for one data set: 10,000 partitions that eight processes read
+at once take ten descriptors of the agent and five of each reader.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, ResourceError
+from bowstring.memory.closable import Closable
+from bowstring.memory.region import Region
+from bowstring.sharing.dataset_locations import DatasetLocations
+from bowstring.sharing.memory_budget import MemoryBudget
+from bowstring.sharing.server import Server
+from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
+
+_MAX_DROPPED_IDS = 100_000
+_SMALL_BYTES = 256 << 10
+"""Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
+_MERGE_BYTES = 256 << 20
+"""The most that is packed at once: it takes that much memory twice while it is copied, and half a second."""
+
+Attempt: TypeAlias = tuple[int, int]
+"""The index of a partition, and the ID of the task attempt that wrote it."""
+
+
+@dataclass(slots=True)
+class _PublishedDataset:
+    """The attempts of a data set, their regions, and the tickets that can be read."""
+
+    ttl_s: float
+    expires_at: float = math.inf
+    is_complete: bool = False
+    partitions: dict[Attempt, StoredDataset] = field(default_factory=dict)
+    regions: dict[Region, list[Attempt]] = field(default_factory=dict)
+    tickets: set[str] = field(default_factory=set)
+
+    def start_lifetime(self) -> None:
+        """Let the data set expire `ttl_s` from now: after the commit, or after the last attempt that needs none."""
+        self.expires_at = time.monotonic() + self.ttl_s
+
+    def add_attempt(self, attempt: Attempt, partition: StoredDataset) -> None:
+        """Add an attempt."""
+        self.partitions[attempt] = partition
+        self.regions.setdefault(partition.region, []).append(attempt)
+
+    def keep_only_attempts(self, attempts: Iterable[Attempt]) -> set[Region]:
+        """Remove all other attempts. Return the remaining regions that still contain bytes of removed ones."""
+        self.partitions = {attempt: self.partitions[attempt] for attempt in attempts}
+        before, self.regions = self.regions, {}
+        for attempt, partition in self.partitions.items():
+            self.regions.setdefault(partition.region, []).append(attempt)
+        return {region for region, remaining in self.regions.items() if len(remaining) < len(before[region])}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers of partitions, rows, bytes and regions."""
+        return {
+            "partitions": len(self.partitions),
+            "rows": sum(partition.num_rows for partition in self.partitions.values()),
+            "bytes": sum(partition.size_bytes for partition in self.partitions.values()),
+            "memory_bytes": sum(region.size_bytes for region in self.regions if region.is_sealed),
+            "spilled_bytes": sum(region.size_bytes for region in self.regions if not region.is_sealed),
+            "regions": len(self.regions),
+            "is_complete": self.is_complete,
+        }
+
+
+class PublishedDatasets(Closable):
+    """The data sets of an agent by their names. `server` is where they can be read."""
+
+    def __init__(self, server: Server, memory: MemoryBudget, max_regions: int) -> None:
+        self.server = server
+        self._memory = memory
+        self._max_regions = max_regions
+        self._datasets: dict[str, _PublishedDataset] = {}
+        # A late attempt must not create a dropped data set again, which nobody would drop.
+        self._dropped: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._datasets)
+
+    def put(
+        self, name: str, attempt: Attempt, region: Region, *, num_rows: int, ttl_s: float, needs_commit: bool
+    ) -> DatasetLocations:
+        """Take the memory or the unnamed file of one attempt, and return where it can be read: after the commit, or at
+        once if it needs none.
+        """
+        if not ttl_s >= 0:
+            raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
+        # Any other file could be truncated by whoever knows its name, which ends processes that have it mapped.
+        if not region.is_sealed and not region.is_unnamed_file:
+            raise InvalidDataError(f"{region.name}: expected sealed memory or an unnamed file of this user")
+        partition = index_stored_dataset(region)
+        if partition.num_rows != num_rows:
+            raise InvalidArgumentError(f"partition {attempt[0]}: expected {num_rows} rows, found {partition.num_rows}")
+        locations = self.server.issue_locations(_format_ticket(name, attempt))
+        dataset = self._datasets.get(name)
+        # Attempts may be late, such as the slower of two speculative copies.
+        if name in self._dropped or (dataset is not None and dataset.is_complete):
+            raise InvalidArgumentError(f"data set {name!r} is complete or dropped: partitions can't be added")
+        if dataset is not None and attempt in dataset.partitions:
+            raise InvalidArgumentError(
+                f"data set {name!r}: partition {attempt[0]}, attempt {attempt[1]} exists already"
+            )
+        if dataset is None:
+            dataset = self._datasets[name] = _PublishedDataset(ttl_s)
+        dataset.add_attempt(attempt, partition)
+        self._memory.add_region(region)
+        if not needs_commit:
+            dataset.start_lifetime()
+            self._serve_partitions(name, dataset, [attempt])
+        self._reduce_regions()
+        return locations
+
+    def commit(self, name: str, attempts: set[Attempt]) -> list[int]:
+        """Serve these attempts, and drop the others. Return the partitions without one; then nothing is committed."""
+        dataset = self._find(name)
+        missing = [index for index, attempt in sorted(attempts) if (index, attempt) not in dataset.partitions]
+        if not missing and not dataset.is_complete:
+            dataset.is_complete = True
+            dataset.start_lifetime()
+            # Also regions of which only a part was committed, so that the memory of the rest is freed.
+            mixed = dataset.keep_only_attempts(attempts)
+            small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
+            if mixed or len(small) > 1:
+                self._compact_regions(name, dataset, mixed | small)
+            self._serve_partitions(name, dataset, attempts)
+        return missing
+
+    def drop(self, name: str, reason: str | None = None) -> None:
+        """Drop a data set. Raises `NotFoundError`. Clients that ask for it later get `reason`."""
+        dataset = self._find(name)
+        del self._datasets[name]
+        self._dropped[name] = None
+        if len(self._dropped) > _MAX_DROPPED_IDS:
+            del self._dropped[next(iter(self._dropped))]
+        for ticket in dataset.tickets:
+            self.server.remove(ticket, reason)
+
+    def drop_expired(self) -> bool:
+        """Drop expired data sets; return False if there are none."""
+        now = time.monotonic()
+        expired = [(name, dataset.ttl_s) for name, dataset in self._datasets.items() if dataset.expires_at < now]
+        for name, ttl_s in expired:
+            expired_at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            self.drop(name, f"data set {name!r} expired at {expired_at}, {ttl_s:g} s after its commit")
+        return bool(expired)
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Return the state of each data set."""
+        return {name: dataset.to_json() for name, dataset in self._datasets.items()}
+
+    def close(self) -> None:
+        """Drop all data sets. Idempotent."""
+        for name in list(self._datasets):
+            self.drop(name)
+
+    def _find(self, name: str) -> _PublishedDataset:
+        dataset = self._datasets.get(name)
+        if dataset is None:
+            raise NotFoundError(f"the host agent has no data set {name!r}")
+        return dataset
+
+    def _serve_partitions(self, name: str, dataset: _PublishedDataset, attempts: Iterable[Attempt]) -> None:
+        for attempt in attempts:
+            ticket = _format_ticket(name, attempt)
+            if ticket not in dataset.tickets:
+                self.server.add_stored_dataset(ticket, dataset.partitions[attempt])
+                dataset.tickets.add(ticket)
+
+    def _reduce_regions(self) -> None:
+        """Pack the smallest half of the largest data set's regions if there are too many descriptors."""
+        if sum(len(dataset.regions) for dataset in self._datasets.values()) <= self._max_regions:
+            return
+        name, dataset = max(self._datasets.items(), key=lambda entry: len(entry[1].regions))
+        smallest, size_bytes = list[Region](), 0
+        max_regions = max(len(dataset.regions) // 2, 2)
+        for region in sorted(dataset.regions, key=lambda region: region.size_bytes)[:max_regions]:
+            size_bytes += region.size_bytes
+            if size_bytes > _MERGE_BYTES and len(smallest) > 1:
+                break
+            smallest.append(region)
+        if len(smallest) > 1:
+            self._compact_regions(name, dataset, smallest)
+
+    def _compact_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
+        """Copy the attempts of some regions into few regions. If memory is short, the regions stay as they are."""
+        for group in _group_by_size(regions):
+            attempts = [attempt for region in group for attempt in dataset.regions[region]]
+            if sum(region.size_bytes for region in group) == dataset.partitions[attempts[0]].size_bytes:
+                continue  # nothing would be gained
+            try:
+                folders = self._memory.choose_merge_folders(group)
+                packed = merge_into_region([dataset.partitions[attempt] for attempt in attempts], name, folders)
+            except ResourceError:
+                return
+            self._memory.add_region(packed[0].region)
+            for region in group:
+                # The server's clients keep a region that they have leases of, and retire it afterwards.
+                del dataset.regions[region]
+            for attempt, partition in zip(attempts, packed, strict=True):
+                dataset.add_attempt(attempt, partition)
+                ticket = _format_ticket(name, attempt)
+                if ticket in dataset.tickets:
+                    self.server.replace_stored_dataset(ticket, partition)
+
+
+def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:
+    """Groups of at most `_MERGE_BYTES`, or of one region, so that no more memory is taken twice at a time. Memory and
+    files are separate.
+    """
+    group, size_bytes = list[Region](), 0
+    for region in sorted(regions, key=lambda region: region.is_sealed):
+        size_bytes += region.size_bytes
+        if group and (size_bytes > _MERGE_BYTES or region.is_sealed != group[0].is_sealed):
+            yield group
+            group, size_bytes = [], region.size_bytes
+        group.append(region)
+    if group:
+        yield group
+
+
+def _format_ticket(name: str, attempt: Attempt) -> str:
+    return f"{name}/{attempt[0]}/{attempt[1]}"
