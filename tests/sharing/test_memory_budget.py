@@ -200,7 +200,7 @@ def test_a_reader_needs_no_descriptor_for_each_file(key: AgentKey, tmp_path: Pat
         uris = []
         for number in range(100):
             with store_number(number) as memory, spill(memory, tmp_path) as region:
-                uris.append(agent.put("d", (number, 0), region, rows=100))
+                uris.append(agent.put("d", (number, 0), region, rows=100).uris[0])
         agent.commit_attempts("d", dict.fromkeys(range(100), 0))
         assert agent.status()["datasets"]["d"]["regions"] == 100
         numbers, num_descriptors = run_python(READ_WITH_64_DESCRIPTORS, uris=uris)
