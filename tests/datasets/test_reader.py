@@ -6,7 +6,8 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -48,14 +49,14 @@ SHAPES = st.lists(st.integers(0, 30), max_size=6)
 STOPS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 6), st.integers(1, 3)), max_size=6)
 
 
-def read_with_stops(reader: EpochReader, stops: list[tuple[int, int, int]]) -> list[int]:
+def read_with_stops(create_reader: Callable[..., EpochReader], stops: list[tuple[int, int, int]]) -> list[int]:
     """Return the rows of an epoch that is stopped and resumed: by a number of ranks, each after some steps of each of
     its workers, of which there is a number, too.
     """
     state: dict[str, Any] | None = None
     rows: list[int] = []
     for world_size, steps, num_workers in stops:
-        ranks = [reader.for_worker(rank, world_size) for rank in range(world_size)]
+        ranks = [create_reader(rank=rank, world_size=world_size) for rank in range(world_size)]
         # In the order in which a loop over all ranks receives the batches of their workers.
         workers = [rank.for_worker(worker, num_workers) for worker in range(num_workers) for rank in ranks]
         for worker in workers:
@@ -83,8 +84,8 @@ def test_ranks_that_stop_and_resume_in_other_numbers_read_each_row_once_and_in_o
     last_world_size: int,
 ) -> None:
     table = table_of(*lengths)
-    reader = EpochReader(table, batch_rows, seed=seed, window_rows=window_rows)
-    rows = read_with_stops(reader, [*stops, (last_world_size, 10_000, 2)])
+    create_reader = partial(EpochReader, table, batch_rows, seed=seed, window_rows=window_rows)
+    rows = read_with_stops(create_reader, [*stops, (last_world_size, 10_000, 2)])
     assert rows == RowOrder((table.num_rows,), seed, window_rows).rows(0, 0, table.num_rows).tolist()
 
 
@@ -119,8 +120,10 @@ def test_ranks_and_workers_that_stop_and_resume_read_each_row_of_a_data_set_once
     last_world_size: int,
 ) -> None:
     dataset = dataset_of(server_of_parts, {str(length): length for length in lengths})
-    reader = EpochReader(dataset, batch_rows, seed=seed, window_rows=window_rows, prefetch_bytes=prefetch_bytes)
-    rows = read_with_stops(reader, [*stops, (last_world_size, 10_000, 1)])
+    create_reader = partial(
+        EpochReader, dataset, batch_rows, seed=seed, window_rows=window_rows, prefetch_bytes=prefetch_bytes
+    )
+    rows = read_with_stops(create_reader, [*stops, (last_world_size, 10_000, 1)])
     values = np.concatenate([np.arange(length) for length in (0, *lengths)])
     order = RowOrder(lengths, seed, window_rows)
     assert rows == values[order.rows(0, 0, order.num_rows)].tolist()
@@ -129,15 +132,21 @@ def test_ranks_and_workers_that_stop_and_resume_read_each_row_of_a_data_set_once
 @pytest.mark.parametrize("end", ["keep", "drop", "pad"])
 @pytest.mark.parametrize("num_rows", [0, 1, 9, 10, 11, 60, 61, 99])
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_the_end_of_an_epoch_is_kept_dropped_or_padded(end: Any, num_rows: int, world_size: int) -> None:
+@pytest.mark.parametrize("num_workers", [1, 4])
+def test_the_end_of_an_epoch_is_kept_dropped_or_padded(
+    end: Any, num_rows: int, world_size: int, num_workers: int
+) -> None:
     table = table_of(num_rows)
     readers = [EpochReader(table, 10, seed=1, rank=rank, world_size=world_size, end=end) for rank in range(world_size)]
     lengths = [len(reader) for reader in readers]
-    batches = [list(map(read_rows, reader)) for reader in readers]
+    batches = []
+    for reader in readers:
+        workers = [list(reader.for_worker(worker, num_workers)) for worker in range(num_workers)]
+        in_turn = [batch for received in zip_longest(*workers) for batch in received if batch is not None]
+        batches.append(list(map(read_rows, in_turn)))
     assert lengths == list(map(len, batches))
     order = RowOrder((num_rows,), 1).rows(0, 0, num_rows).tolist()
-    in_turn = zip_longest(*batches, fillvalue=[])
-    rows = [row for received in in_turn for batch in received for row in batch]
+    rows = [row for received in zip_longest(*batches, fillvalue=[]) for batch in received for row in batch]
     if end == "keep":
         assert rows == order
         return
@@ -159,11 +168,13 @@ def test_epochs_follow_each_other_in_different_orders() -> None:
     assert [row for batch in later for row in read_rows(batch)] == epochs[1]
 
 
-def test_workers_of_a_rank_are_ranks_whose_batches_alternate() -> None:
-    table = table_of(100)
-    (whole,) = [list(map(read_rows, EpochReader(table, 6, seed=5, rank=1, world_size=2)))]
-    workers = [iter(EpochReader(table, 6, seed=5, rank=1 + worker * 2, world_size=6)) for worker in range(3)]
+def test_the_batches_of_a_rank_are_those_of_its_workers_in_turn() -> None:
+    reader = EpochReader(table_of(100), 6, seed=5, rank=1, world_size=2)
+    workers = [iter(reader.for_worker(worker, 3)) for worker in range(3)]
+    whole = list(map(read_rows, reader))
     assert [read_rows(next(workers[index % 3])) for index in range(len(whole))] == whole
+    with pytest.raises(InvalidArgumentError, match="worker: expected an integer below 3, found 3"):
+        reader.for_worker(3, 3)
 
 
 def test_batches_in_order_share_the_memory_of_the_table() -> None:

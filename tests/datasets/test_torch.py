@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import json
+import random
+import subprocess
+import sys
 import warnings
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.datasets.order import RowOrder
+from bowstring.datasets import Dataset, DatasetPart, EpochReader, RowOrder
 from bowstring.errors import InvalidDataError
 
 torch = pytest.importorskip("torch", reason="requires PyTorch: pip install torch")
 
-from torch.utils.data import DataLoader  # noqa: E402
+from torch.utils.data import DataLoader, DistributedSampler, Subset  # noqa: E402
 
-from bowstring.datasets.torch import EpochDataset, to_tensors  # noqa: E402
+from bowstring.datasets.torch import EpochDataset, TableDataset, to_tensors  # noqa: E402
 
 NUM_ROWS = 1000
+PART_ROWS = (300, 0, 450, 250)
 
 
 @pytest.fixture(scope="module")
 def table() -> bs.Table:
     rows = np.arange(NUM_ROWS)
     return bs.table({"row": rows, "x": rows / 7, "text": [f"row {row}" for row in rows]})
+
+
+@pytest.fixture(scope="module", params=["unix", "tcp"])
+def dataset(request: pytest.FixtureRequest, table: bs.Table) -> Iterator[Dataset]:
+    """A data set in parts, which a server has."""
+    starts = np.cumsum((0, *PART_ROWS)).tolist()
+    tables = {f"part {part}": table.slice(starts[part], rows) for part, rows in enumerate(PART_ROWS)}
+    with bs.serve(tables, scheme=request.param) as server:
+        parts = [
+            DatasetPart(rows, rows * 30, (server.uri(name),)) for rows, name in zip(PART_ROWS, tables, strict=True)
+        ]
+        yield Dataset("rows", table.schema, parts)
 
 
 @pytest.fixture(autouse=True)
@@ -35,64 +53,222 @@ def _allow_warnings_of_torch() -> Any:
         yield
 
 
-def load(dataset: EpochDataset, num_workers: int, context: str | None = None) -> DataLoader[Any]:
-    return DataLoader(dataset, batch_size=None, num_workers=num_workers, multiprocessing_context=context)
+def load(dataset: EpochDataset, num_workers: int, context: str | None = None, **options: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, batch_size=None, num_workers=num_workers, multiprocessing_context=context, **options)
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_workers_yield_the_batches_of_a_shared_table_in_order(table: bs.Table, context: str) -> None:
+def test_workers_yield_the_batches_of_a_data_set_in_order(dataset: Dataset, context: str) -> None:
+    epochs = EpochDataset(EpochReader(dataset, 64, seed=3))
+    loader = load(epochs, 3, context, persistent_workers=True)
+    for epoch in range(2):
+        epochs.set_epoch(epoch)
+        assert len(loader) == 16
+        batches = list(loader)
+        rows = torch.cat([batch["row"] for batch in batches]).tolist()
+        assert rows == RowOrder(PART_ROWS, 3).rows(epoch, 0, NUM_ROWS).tolist()
+        assert batches[0]["text"] == [f"row {row}" for row in rows[:64]]
+        assert torch.equal(batches[0]["x"], batches[0]["row"].double() / 7)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_yield_the_batches_of_a_shared_table(table: bs.Table, context: str) -> None:
     with bs.share(table) as handle:
-        dataset = EpochDataset(handle, 64, seed=3)
-        for epoch in range(2):
-            dataset.set_epoch(epoch)
-            batches = list(load(dataset, 3, context))
-            rows = torch.cat([batch["row"] for batch in batches]).tolist()
-            assert rows == RowOrder((NUM_ROWS,), 3).rows(epoch, 0, NUM_ROWS).tolist()
-            assert batches[0]["text"] == [f"row {row}" for row in rows[:64]]
-            assert torch.equal(batches[0]["x"], batches[0]["row"].double() / 7)
+        batches = list(load(EpochDataset(EpochReader(handle, 64)), 2, context))
+    assert torch.cat([batch["row"] for batch in batches]).tolist() == list(range(NUM_ROWS))
 
 
-def test_two_ranks_that_stop_and_resume_with_other_workers_read_each_row_once(table: bs.Table) -> None:
-    order = RowOrder((NUM_ROWS,), 5).rows(0, 0, NUM_ROWS).tolist()
-    received: list[list[int]] = []
-    state: dict[str, Any] | None = None
-    for world_size, num_workers, steps in ((2, 4, 3), (1, 0, 5), (3, 1, 2), (2, 2, 1000)):
+def test_ranks_that_stop_and_resume_with_other_workers_read_each_row_once(dataset: Dataset) -> None:
+    received: list[list[list[int]]] = [[], []]
+    state: dict[str, Any] = {"epoch": 0}
+    stops = ((2, 4, 3), (1, 0, 5), (3, 1, 2), (2, 2, 1000), (1, 3, 7), (2, 0, 1000))
+    for world_size, num_workers, steps in stops:
         ranks = []
         for rank in range(world_size):
-            dataset = EpochDataset(table, 16, seed=5, rank=rank, world_size=world_size)
-            if state is not None:
-                dataset.load_state_dict(json.loads(json.dumps(state)))
-            ranks.append((dataset, iter(load(dataset, num_workers, "fork" if num_workers else None))))
+            epochs = EpochDataset(EpochReader(dataset, 16, seed=5, rank=rank, world_size=world_size))
+            if "version" in state:
+                epochs.load_state_dict(json.loads(json.dumps(state)))
+            epochs.set_epoch(state["epoch"])
+            ranks.append((epochs, iter(load(epochs, num_workers, "fork" if num_workers else None))))
         for _ in range(steps):
             batches = [next(iterator, None) for _, iterator in ranks]
-            received += [batch["row"].tolist() for batch in batches if batch is not None]
+            received[state["epoch"]] += [batch["row"].tolist() for batch in batches if batch is not None]
             if batches[-1] is None:
+                state = {"epoch": state["epoch"] + 1}
                 break
-        states = [dataset.state_dict(steps) for dataset, _ in ranks]
-        assert all(each == states[0] for each in states)
-        state = states[0]
-    assert [row for rows in received for row in rows] == order
+        else:
+            states = [epochs.state_dict(steps) for epochs, _ in ranks]
+            assert all(each == states[0] for each in states)
+            state = states[0]
+    for epoch in range(2):
+        order = RowOrder(PART_ROWS, 5).rows(epoch, 0, NUM_ROWS).tolist()
+        assert list(chain.from_iterable(received[epoch])) == order
 
 
-def test_stateful_data_loaders_resume_with_the_same_workers(table: bs.Table) -> None:
+_RANK = """if True:
+    import json, sys, warnings
+    warnings.simplefilter("ignore")
+    from torch.utils.data import DataLoader
+    from bowstring.datasets import Dataset, EpochReader
+    from bowstring.datasets.torch import EpochDataset
+    text, state, rank, world_size, num_workers = json.load(sys.stdin)
+    reader = EpochReader(Dataset.from_json(text), 16, seed=8, rank=rank, world_size=world_size)
+    dataset = EpochDataset(reader)
+    if state is not None:
+        dataset.load_state_dict(state)
+    for epoch in range(0 if state is None else state["epoch"], 3):
+        dataset.set_epoch(epoch)
+        loader = DataLoader(dataset, batch_size=None, num_workers=num_workers)
+        for step, batch in enumerate(loader, 1):
+            print(json.dumps([epoch, step, dataset.state_dict(step), batch["row"].tolist()]), flush=True)
+"""
+
+
+def read_until_killed(
+    dataset: Dataset, state: Any, world_size: int, num_workers: int, last: tuple[int, int] | None
+) -> tuple[dict[int, list[int]], Any]:
+    """Return the rows of each epoch that ranks, each a process, receive up to an epoch and step, and its state. The
+    processes are killed then.
+    """
+    ranks = []
+    try:
+        for rank in range(world_size):
+            process = subprocess.Popen([sys.executable, "-c", _RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            ranks.append(process)
+            assert process.stdin is not None
+            process.stdin.write(json.dumps([dataset.to_json(), state, rank, world_size, num_workers]).encode())
+            process.stdin.close()
+        batches: dict[tuple[int, int, int], list[int]] = {}
+        for rank, process in enumerate(ranks):
+            assert process.stdout is not None
+            for line in process.stdout:
+                epoch, step, state, rows = json.loads(line)
+                batches[epoch, step, rank] = rows
+                if (epoch, step) == last:
+                    break
+            else:
+                assert last is None
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+    epochs: dict[int, list[int]] = {}
+    for epoch, _, _ in sorted(batches):
+        epochs.setdefault(epoch, [])
+    for key in sorted(batches):
+        epochs[key[0]] += batches[key]
+    return epochs, state
+
+
+def test_ranks_killed_at_random_points_read_each_row_of_three_epochs_once_in_one_order(dataset: Dataset) -> None:
+    choose = random.Random(4)
+    state: Any = None
+    rows: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    stops = [(2, 4, (0, choose.randint(1, 12))), (1, 2, (1, choose.randint(1, 50))), (3, 1, (1, choose.randint(1, 3)))]
+    for world_size, num_workers, last in [*stops, (2, 4, None)]:
+        received, state = read_until_killed(dataset, state, world_size, num_workers, last)
+        for epoch, epoch_rows in received.items():
+            rows[epoch] += epoch_rows
+    for epoch in range(3):
+        assert rows[epoch] == RowOrder(PART_ROWS, 8).rows(epoch, 0, NUM_ROWS).tolist()
+
+
+def test_stateful_data_loaders_resume_with_the_same_workers(dataset: Dataset) -> None:
     stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="requires torchdata")
 
-    def create() -> Any:
-        dataset = EpochDataset(table, 16, seed=5)
-        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
+    def create(num_workers: int) -> tuple[EpochDataset, Any]:
+        epochs = EpochDataset(EpochReader(dataset, 16, seed=5))
+        context = "fork" if num_workers else None
+        options = {"batch_size": None, "num_workers": num_workers, "multiprocessing_context": context}
+        return epochs, stateful.StatefulDataLoader(epochs, **options)
 
-    whole = [batch["row"].tolist() for batch in create()]
-    first = create()
-    iterator = iter(first)
-    begun = [next(iterator)["row"].tolist() for _ in range(5)]
-    second = create()
-    second.load_state_dict(first.state_dict())
-    assert begun + [batch["row"].tolist() for batch in second] == whole
+    expected = RowOrder(PART_ROWS, 5).rows(0, 0, NUM_ROWS).tolist()
+    for num_workers in (0, 2, 4):
+        rows: list[int] = []
+        state = None
+        for steps in (5, 1, 17, 1000):  # twice in a row and more
+            _, loader = create(num_workers)
+            if state is not None:
+                loader.load_state_dict(state)
+            for step, batch in enumerate(loader, 1):
+                rows += batch["row"].tolist()
+                if step == steps:
+                    break
+            state = loader.state_dict()
+        assert rows == expected
+
+
+def test_stateful_data_loaders_resume_with_other_workers_by_the_state_of_the_data_set(dataset: Dataset) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="requires torchdata")
+    rows: list[int] = []
+    state = None
+    for num_workers, steps in ((4, 5), (0, 9), (3, 20), (2, 1000)):
+        epochs = EpochDataset(EpochReader(dataset, 16, seed=5))
+        if state is not None:
+            epochs.load_state_dict(state)
+        loader = stateful.StatefulDataLoader(epochs, batch_size=None, num_workers=num_workers)
+        for step, batch in enumerate(loader, 1):
+            rows += batch["row"].tolist()
+            state = epochs.state_dict(num_batches=step)
+            if step == steps:
+                break
+    assert rows == RowOrder(PART_ROWS, 5).rows(0, 0, NUM_ROWS).tolist()
+
+
+def test_states_of_other_parts_are_errors(table: bs.Table) -> None:
+    state = EpochDataset(EpochReader(table, 16, seed=5)).state_dict()
+    with pytest.raises(InvalidDataError, match="state: seed: expected 6, as of this reader, found 5"):
+        EpochDataset(EpochReader(table, 16, seed=6)).load_state_dict(state)
+
+
+def test_batches_can_be_pinned_also_without_a_gpu(dataset: Dataset) -> None:
+    for source in (EpochDataset(EpochReader(dataset, 64)), EpochDataset(EpochReader(dataset, 64, seed=1))):
+        rows = [batch["row"] for batch in load(source, 2, "fork", pin_memory=True)]
+        assert sorted(torch.cat(rows).tolist()) == list(range(NUM_ROWS))
+    loader = DataLoader(TableDataset(dataset), batch_size=64, pin_memory=True)
+    assert torch.cat([batch["row"] for batch in loader]).tolist() == list(range(NUM_ROWS))
+
+
+@pytest.mark.parametrize("context", [None, "fork", "spawn"])
+def test_samplers_choose_the_rows_of_a_table_data_set(dataset: Dataset, context: str | None) -> None:
+    rows_by_index = TableDataset(dataset, columns=["row", "text"])
+    assert len(rows_by_index) == NUM_ROWS
+    rows: list[int] = []
+    for rank in range(2):
+        sampler = DistributedSampler(rows_by_index, num_replicas=2, rank=rank, shuffle=True, seed=3)
+        num_workers = 0 if context is None else 2
+        loader = DataLoader(
+            rows_by_index, batch_size=64, sampler=sampler, num_workers=num_workers, multiprocessing_context=context
+        )
+        for batch in loader:
+            assert list(batch) == ["row", "text"]
+            assert batch["text"] == [f"row {row}" for row in batch["row"].tolist()]
+            rows += batch["row"].tolist()
+    assert rows != sorted(rows)
+    assert sorted(rows) == list(range(NUM_ROWS))
+
+
+def test_rows_of_a_table_data_set_are_dictionaries(table: bs.Table) -> None:
+    rows = TableDataset(table)
+    assert rows[-1]["row"] == NUM_ROWS - 1
+    assert torch.is_tensor(rows[3]["x"])
+    assert [row["text"] for row in rows.__getitems__([5, 0])] == ["row 5", "row 0"]
+    assert [row["text"] for row in rows.__getitems__([5, 0, 7])[1:]] == ["row 0", "row 7"]
+    with pytest.raises(IndexError, match="index 1000 is out of range for length 1000"):
+        rows[NUM_ROWS]
+    subset = DataLoader(Subset(rows, [4, 2, 9]), batch_size=2)
+    assert [batch["row"].tolist() for batch in subset] == [[4, 2], [9]]
+    whole = torch.utils.data.ConcatDataset([rows, rows])
+    assert next(iter(DataLoader(whole, batch_size=2)))["row"].tolist() == [0, 1]
+    reversed_rows = DataLoader(rows, batch_size=2, collate_fn=lambda batch: [row["row"].item() for row in batch][::-1])
+    assert next(iter(reversed_rows)) == [1, 0]
 
 
 def test_served_tables_and_selected_columns_are_read(table: bs.Table) -> None:
     with bs.serve({"t": table}) as server:
-        (batch,) = EpochDataset(server.uri("t"), NUM_ROWS, columns=["row"])
+        (batch,) = EpochDataset(EpochReader(server.uri("t"), NUM_ROWS, columns=["row"]))
     assert list(batch) == ["row"]
     assert batch["row"].tolist() == list(range(NUM_ROWS))
 
@@ -117,3 +293,21 @@ def test_columns_become_tensors_or_lists() -> None:
     for column in ([1, None], bs.array([[1.0, None]], bs.list_(bs.float32(), 2))):
         with pytest.raises(InvalidDataError, match="column 'n': a tensor has no nulls"):
             to_tensors(bs.record_batch({"n": column}))
+
+
+def test_nulls_are_replaced_and_marked_on_request() -> None:
+    batch = bs.record_batch({"i": [1, None], "b": [None, True], "s": ["a", None], "f": [None, 2.5]})
+    tensors = to_tensors(batch, fill_null={"i": 7, "b": False, "f": -1})
+    assert [tensors[name].tolist() for name in "ibf"] == [[1, 7], [False, True], [-1, 2.5]]
+    assert to_tensors(batch, fill_null=0)["b"].tolist() == [False, True]
+    with pytest.raises(InvalidDataError, match="column 'b': a tensor has no nulls"):
+        to_tensors(batch, fill_null={"i": 7})
+    tensors = to_tensors(batch, validity_suffix="_is_valid", fill_null={"i": 7})
+    assert list(tensors) == ["i_is_valid", "i", "b_is_valid", "b", "s", "f_is_valid", "f"]
+    assert [tensors[f"{name}_is_valid"].tolist() for name in "ibf"] == [[True, False], [False, True], [False, True]]
+    assert [tensors[name].tolist() for name in "ibf"] == [[1, 7], [False, True], [0, 2.5]]
+    whole = bs.record_batch([bs.array([1])], schema=bs.schema([bs.field("i", bs.int64(), nullable=False)]))
+    assert list(to_tensors(whole, validity_suffix="_is_valid")) == ["i"]
+    table = bs.table(batch)
+    assert next(iter(EpochDataset(EpochReader(table, 2), fill_null=0)))["i"].tolist() == [1, 0]
+    assert next(iter(DataLoader(TableDataset(table, fill_null=0), batch_size=2)))["i"].tolist() == [1, 0]

@@ -37,10 +37,8 @@ class EpochReader:
     """Iterates over the batches of one epoch after the other, that is over those of one rank.
 
     The rows of an epoch are in one order (`RowOrder`), which all readers with equal arguments share, and are cut into
-    batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank. If a rank
-    has several workers, worker *i* of *n* is rank `rank + i * world_size` of `world_size * n`: then a loop that takes
-    one batch of each worker in turn gets them in the order of the epoch. Each iteration is an epoch, or the rest of the
-    one that `load_state_dict` names.
+    batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank; `for_worker`
+    divides them further. Each iteration is an epoch, or the rest of the one that `load_state_dict` names.
 
     `source` is a `Dataset`, such as a published one, and is read part by part: parts in shared memory of this host are
     mapped once, others are read ahead and dropped. In memory are those of about one window, and more if they fit in
@@ -86,17 +84,19 @@ class EpochReader:
         self.next_batch = 0
         """The index in the epoch of the next batch of any rank; those before have been read by all ranks."""
         self.rank, self.world_size = rank, world_size
+        self._worker, self._num_workers = 0, 1
         self._end = end
 
     def for_worker(self, worker: int, num_workers: int) -> Self:
         """Return a reader at the same position that yields every `num_workers`-th batch of this rank.
 
-        Raises `InvalidArgumentError` unless `worker` is below `num_workers`.
+        A loop that takes one batch of each worker in turn gets those of the rank, in their order. Raises
+        `InvalidArgumentError` unless `worker` is below `num_workers`.
         """
         if not 0 <= worker < num_workers:
             raise InvalidArgumentError(f"worker: expected an integer below {num_workers}, found {worker}")
         reader = copy.copy(self)
-        reader.rank, reader.world_size = self.rank + worker * self.world_size, self.world_size * num_workers
+        reader._worker, reader._num_workers = worker, num_workers
         return reader
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -107,12 +107,12 @@ class EpochReader:
 
         Shuffled rows are converted when they are copied, many batches at once, and then sliced.
         """
-        first_batch, num_batches = self.next_batch, self._count_remaining_batches()
-        batches = range(first_batch + self.rank, first_batch + num_batches, self.world_size)
+        batches = self._remaining_batches()
+        first_of_round = self.rank + self._worker * self.world_size
         try:
             for batch, rows in zip(batches, self._read_batches(batches, convert), strict=True):
                 # Counted before it is passed on: a caller that saves the state has received the batch.
-                self.next_batch = batch - self.rank + self.world_size
+                self.next_batch = batch - first_of_round + self.world_size * self._num_workers
                 yield rows
         finally:
             self._tables.stop_reading_ahead()
@@ -120,15 +120,19 @@ class EpochReader:
 
     def __len__(self) -> int:
         """Return the number of batches that the next iteration yields."""
-        return len(range(self.rank, self._count_remaining_batches(), self.world_size))
+        return len(self._remaining_batches())
 
-    def _count_remaining_batches(self) -> int:
-        """Return the number of batches of all ranks that remain in the epoch."""
+    def _remaining_batches(self) -> range:
+        """Return the indices of the batches of this worker that remain in the epoch."""
         full, rest = divmod(self.order.num_rows, self.batch_rows)
         if self._end == "drop":
-            return max(full - self.next_batch, 0) // self.world_size * self.world_size
-        remaining = max(full + bool(rest) - self.next_batch, 0)
-        return remaining if self._end == "keep" else -(-remaining // self.world_size) * self.world_size
+            count = max(full - self.next_batch, 0) // self.world_size * self.world_size
+        else:
+            count = max(full + bool(rest) - self.next_batch, 0)
+            if self._end == "pad":
+                count = -(-count // self.world_size) * self.world_size
+        batches = range(self.next_batch + self.rank, self.next_batch + count, self.world_size)
+        return batches[self._worker :: self._num_workers]
 
     def _read_batches(self, batches: range, convert: Callable[[RecordBatch], Rows]) -> Iterator[Rows]:
         """Yield the batches of these indices, of which many are read at once."""
@@ -153,12 +157,12 @@ class EpochReader:
     def _count_gathered_batches(self) -> int:
         """Return the number of batches of this rank that are copied at once.
 
-        Those of all ranks together are about a window at most, so that its parts are enough.
+        Those of all ranks and workers together are about a window at most, so that its parts are enough.
         """
         row_bytes = self._tables.nbytes // max(self.order.num_rows, 1) + 1
         num_rows = min(_MAX_GATHERED_ROWS, _MAX_GATHERED_BYTES // row_bytes)
         span_rows = max(self.order.window_rows, _MAX_GATHERED_ROWS)
-        return max(min(num_rows, span_rows // self.world_size) // self.batch_rows, 1)
+        return max(min(num_rows, span_rows // (self.world_size * self._num_workers)) // self.batch_rows, 1)
 
     def _select_rows(self, batches: range) -> RowSelection:
         """Return the rows of the parts that these batches need."""

@@ -1,106 +1,90 @@
-"""Batches of tensors for PyTorch's `DataLoader`, in its workers and on several ranks."""
+"""Tensors for PyTorch's `DataLoader`, in its workers and on several ranks.
+
+`EpochDataset` is iterable: an `EpochReader` shuffles, divides and resumes. `TableDataset` has rows by index, which
+samplers choose. Both convert columns as `to_tensors`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, overload
+
+import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table
-from bowstring.datasets.order import DEFAULT_WINDOW_ROWS
-from bowstring.datasets.reader import End, EpochReader
+from bowstring.datasets.part_tables import ColumnKeys, PartTables, RowSelection, Source
+from bowstring.datasets.reader import EpochReader
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.types import Bool, DataType, FloatingPoint, Int
 from bowstring.errors import InvalidDataError, MissingExtraError
-from bowstring.sharing.connect import Target, connect
-from bowstring.sharing.share import SharedTableHandle, attach
+from bowstring.layouts.indexing import normalize_index
 
 try:
     import torch
-    from torch.utils.data import IterableDataset, get_worker_info
+    from torch.utils.data import Dataset as TorchDataset, IterableDataset, get_worker_info
+    from torch.utils.data._utils.collate import default_collate_fn_map
 except ImportError as error:
     raise MissingExtraError.for_package("PyTorch", "torch") from error
 
-Source: TypeAlias = Table | SharedTableHandle | Target
-"""A table, the handle of a shared one, or what `bowstring.connect` accepts, such as a published data set."""
+
+class TensorBatch(dict[str, Any]):
+    """The columns of rows by name: tensors of numbers and booleans, lists of other values."""
+
+    def slice(self, offset: int, length: int) -> TensorBatch:
+        """Return some of the rows; the tensors share memory."""
+        return TensorBatch({name: column[offset : offset + length] for name, column in self.items()})
 
 
 class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
-    """Yields the batches of an epoch as dictionaries of tensors, for ``DataLoader(dataset, batch_size=None)``.
+    """Yields the batches of a reader as dictionaries of tensors, for ``DataLoader(dataset, batch_size=None)``.
 
-    The batches and their order are those of an `EpochReader` with the same arguments; the workers of a `DataLoader`
-    divide those of the rank. Columns of numbers, booleans and fixed-size lists of numbers become tensors, all others
-    lists of Python values. `columns` selects columns by name or index.
+    The workers of a `DataLoader` divide the batches of the rank, and the loop receives them in the order of the reader.
+    `fill_null` and `validity_suffix` are those of `to_tensors`.
 
-    `source` is opened in each process, on the first use. A handle, a published data set and URIs are small, and their
-    tables are mapped, not copied; a table is copied to workers that are spawned, and shared with those that are forked.
-    Without shuffling, tensors may share read-only memory: do not write to them.
+    A worker that is forked shares the open source, and one that is spawned opens it again. A data set in parts, the
+    handle of a shared table, and URIs are small; a table is copied to workers that are spawned. Without shuffling,
+    tensors may share read-only memory: do not write to them.
 
-    The epoch is that of `set_epoch`, as with torch's `DistributedSampler`: iterating again repeats it. Raises
-    `InvalidDataError`, naming the column, if numbers have nulls: use `fill_null` before.
+    The epoch is that of `set_epoch`, as with torch's `DistributedSampler`: iterating again repeats it. An iteration
+    raises `InvalidDataError`, naming the column, for nulls that are not replaced, and as that of an `EpochReader`.
     """
 
-    def __init__(  # noqa: PLR0913 -- those of EpochReader
-        self,
-        source: Source,
-        batch_rows: int,
-        *,
-        columns: list[str | int] | None = None,
-        seed: int | None = None,
-        window_rows: int = DEFAULT_WINDOW_ROWS,
-        rank: int = 0,
-        world_size: int = 1,
-        end: End = "keep",
-    ) -> None:
+    def __init__(self, reader: EpochReader, *, fill_null: Any = None, validity_suffix: str | None = None) -> None:
         super().__init__()
-        self._source = source
-        self._columns = columns
-        self._options: dict[str, Any] = {"seed": seed, "window_rows": window_rows, "end": end}
-        self._batch_rows = batch_rows
-        self._rank, self._world_size = rank, world_size
-        # In shared memory, so that workers that persist see the epoch, too.
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+        self._reader = reader
+        self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)
+        # In shared memory, so that workers that persist see it, too.
+        self._position = torch.tensor([reader.epoch, reader.next_batch]).share_memory_()
         self._state: Mapping[str, Any] | None = None
-        self._table: Table | None = None
-        self._reader: EpochReader | None = None
+        """The position of this worker, for the next iteration."""
+        self._running: EpochReader | None = None
+        """The reader of the last iteration in this process."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration, which then starts at its beginning."""
-        self._epoch[0] = epoch
-        self._state = None
+        """Set the epoch of the next iterations: at its beginning, or, if the epoch is that of the position that was
+        loaded, there.
+        """
+        if epoch != self._position[0]:
+            self._position.copy_(torch.tensor([epoch, 0]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         info = get_worker_info()
-        worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
-        reader = self._reader = self._create_reader(worker, num_workers)
-        for batch in reader:
-            yield to_tensors(batch)
-
-    def _create_reader(self, worker: int = 0, num_workers: int = 1) -> EpochReader:
-        reader = EpochReader(
-            self._open_table(),
-            self._batch_rows,
-            rank=self._rank + worker * self._world_size,
-            world_size=self._world_size * num_workers,
-            **self._options,
-        )
-        reader.epoch = int(self._epoch[0])
+        reader = self._create_reader(0 if info is None else info.id, 1 if info is None else info.num_workers)
         if self._state is not None:
             reader.load_state_dict(self._state)
-        return reader
+            self._state = None
+        self._running = reader
+        return reader.iterate(self._convert)
 
-    def _open_table(self) -> Table:
-        if self._table is None:
-            source = self._source
-            if isinstance(source, Table):
-                table = source
-            elif isinstance(source, SharedTableHandle):
-                table = attach(source)
-            else:
-                with connect(source) as data:
-                    table = data.read_all()
-            self._table = table if self._columns is None else table.select(self._columns)
-        return self._table
+    def __len__(self) -> int:
+        """Return the number of batches of this rank in the next iteration."""
+        return len(self._create_reader())
+
+    def _create_reader(self, worker: int = 0, num_workers: int = 1) -> EpochReader:
+        reader = self._reader.for_worker(worker, num_workers)
+        reader.epoch, reader.next_batch = self._position.tolist()
+        return reader
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return a position for `load_state_dict`.
@@ -110,39 +94,150 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
         Without, it is that of this process, as torchdata's `StatefulDataLoader` expects of each worker, and continues
         with the same numbers only.
         """
-        if num_batches is None and self._reader is not None:
-            return self._reader.state_dict()
-        state = self._create_reader().state_dict()
-        state["next_batch"] += (num_batches or 0) * self._world_size
-        return state
+        if num_batches is None and self._running is not None:
+            return self._running.state_dict()
+        reader = self._create_reader()
+        reader.next_batch += (num_batches or 0) * reader.world_size
+        return reader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue at a position of `state_dict`; the epoch is that of the position, until `set_epoch`.
+        """Continue at a position of `state_dict`. In a worker, it applies to the next iteration only.
 
-        Raises `InvalidDataError` in the next iteration if it is not such a position.
+        Raises `InvalidDataError` if it is not such a position, or is that of other rows or another order.
         """
-        self._state = dict(state)
-        self._reader = None
+        reader = self._create_reader()
+        reader.load_state_dict(state)
+        self._running = None
+        if get_worker_info() is None:
+            self._position.copy_(torch.tensor([reader.epoch, reader.next_batch]))
+        else:
+            self._state = dict(state)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process opens the source itself.
-        return {**self.__dict__, "_table": None, "_reader": None}
+        return {**self.__dict__, "_running": None}
 
 
-def to_tensors(batch: RecordBatch) -> dict[str, Any]:
-    """Return the columns of a batch by name: tensors of numbers and booleans, lists of other values.
+class TableDataset(TorchDataset):  # type: ignore[misc, unused-ignore]
+    """The rows of a source by index, for ``DataLoader(dataset, batch_size=256, sampler=…)``.
 
-    Tensors share the memory if the columns do with NumPy; booleans are copied. Raises `InvalidDataError`, naming the
-    column, for numbers with nulls.
+    A row is a dictionary of a tensor or value by column; a batch is that of `to_tensors`, gathered at once: the
+    `collate_fn` of a `DataLoader` gets a sequence of rows, and the default one returns their `TensorBatch`.
+
+    `source` and `columns` are those of `EpochReader`, `fill_null` and `validity_suffix` those of `to_tensors`. A data
+    set in parts is opened on first use, in each process, as a whole: shared memory of this host is mapped, but other
+    parts are copied to the memory of each process. Use `EpochDataset` for them.
+
+    Raises as `EpochReader`, and an index out of range raises `IndexError`.
     """
-    return {name: _to_tensor(name, column) for name, column in zip(batch.column_names, batch.columns, strict=True)}
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        columns: ColumnKeys | None = None,
+        fill_null: Any = None,
+        validity_suffix: str | None = None,
+    ) -> None:
+        self._tables = PartTables(source, columns, prefetch_bytes=0)
+        self._num_rows = sum(self._tables.part_rows)
+        self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> TensorRows:
+        """Return several rows."""
+        rows = np.array([normalize_index(index, self._num_rows) for index in indices], np.int64)
+        (batch,) = self._open().take(rows).to_batches()
+        return TensorRows(self._convert(batch), len(rows))
+
+    def _open(self) -> RowSelection:
+        return self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
+
+
+class TensorRow(dict[str, Any]):
+    """A row of a `TableDataset`: a tensor or value by column."""
+
+
+class TensorRows(Sequence[TensorRow]):
+    """Rows of a `TableDataset`, in the tensors of `batch`."""
+
+    def __init__(self, batch: TensorBatch, num_rows: int) -> None:
+        self.batch = batch
+        self._num_rows = num_rows
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    @overload
+    def __getitem__(self, index: int) -> TensorRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> TensorRows: ...
+    def __getitem__(self, index: int | slice) -> TensorRow | TensorRows:
+        if isinstance(index, slice):
+            batch = TensorBatch({name: column[index] for name, column in self.batch.items()})
+            return TensorRows(batch, len(range(self._num_rows)[index]))
+        position = normalize_index(index, self._num_rows)
+        return TensorRow({name: column[position] for name, column in self.batch.items()})
+
+
+def _collate_rows(rows: Sequence[TensorRow], **_options: Any) -> TensorBatch:
+    """Join rows to a batch, without a copy if they are `TensorRows`."""
+    if isinstance(rows, TensorRows):
+        return rows.batch
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return TensorBatch(
+        {name: torch.stack(values) if torch.is_tensor(values[0]) else values for name, values in columns.items()}
+    )
+
+
+# What PyTorch documents for one's own types, so that the default `collate_fn` accepts them.
+default_collate_fn_map[TensorRow] = _collate_rows
+
+
+def to_tensors(batch: RecordBatch, *, fill_null: Any = None, validity_suffix: str | None = None) -> TensorBatch:
+    """Return the columns of a batch by name.
+
+    Columns of numbers and booleans become tensors of the shape (rows,), and fixed-size lists of numbers of the shape
+    (rows, length). All other columns become lists of Python values, with None for nulls: `str` for strings, `bytes` for
+    binary, lists for lists, dictionaries for structs, as `Array.to_pylist`. Tensors share the memory of the column if
+    NumPy arrays do; booleans are copied.
+
+    `fill_null` replaces the nulls of numbers and booleans: a value for all columns, or a dictionary of values by
+    column. `validity_suffix` adds, for each nullable column of them, a tensor of booleans, which are true for values
+    that are not null, under the column's name and this suffix; nulls for which there is no other value become 0.
+
+    Raises `InvalidDataError`, naming the column, for other nulls in tensors, and `TypeMismatchError` if a value does
+    not fit.
+    """
+    tensors = TensorBatch()
+    for field, column in zip(batch.schema.fields, batch.columns, strict=True):
+        if not _has_tensors(field.type):
+            tensors[field.name] = column.to_pylist()
+            continue
+        value = fill_null.get(field.name) if isinstance(fill_null, Mapping) else fill_null
+        if isinstance(field.type, FixedSizeList):
+            value = None
+        elif validity_suffix is not None and field.nullable:
+            is_valid = ~column.is_null().to_numpy(zero_copy_only=False)
+            tensors[field.name + validity_suffix] = torch.from_numpy(is_valid)
+            value = 0 if value is None else value
+        tensors[field.name] = _to_tensor(field.name, column if value is None else _fill_null(column, value))
+    return tensors
+
+
+def _fill_null(column: Any, value: Any) -> Any:
+    if not column.null_count:
+        return column
+    return column.fill_null(bool(value) if isinstance(column.type, Bool) else value)
 
 
 def _to_tensor(name: str, column: Any) -> Any:
-    if not _has_tensors(column.type):
-        return column.to_pylist()
     if column.null_count or (isinstance(column.type, FixedSizeList) and column.field(0).null_count):
-        raise InvalidDataError(f"column {name!r}: a tensor has no nulls: use fill_null first")
+        raise InvalidDataError(f"column {name!r}: a tensor has no nulls: use fill_null")
     if isinstance(column.type, Bool):
         return torch.from_numpy(column.to_numpy(zero_copy_only=False))
     return torch.from_dlpack(column)
