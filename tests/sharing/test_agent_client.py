@@ -114,6 +114,30 @@ def test_only_committed_attempts_can_be_read_and_the_others_are_dropped(key: Age
             put_partition(agent, [1], (0, 4))
 
 
+def test_a_reopened_data_set_takes_attempts_and_serves_the_committed_ones_until_the_next_commit(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
+        old = put_partition(agent, [1], (0, 1))
+        same = put_partition(agent, [2], (1, 2))
+        agent.commit_attempts("d", {0: 1, 1: 2})
+        assert agent.find_missing("d", {0: 1, 1: 2, 2: 3}) == [2]
+        agent.reopen("d")
+        new, late = put_partition(agent, [3], (0, 5)), put_partition(agent, [4], (1, 6))
+        assert read_column(old) + read_column(same) == [1, 2]
+        with pytest.raises(NotFoundError):
+            bs.connect(new)
+        assert agent.commit_attempts("d", {0: 5, 1: 2}) == []
+        assert read_column(new) + read_column(same) == [3, 2]
+        with pytest.raises(NotFoundError, match="data set 'd': the partition was computed again"):
+            bs.connect(old)
+        with pytest.raises(NotFoundError):
+            bs.connect(late)
+        assert agent.status()["datasets"]["d"]["partitions"] == 2
+        with pytest.raises(InvalidArgumentError, match="partitions can't be added"):
+            put_partition(agent, [1], (0, 7))
+        with pytest.raises(NotFoundError):
+            agent.reopen("e")
+
+
 def test_missing_partitions_are_named_and_nothing_is_committed(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         uri = put_partition(agent, [1], (0, 1))

@@ -18,9 +18,9 @@ from bowstring.spark import publish
 from bowstring.spark.batch_byte_limit import (
     MAX_BATCH_BYTES,
     add_padding_rows,
-    collect_map_in_arrow,
     count_python_plan_nodes,
     largest_cached_partition_bytes,
+    plan_map_in_arrow,
     skip_size_check,
 )
 
@@ -233,9 +233,9 @@ def test_jobs_with_other_python_nodes_keep_sparks_check(spark: SparkSession) -> 
     schema = "limit string"
     frame = spark.range(3)
     with spark_setting(spark, MAX_RECORDS, 10_000):
-        assert {row.limit for row in collect_map_in_arrow(frame, limit, schema)} == {"2147483647"}
+        assert {row.limit for row in plan_map_in_arrow(frame, limit, schema).collect()} == {"2147483647"}
         mapped = frame.mapInArrow(lambda batches: batches, "id long")
-        assert {row.limit for row in collect_map_in_arrow(mapped, limit, schema)} == {None}
+        assert {row.limit for row in plan_map_in_arrow(mapped, limit, schema).collect()} == {None}
 
 
 @pytest.mark.parametrize("is_adaptive", [True, False])

@@ -202,23 +202,6 @@ def test_a_killed_agent_is_an_error_and_the_next_publish_starts_another(spark: S
         assert bs.connect(again).read_all().num_rows == 100
 
 
-def test_an_agent_killed_during_the_job_is_an_error_with_the_partitions(spark: SparkSession) -> None:
-    with publish(spark.range(1)) as other, agent_of(other) as agent:
-        pid = agent.status()["pid"]
-
-    def kill(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        yield from batches
-        if context.partitionId() == 2:  # two run at a time: one of the others was kept before this one began
-            os.kill(pid, 9)
-
-    with pytest.raises(ConnectionLostError, match=r"has lost the partitions \["):
-        publish(spark.range(0, 300, 1, 3).mapInArrow(kill, "id long"))
-
-
 def test_a_type_without_counterpart_is_named_before_any_job_runs(spark: SparkSession) -> None:
     frame = spark.range(1).selectExpr("id", "named_struct('when', interval '1' year) as spans")
     with pytest.raises(UnsupportedTypeError, match=r"spans\.when"):
@@ -285,7 +268,7 @@ def test_a_limit_on_file_sizes_is_an_error_with_the_partition(
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    monkeypatch.setattr("bowstring.spark.publication.write_partition", publish_partition)
+    monkeypatch.setattr("bowstring.spark.partition_job.write_partition", publish_partition)
     with pytest.raises(ResourceError, match=r"^data set small-\w+, partition [01], after \d+ bytes in memory"):
         publish(spark.range(0, 20_000, 1, 2), name="small")
 

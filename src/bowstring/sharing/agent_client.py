@@ -185,11 +185,27 @@ class AgentClient(Closable):
         uris = _read_field(self._request(request), "locations", list)
         return AttemptLocation(tuple(map(str, uris)), self._control_uri)
 
-    def commit_attempts(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
-        """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
-        there are any, nothing is committed.
+    def find_missing(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
+        """Return the partitions whose attempts the agent lacks. Raises `NotFoundError` if it has no such data set."""
+        return self._request_missing({"op": "find_missing", "dataset": dataset, "attempts": sorted(attempts.items())})
+
+    def reopen(self, dataset: str) -> None:
+        """Accept attempts again until the next commit; those that were committed can be read meanwhile.
+
+        Raises `NotFoundError` if there is no such data set.
         """
-        reply = self._request({"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())})
+        self._request({"op": "reopen", "dataset": dataset})
+
+    def commit_attempts(self, dataset: str, attempts: Mapping[int, int], ttl_s: float | None = None) -> list[int]:
+        """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
+        there are any, nothing is committed. The data set expires `ttl_s` after its first commit, by default that of
+        its first attempt.
+        """
+        request = {"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())}
+        return self._request_missing(request if ttl_s is None else {**request, "ttl_s": ttl_s})
+
+    def _request_missing(self, request: dict[str, Any]) -> list[int]:
+        reply = self._request(request)
         missing = _read_field(reply, "missing", list)
         if not all(type(partition) is int for partition in missing):
             raise ProtocolError(f"host agent: missing: expected integers, found {str(missing)[:_MAX_TEXT]}")

@@ -34,7 +34,7 @@ from bowstring.sharing.agent_connections import (
 from bowstring.sharing.agent_control import CONTROL_OPTIONS, RemoteAccess
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.published_datasets import PublishedDatasets
+from bowstring.sharing.published_datasets import Attempt, PublishedDatasets
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
@@ -236,10 +236,22 @@ class HostAgent(Closable):
         request["connection"].reservation.close()
         return {"locations": locations.uris}
 
+    def find_missing(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The partitions of the attempts that the agent lacks."""
+        return {"missing": self.datasets.find_missing(str(request["dataset"]), _parse_attempts(request))}
+
+    def reopen(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Accept attempts again until the next commit. Committed ones can be read meanwhile."""
+        self.datasets.reopen(str(request["dataset"]))
+        return {}
+
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Serve the committed attempts, and drop the others."""
-        attempts = {(int(index), int(attempt)) for index, attempt in request["attempts"]}
-        return {"missing": self.datasets.commit(str(request["dataset"]), attempts)}
+        ttl_s = request.get("ttl_s")
+        missing = self.datasets.commit(
+            str(request["dataset"]), _parse_attempts(request), None if ttl_s is None else float(ttl_s)
+        )
+        return {"missing": missing}
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Drop a data set."""
@@ -281,6 +293,8 @@ _Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]
 _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "ping": HostAgent.ping,
     "own": HostAgent.add_driver,
+    "find_missing": HostAgent.find_missing,
+    "reopen": HostAgent.reopen,
     "commit": HostAgent.commit,
     "drop": HostAgent.drop,
     "status": HostAgent.status,
@@ -297,6 +311,10 @@ _OPERATIONS: dict[str, _Operation] = {
 def _parse_owner(request: Mapping[str, Any]) -> ProcessIdentity:
     pid, start_ticks, host = request["owner"]
     return ProcessIdentity(int(pid), int(start_ticks), str(host))
+
+
+def _parse_attempts(request: Mapping[str, Any]) -> set[Attempt]:
+    return {(int(index), int(attempt)) for index, attempt in request["attempts"]}
 
 
 def main(descriptor: int) -> None:

@@ -119,20 +119,38 @@ class PublishedDatasets(Closable):
         self._reduce_regions()
         return locations
 
-    def commit(self, name: str, attempts: set[Attempt]) -> list[int]:
-        """Serve these attempts, and drop the others. Return the partitions without one; then nothing is committed."""
+    def find_missing(self, name: str, attempts: Iterable[Attempt]) -> list[int]:
+        """Return the partitions whose attempts are not there. Raises `NotFoundError`."""
+        partitions = self._find(name).partitions
+        return sorted(attempt[0] for attempt in attempts if attempt not in partitions)
+
+    def reopen(self, name: str) -> None:
+        """Accept attempts again until the next commit; committed ones can be read meanwhile. Raises `NotFoundError`."""
+        self._find(name).is_complete = False
+
+    def commit(self, name: str, attempts: set[Attempt], ttl_s: float | None = None) -> list[int]:
+        """Serve these attempts, and drop the others. Return the partitions without one; then nothing is committed.
+
+        The first commit starts the lifetime: `ttl_s`, or that of the first attempt.
+        """
         dataset = self._find(name)
-        missing = [index for index, attempt in sorted(attempts) if (index, attempt) not in dataset.partitions]
-        if not missing and not dataset.is_complete:
-            dataset.is_complete = True
+        missing = self.find_missing(name, attempts)
+        if missing or dataset.is_complete:
+            return missing
+        dataset.is_complete = True
+        if math.isinf(dataset.expires_at):
+            dataset.ttl_s = dataset.ttl_s if ttl_s is None else ttl_s
             dataset.start_lifetime()
-            # Also regions of which only a part was committed, so that the memory of the rest is freed.
-            mixed = dataset.keep_only_attempts(attempts)
-            small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
-            if mixed or len(small) > 1:
-                self._compact_regions(name, dataset, mixed | small)
-            self._serve_partitions(name, dataset, attempts)
-        return missing
+        # Also regions of which only a part was committed, so that the memory of the rest is freed.
+        mixed = dataset.keep_only_attempts(attempts)
+        for ticket in dataset.tickets - {_format_ticket(name, attempt) for attempt in attempts}:
+            self.server.remove(ticket, f"data set {name!r}: the partition was computed again")
+            dataset.tickets.remove(ticket)
+        small = {region for region in dataset.regions if region.size_bytes <= _SMALL_BYTES}
+        if mixed or len(small) > 1:
+            self._compact_regions(name, dataset, mixed | small)
+        self._serve_partitions(name, dataset, attempts)
+        return []
 
     def drop(self, name: str, reason: str | None = None) -> None:
         """Drop a data set. Raises `NotFoundError`. Clients that ask for it later get `reason`."""

@@ -2,7 +2,7 @@
 
 Spark ends a batch at a number of rows (``maxRecordsPerBatch``) or of bytes (``maxBytesPerBatch``). For the second limit
 the JVM computes the size of each column's vector after each row, unless the value is exactly 2147483647. That is cheap
-for wide rows, but not for narrow ones. `collect_map_in_arrow` therefore skips the check if the row limit also limits
+for wide rows, but not for narrow ones. `plan_map_in_arrow` therefore skips the check if the row limit also limits
 the bytes: for frames with columns of fixed width, and for those with strings after `add_padding_rows`. A frame whose
 own plan sends batches to Python keeps the check, because those batches need it.
 
@@ -25,6 +25,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,8 +63,23 @@ _CACHE_SERIALIZER = "DefaultCachedBatchSerializer"
 _PANDAS_WARNING = "PySpark does not yet fully support pandas"
 
 
-def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> list[Row]:
-    """Collect ``df.mapInArrow(function, schema)``.
+@dataclass(frozen=True, slots=True)
+class MapInArrowJob:
+    """A frame of ``mapInArrow``, and whether its batches are limited without Spark's check."""
+
+    frame: DataFrame
+    skips_size_check: bool
+
+    def collect(self) -> list[Row]:
+        """Run the job, and return its rows."""
+        if not self.skips_size_check:
+            return self.frame.collect()
+        with skip_size_check(self.frame.sparkSession):
+            return self.frame.collect()
+
+
+def plan_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> MapInArrowJob:
+    """Return the job of ``df.mapInArrow(function, schema)``.
 
     No batch that `function` receives has more than `MAX_BATCH_BYTES` and one row. It may have padding rows, which
     `drop_padding_rows` removes. The names of its columns are "0", "1" and so on, because `mapInArrow` fails for
@@ -72,11 +88,10 @@ def collect_map_in_arrow(df: DataFrame, function: Callable[[Iterator[Any]], Iter
     frame = df.toDF(*map(str, range(len(df.columns)))) if df.columns else df.selectExpr("null")
     padded = add_padding_rows(frame, df)
     if padded is not None:
-        job = _map_in_arrow(padded, function, schema)
-        if count_python_plan_nodes(job) == 1:
-            with skip_size_check(df.sparkSession):
-                return job.collect()
-    return _map_in_arrow(frame, function, schema).collect()
+        job_frame = _map_in_arrow(padded, function, schema)
+        if count_python_plan_nodes(job_frame) == 1:
+            return MapInArrowJob(job_frame, skips_size_check=True)
+    return MapInArrowJob(_map_in_arrow(frame, function, schema), skips_size_check=False)
 
 
 def _map_in_arrow(frame: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> DataFrame:

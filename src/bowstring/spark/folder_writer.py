@@ -13,7 +13,7 @@ from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, list_fil
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ExistingFileError, InvalidArgumentError
 from bowstring.spark import staging
-from bowstring.spark.batch_byte_limit import collect_map_in_arrow, drop_padding_rows
+from bowstring.spark.batch_byte_limit import drop_padding_rows, plan_map_in_arrow
 from bowstring.spark.folder_job import FolderJob
 from bowstring.spark.options import parse_path
 from bowstring.spark.types import as_nullable, to_arrow_schema
@@ -57,7 +57,7 @@ def write(df: DataFrame, path: str | Path, *, mode: SaveMode = "errorifexists", 
     created_folders = staging.find_missing_folders(folder)
     staging.create_staging_folder(folder, job.id)
     try:
-        reports = collect_map_in_arrow(df, partial(_write_part, job, schema), _REPORT_SCHEMA)
+        reports = plan_map_in_arrow(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()
         job.commit([ManifestEntry(r.name, r.length_bytes, r.rows, r.batches) for r in reports])
     except BaseException:
         job.discard()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bowstring.datasets.dataset import DatasetPart
@@ -21,13 +22,36 @@ REPORT_SCHEMA = (
     "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uris array<string>, "
     "control_uri string"
 )
-"""The columns that a task reports to the driver; a partition without rows has no `uris`."""
+"""The columns of a `PartitionReport`."""
 
 _MESSAGE_BYTES = 4096
 _COLUMN_BYTES = 256
 """More than a message and its columns take besides the values: metadata and padding, also in the footer."""
 _AGENT_TIMEOUT_S = 120.0
 """How long a task waits for its host agent; starting it can take a while on a busy host."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """What a task reports to the driver."""
+
+    partition_id: int
+    attempt: int
+    """The ID of the task attempt, which is unique in the application."""
+    host: str
+    is_local: bool
+    """Whether the task ran on the driver's host."""
+    num_rows: int
+    nbytes: int
+    uris: tuple[str, ...]
+    """Where it can be read, the nearest first; empty if the partition has no rows."""
+    control_uri: str
+    """Its agent, for `AgentClient.dial`; empty if that is reached only on its host."""
+
+    @property
+    def part(self) -> DatasetPart:
+        """The part of the data set."""
+        return DatasetPart(self.num_rows, self.nbytes, tuple(self.uris), self.host)
 
 
 def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
@@ -49,17 +73,11 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
             raise type(problem)(message, problem) from problem
         if num_rows:
             location, nbytes = memory.put(dataset, (partition_id, attempt), num_rows)
-    report = {
-        "partition_id": partition_id,
-        "attempt": attempt,
-        "host": os.uname().nodename,
-        "is_local": agent_key.is_local,
-        "num_rows": num_rows,
-        "nbytes": nbytes,
-        "uris": list(location.uris),
-        "control_uri": location.control_uri,
-    }
-    yield pa.RecordBatch.from_pylist([report])
+    host = os.uname().nodename
+    report = PartitionReport(
+        partition_id, attempt, host, agent_key.is_local, num_rows, nbytes, location.uris, location.control_uri
+    )
+    yield pa.RecordBatch.from_pylist([asdict(report)])
 
 
 def _reserve_memory(memory: PartitionMemory, batches: Iterator[Any]) -> Iterator[Any]:
@@ -70,10 +88,11 @@ def _reserve_memory(memory: PartitionMemory, batches: Iterator[Any]) -> Iterator
         yield batch
 
 
-def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> DatasetPart:
+def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> PartitionReport:
     """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
     with Region.create_writer(f"{dataset}/0") as memory:
         new_file(memory.fileno(), schema).close()
         with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
             location = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
-            return DatasetPart(0, region.size_bytes, location.uris, os.uname().nodename)
+            host = os.uname().nodename
+            return PartitionReport(0, 0, host, True, 0, region.size_bytes, location.uris, location.control_uri)

@@ -10,24 +10,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import (
-    BowstringError,
-    ClosedError,
-    ConnectionLostError,
-    InvalidArgumentError,
-    NotFoundError,
-)
+from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
 from bowstring.memory.closable import Closable
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.spark.batch_byte_limit import collect_map_in_arrow
 from bowstring.spark.options import parse_byte_size
-from bowstring.spark.partition_writer import REPORT_SCHEMA, write_empty_partition, write_partition
+from bowstring.spark.partition_job import PartitionJob
 from bowstring.spark.types import to_arrow_schema
 from bowstring.spark.worker_errors import find_resource_error
 
@@ -108,7 +100,8 @@ def publish(
     Raises:
         UnsupportedTypeError: a column's type has no counterpart in Arrow; raised before any job runs, with the column's
             path.
-        ConnectionLostError: a host agent died with its partitions while the job ran.
+        ConnectionLostError: a host agent ended with its partitions in each of as many attempts as Spark repeats a stage
+            (``spark.stage.maxConsecutiveAttempts``).
         ResourceError: memory and disk space are short.
         InvalidArgumentError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and
             ".", or `df` is not a data frame.
@@ -131,30 +124,15 @@ def publish(
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     agent_key = replace(_current_agent_key(ttl_s), memory_limit_bytes=limit_bytes)
     try:
-        reports = collect_map_in_arrow(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
-        reports.sort(key=lambda report: report.partition_id)
-        parts = [DatasetPart(r.num_rows, r.nbytes, tuple(r.uris), r.host) for r in reports]
-        attempts = {r.partition_id: r.attempt for r in reports if r.is_local and r.num_rows}
-        if not any(part.num_rows for part in parts):
-            parts[:1] = [write_empty_partition(dataset, agent_key, schema)]
-            attempts = {0: 0}
-        if attempts:
-            try:
-                with AgentClient.open(agent_key, start=False) as agent:
-                    missing = agent.commit_attempts(dataset, attempts)
-            except (ConnectionLostError, NotFoundError) as problem:
-                reason = f"the host agent ended with its partitions while the job ran: {problem}"
-                raise ConnectionLostError(f"data set {dataset}: {reason}") from problem
-            if missing:
-                reason = f"the host agent has lost the partitions {missing}: it ended while the job ran"
-                raise ConnectionLostError(f"data set {dataset}: {reason}")
+        job = PartitionJob(df, dataset, agent_key, schema)
+        job.run()
     except BaseException as problem:
         _drop_dataset(dataset, agent_key)
         shortage = find_resource_error(problem)
         if shortage is not None:
             raise shortage from problem
         raise
-    return PublishedDataset(dataset, schema, parts, agent_key)
+    return PublishedDataset(dataset, schema, job.parts, agent_key)
 
 
 def _current_agent_key(ttl_s: float) -> AgentKey:
