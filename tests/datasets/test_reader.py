@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,21 @@ def read_rows(batch: bs.RecordBatch) -> list[int]:
     return rows
 
 
-def dataset_of(server: bs.sharing.Server, lengths: dict[str, int]) -> Dataset:
+class FileFolder:
+    """Arrow files of tables, which have URIs like those of a server."""
+
+    def __init__(self, folder: Path, tables: dict[str, bs.Table]) -> None:
+        self._folder = folder
+        for name, table in tables.items():
+            with bs.new_file(folder / f"{name}.arrow", table.schema, compression="zstd") as writer:
+                for batch in table.to_batches():
+                    writer.write(batch)
+
+    def uri(self, name: str) -> str:
+        return (self._folder / f"{name}.arrow").as_uri()
+
+
+def dataset_of(server: bs.sharing.Server | FileFolder, lengths: dict[str, int]) -> Dataset:
     """Return a data set whose parts are the tables of a server."""
     parts = [DatasetPart(length, length * 20, (server.uri(name),)) for name, length in lengths.items()]
     return Dataset("rows", bs.schema({"row": "int64", "text": "string"}), parts)
@@ -92,10 +107,16 @@ def test_ranks_that_stop_and_resume_in_other_numbers_read_each_row_once_and_in_o
 PART_LENGTHS = (0, 1, 2, 5, 9, 14, 30, 31)
 
 
-@pytest.fixture(scope="module", params=["unix", "tcp"])
-def server_of_parts(request: pytest.FixtureRequest) -> Iterator[bs.sharing.Server]:
+@pytest.fixture(scope="module", params=["unix", "tcp", "file"])
+def server_of_parts(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[bs.sharing.Server | FileFolder]:
     """Serve a table of each of `PART_LENGTHS`."""
-    with bs.serve({str(length): table_of(length) for length in PART_LENGTHS}, scheme=request.param) as server:
+    tables = {str(length): table_of(length) for length in PART_LENGTHS}
+    if request.param == "file":
+        yield FileFolder(tmp_path_factory.mktemp("parts"), tables)
+        return
+    with bs.serve(tables, scheme=request.param) as server:
         yield server
 
 
@@ -110,7 +131,7 @@ def server_of_parts(request: pytest.FixtureRequest) -> Iterator[bs.sharing.Serve
     last_world_size=st.integers(1, 5),
 )
 def test_ranks_and_workers_that_stop_and_resume_read_each_row_of_a_data_set_once_and_in_order(
-    server_of_parts: bs.sharing.Server,
+    server_of_parts: bs.sharing.Server | FileFolder,
     lengths: list[int],
     batch_rows: int,
     seed: int | None,
@@ -252,9 +273,9 @@ def test_a_pickled_reader_opens_its_source_again_at_the_same_position() -> None:
 def test_parts_that_differ_from_their_description_are_errors() -> None:
     with bs.serve({"a": table_of(30)}) as server:
         dataset = dataset_of(server, {"a": 31})
-        with pytest.raises(InvalidDataError, match="data set 'rows': part 0: expected 31 rows, found 30"):
+        with pytest.raises(InvalidDataError, match="expected 31 rows, found 30"):
             list(EpochReader(dataset, 4))
-        other = Dataset("rows", bs.schema({"row": "int32"}), dataset.parts)
+        other = Dataset("rows", bs.schema({"row": "int32"}), dataset_of(server, {"a": 30}).parts)
         with pytest.raises(InvalidDataError, match="int32"):
             list(EpochReader(other, 4))
     missing = Dataset("rows", dataset.schema, [DatasetPart(0, 0, ()), DatasetPart(7, 0, ())])

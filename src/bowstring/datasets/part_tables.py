@@ -172,11 +172,11 @@ def open_part(dataset: Dataset, index: int, columns: ColumnKeys | None = None) -
     part = dataset.parts[index]
     if not part.locations:
         raise NotFoundError(f"data set {dataset.name!r}: part {index}: {part.num_rows} rows, but no location")
-    with connect(DatasetLocations(part.locations), schema=dataset.schema) as reader:
+    with connect(Dataset(dataset.name, dataset.schema, [part])) as reader:
         table, location = reader.read_all(), reader.location
-    if table.num_rows != part.num_rows:
+    if reader.schema != dataset.schema:
         raise InvalidDataError(
-            f"data set {dataset.name!r}: part {index}: expected {part.num_rows} rows, found {table.num_rows}"
+            f"data set {dataset.name!r}: part {index}: expected {dataset.schema!r}, found {reader.schema!r}"
         )
     return OpenPart(table if columns is None else table.select(columns), _is_shared_memory(location))
 
