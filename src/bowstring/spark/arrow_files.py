@@ -97,7 +97,7 @@ def describe_file(path: Path) -> FileDescription:
         InvalidDataError: it is not an Arrow file or stream, or malformed.
         UnsupportedTypeError: a column's type has no counterpart in Spark.
     """
-    with _prefix_errors_with_path(path):
+    with prefix_errors(path):
         if _is_stream(path):
             with open_stream(path) as stream:
                 return FileDescription(to_spark_schema(stream.schema), None)
@@ -118,7 +118,7 @@ def read_batches(path: Path, batch_indices: range | None, column_names: list[str
     import pyarrow as pa
 
     for index, batch in _iter_batches(path, batch_indices, column_names):
-        with _prefix_errors_with_path(path, index):
+        with prefix_errors(path, index):
             batch.validate(full=True)
             pyarrow_batch = pa.record_batch(batch)
         yield index, pyarrow_batch
@@ -127,13 +127,13 @@ def read_batches(path: Path, batch_indices: range | None, column_names: list[str
 def _iter_batches(
     path: Path, batch_indices: range | None, column_names: list[str]
 ) -> Iterator[tuple[int, RecordBatch]]:
-    with _prefix_errors_with_path(path):
+    with prefix_errors(path):
         reader = open_stream(path, column_names) if _is_stream(path) else open_file(path, column_names)
     with reader:
         remaining = map(reader.get_batch, batch_indices or ()) if isinstance(reader, FileReader) else reader
         index = 0 if batch_indices is None else batch_indices.start
         while True:
-            with _prefix_errors_with_path(path, index):
+            with prefix_errors(path, index):
                 batch = next(remaining, None)
             if batch is None:
                 return
@@ -153,7 +153,7 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def _prefix_errors_with_path(path: Path, index: int | None = None) -> Iterator[None]:
+def prefix_errors(path: Path | str, index: int | None = None) -> Iterator[None]:
     """Prefix errors with the path and the index of the record batch, unless they have the path."""
     try:
         yield

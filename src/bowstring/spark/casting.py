@@ -52,6 +52,8 @@ def cast_batch(batch: Any, spark_schema: StructType, location: str, *, truncate_
             raise InvalidDataError(
                 f"{location}, column {field.name}: found {null_count} nulls in a column that is not nullable"
             )
+    if not columns:
+        return batch.select([])  # which has the number of rows
     return pa.record_batch(columns, schema=target_schema)
 
 

@@ -116,7 +116,7 @@ class ArrowReader(DataSourceReader):
                 column_names = [name for name in self._schema.names if name not in batch_range.missing_columns]
                 for index, batch in _read_planned_batches(Path(batch_range.path), indices, column_names):
                     location = f"{batch_range.path}, record batch {index}"
-                    yield from _split_batch(
+                    yield from split_batch(
                         cast_batch(batch, self._schema, location, truncate_times=self._truncate_times)
                     )
 
@@ -210,7 +210,7 @@ def _split_file(file: DataFile, split_bytes: int) -> Iterator[tuple[int, int, in
         yield start, len(batch_lengths_bytes), range_bytes
 
 
-def _split_batch(batch: Any) -> Iterator[Any]:
+def split_batch(batch: Any) -> Iterator[Any]:
     """Yield slices of `batch` of some MAX_SENT_BATCH_BYTES."""
     rows = batch.num_rows
     step = max(1, rows * MAX_SENT_BATCH_BYTES // max(batch.nbytes, MAX_SENT_BATCH_BYTES))

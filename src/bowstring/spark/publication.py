@@ -53,8 +53,7 @@ class PublishedDataset(Dataset, Closable):
 
         Raises `ClosedError`.
         """
-        if self._is_closed:
-            raise ClosedError(f"data set {self.name}: it was used after it was closed")
+        self._check_open()
         return super().uris
 
     @property
@@ -69,9 +68,17 @@ class PublishedDataset(Dataset, Closable):
             return
         _drop_dataset(self.name, agent_key)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def to_json(self) -> str:
+        """As `Dataset.to_json`. Raises `ClosedError`."""
+        self._check_open()
+        return super().to_json()
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError(f"data set {self.name}: it was used after it was closed")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
         return PublishedDataset, (self.name, self.schema, self.parts, None)
 
     def __repr__(self) -> str:

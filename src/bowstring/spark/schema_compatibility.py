@@ -53,7 +53,7 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
     return StructType([field for _, field in columns.values()])
 
 
-def check_unique_column_names(path: Path, schema: StructType, names: Iterable[str]) -> None:
+def check_unique_column_names(path: Path | str, schema: StructType, names: Iterable[str]) -> None:
     """Raise `InvalidArgumentError` if one of `names` is the name of several columns of the file at `path`."""
     counts = Counter(schema.names)
     repeated = sorted({name for name in names if counts[name] > 1})
@@ -85,7 +85,7 @@ def check_unique_field_names(path: Path, schema: StructType) -> None:
 
 
 def find_missing_columns(
-    path: Path, schema: StructType, requested: StructType, *, allow_missing: bool
+    path: Path | str, schema: StructType, requested: StructType, *, allow_missing: bool
 ) -> tuple[str, ...]:
     """Return the names of `requested` columns that the file at `path` lacks.
 
@@ -105,7 +105,7 @@ def find_missing_columns(
     return missing
 
 
-def check_read_conversions(path: Path, schema: StructType, requested: StructType) -> None:
+def check_read_conversions(path: Path | str, schema: StructType, requested: StructType) -> None:
     """Raise `UnsupportedTypeError` if a column of the file at `path` can't be read as the type in `requested`.
 
     A struct field that the file lacks is a `NotFoundError`.

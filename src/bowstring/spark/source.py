@@ -1,4 +1,7 @@
-"""The data source ``format("arrow")``: its options, paths and schema."""
+"""The data source ``format("arrow")``: its options, paths and schema.
+
+A path is that of a file or folder, or a data set: see `bowstring.spark.dataset_reader`.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.manifest import expand_glob
 from bowstring.errors import InvalidArgumentError, MissingFileError
 from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
+from bowstring.spark.dataset_reader import DatasetSourceReader, is_dataset_text, parse_datasets
 from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
 from bowstring.spark.schema_compatibility import merge_schemas
 from bowstring.spark.stream_reader import ArrowStreamReader, StreamLimits
+from bowstring.spark.types import to_spark_schema
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ArrowDataSource(DataSource):
-    """Arrow files, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
+    """Arrow files and data sets, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
     Options for reading: ``splitBytes`` (of a partition), ``mergeSchema`` (read the columns of all files, with nulls for
     those that a file lacks), ``truncate`` (truncate times finer than microseconds towards zero). Option for writing:
@@ -44,21 +50,26 @@ class ArrowDataSource(DataSource):
     def schema(self) -> StructType:
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
         check_options(self.options, "reading", "reading a stream")
+        if self._names_dataset():
+            return to_spark_schema(self._dataset().schema)
         self._is_inferred = True  # Spark pickles this object with the schema for `reader`
         schemas = ((group.path, group.schema) for group in iter_file_groups(self._paths()))
         return merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
 
     @hide_traceback()
-    def reader(self, schema: StructType) -> ArrowReader:
+    def reader(self, schema: StructType) -> ArrowReader | DatasetSourceReader:
         """Return a reader of the columns of `schema`, which may have other types than the files."""
         check_options(self.options, "reading")
+        if self._names_dataset():
+            split_bytes, truncate_times = self._split_bytes(), parse_flag(self.options, "truncate")
+            return DatasetSourceReader(self._dataset(), schema, split_bytes, truncate_times=truncate_times)
         return self._create_reader(self._paths(), schema)
 
     def _create_reader(self, paths: list[Path], schema: StructType) -> ArrowReader:
         return ArrowReader(
             paths,
             schema,
-            parse_positive_integer(self.options, "splitBytes") or SPLIT_BYTES,
+            self._split_bytes(),
             is_inferred=self._is_inferred,
             merge_schema=parse_flag(self.options, "mergeSchema"),
             truncate_times=parse_flag(self.options, "truncate"),
@@ -92,6 +103,25 @@ class ArrowDataSource(DataSource):
         folder = parse_path(self.options.get("path", ""))
         return ArrowStreamWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
 
+    def _split_bytes(self) -> int:
+        return parse_positive_integer(self.options, "splitBytes") or SPLIT_BYTES
+
+    def _texts(self) -> list[str]:
+        """Return the paths of the options, or the texts of data sets."""
+        path = self.options.get("path")
+        return [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
+
+    def _names_dataset(self) -> bool:
+        """Whether a path is a data set. Raise `InvalidArgumentError` for options that have no effect then."""
+        if not any(map(is_dataset_text, self._texts())):
+            return False
+        if "mergeschema" in self.options:
+            raise InvalidArgumentError("option mergeSchema: a data set has one schema, in which it has no effect")
+        return True
+
+    def _dataset(self) -> Dataset:
+        return parse_datasets(self._texts())
+
     def _paths(self) -> list[Path]:
         """Return the absolute paths of the options, with expanded globs.
 
@@ -99,8 +129,7 @@ class ArrowDataSource(DataSource):
             NotFoundError: a path does not exist.
             InvalidArgumentError: paths differ in ``key=value`` folders, whose columns would be lost.
         """
-        path = self.options.get("path")
-        named_paths = [path] if path else json.loads(self.options.get("paths", "[]")) or [""]
+        named_paths = self._texts()
         paths: list[Path] = []
         for path in named_paths:
             absolute = parse_path(path)

@@ -30,8 +30,8 @@ try:
 except ImportError as error:
     raise MissingExtraError.for_package("PySpark", "spark") from error
 
+from bowstring.spark.reader_writer_methods import extend_reader_and_writer
 from bowstring.spark.source import ArrowDataSource
-from bowstring.spark.unsupported_calls import disable_unsupported_calls
 
 _MIN_VERSION = (4, 2)
 """The first version of PySpark with which the tests pass."""
@@ -151,7 +151,7 @@ def register(spark: SparkSession) -> SparkSession:
     that writes: Spark looks a data source up in the active session of the thread, and a new thread has none.
     """
     spark.dataSource.register(ArrowDataSource)
-    disable_unsupported_calls(spark)
+    extend_reader_and_writer(spark)
     jvm = getattr(spark, "_jvm", None)  # None for a Connect session
     if jvm is not None:
         type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)

@@ -1,4 +1,4 @@
-"""What ``format("arrow")`` does not support is refused where it is named, with what works instead."""
+"""The methods of PySpark's readers and writers that Bowstring extends."""
 
 from __future__ import annotations
 

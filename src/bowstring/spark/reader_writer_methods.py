@@ -1,0 +1,73 @@
+"""Extensions of PySpark's readers and writers: `load` accepts data sets, and `save` explains that `partitionBy` fails.
+
+PySpark passes only strings to a data source, in a classic session through py4j and in Connect through protobuf, so
+`load` replaces a data set by its JSON text before either.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from bowstring.datasets.dataset import Dataset
+from bowstring.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def partition_error() -> InvalidArgumentError:
+    """The error for ``write.format("arrow").partitionBy(…)``."""
+    return InvalidArgumentError(
+        'Python data sources, such as format("arrow"), do not support partitionBy: write each value to a folder of its '
+        "own, or use df.repartition(columns)"
+    )
+
+
+def extend_reader_and_writer(spark: SparkSession) -> None:
+    """Make ``read.load`` accept data sets, and ``write.format("arrow").partitionBy(…)`` raise `InvalidArgumentError`.
+
+    This applies to sessions of the kind of `spark`, classic or Connect.
+    """
+    readwriter = import_module(type(spark.read).__module__)
+    for method, extend in (("load", _accept_datasets), ("save", _explain_partition_error)):
+        class_ = readwriter.DataFrameReader if method == "load" else readwriter.DataFrameWriter
+        original = getattr(class_, method)
+        if not hasattr(original, "__wrapped__"):
+            setattr(class_, method, extend(original))
+
+
+def _accept_datasets(load: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def extended_load(self: Any, path: Any = None, *args: Any, **options: Any) -> Any:
+        return load(self, _to_text(path), *args, **options)
+
+    return extended_load
+
+
+def _to_text(path: Any) -> Any:
+    """Return the JSON of a data set, or a list with those of its data sets; anything else as it is."""
+    if isinstance(path, Dataset):
+        return path.to_json()
+    if isinstance(path, list | tuple):
+        return [_to_text(each) for each in path]
+    return path
+
+
+def _explain_partition_error(save: Callable[..., None]) -> Callable[..., None]:
+    """Replace Spark's error for `partitionBy`, which speaks of the columns of an existing table."""
+
+    @functools.wraps(save)
+    def explained_save(self: Any, *args: Any, **options: Any) -> None:
+        try:
+            save(self, *args, **options)
+        except PySparkException as problem:
+            if "partitioning or clustering columns do not match" in str(problem):
+                raise partition_error() from problem
+            raise
+
+    return explained_save
