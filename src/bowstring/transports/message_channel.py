@@ -371,6 +371,9 @@ class MessageChannel(Channel):
 
     def close(self) -> None:
         """As `Channel.close`. Waits up to 0.2 seconds for messages that are still being sent."""
+        if self._is_inherited:
+            self._close_inherited()
+            return
         with self._lock:
             if self.is_closed:
                 return
@@ -378,17 +381,29 @@ class MessageChannel(Channel):
             self._lost_directions = BOTH_DIRECTIONS
             self._sender.queue.clear()
             has_peer_left = self._receiver.has_ended or self._connection_error is not None
-            if not self._is_inherited:
-                self._send_end()
+            self._send_end()
             for timer in self._timers.values():
                 timer.close()
             exporter, self._exporter = self._exporter, None
-            is_peer_reading = not (has_peer_left or self._is_inherited)
             # A peer that may still read the arena keeps the connection, which the arena closes when the peer has left.
-            if exporter is None or not (is_peer_reading and exporter.close(self)):
+            if exporter is None or has_peer_left or not exporter.close(self):
                 self.close_connection()
             if exporter is not None:
                 exporter.close()
+
+    def _close_inherited(self) -> None:
+        """Close the descriptors in a forked child.
+
+        A thread of the parent may have locked the channel, its arena or the library during the fork, so no lock is
+        taken. The arena and what the library has belong to the parent.
+        """
+        if not self.is_closed:
+            self.is_closed = True
+            self._lost_directions = BOTH_DIRECTIONS
+            self._exporter = self.arena = None
+            for timer in self._timers.values():
+                timer.close()
+            self._close_connection()
 
     def has_left(self) -> bool:
         """As `DisconnectedPeer.has_left`, after `close`."""

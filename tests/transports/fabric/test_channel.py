@@ -10,9 +10,11 @@ import pytest
 from bowstring.testing.transport_conformance import transfer_until_events
 from bowstring.transports.base import RECEIVE, SEND, Channel, MessageOffered, MessageReceived, TransportOptions
 from bowstring.transports.blocking import wait_for_interests
+from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.transport import FabricTransport
 from tests.polling import wait_until
 from tests.transports.fabric.pairs import FabricPairs, require_libfabric
+from tests.transports.forked_children import call_in_forked_child
 
 require_libfabric()
 
@@ -90,3 +92,12 @@ def test_an_event_of_one_direction_wakes_it_when_the_other_direction_reads_it(en
             other.progress(SEND)
             assert wait_for_interests(other.next_wait(RECEIVE).interests, 20)
             other.progress(RECEIVE)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_closes_a_channel_that_a_thread_of_its_parent_has_locked(ends: tuple[Channel, Channel]) -> None:
+    channel, other = ends
+    assert isinstance(channel, FabricChannel)
+    assert call_in_forked_child(channel.close, [channel._lock, TcpPairs.transport.domains._lock]) == 0
+    channel.submit([b"still there"], 5)
+    assert [event.tag for event in transfer_until_events(channel, other, MessageReceived)] == [5]

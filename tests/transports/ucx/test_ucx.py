@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from bowstring.errors import ConnectionLostError, ResourceError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, ResourceError
 from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
 from bowstring.testing.transport_conformance import TransportConformance
 from bowstring.transports.base import Channel, TransportOptions
@@ -14,6 +14,7 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UcxTransport
 from bowstring.transports.ucx.ucp import ConnectionRequest, Worker
+from tests.transports.forked_children import call_in_forked_child
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -97,6 +98,26 @@ def test_a_client_whose_request_cannot_be_read_is_refused_once(monkeypatch: pyte
             channel.progress()
             assert listener.accept() == []
     assert num_requests == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_closes_a_channel_that_a_thread_of_its_parent_has_locked() -> None:
+    with UcxTransport().listen() as listener, UcxTransport().dial(listener.address) as channel:
+        assert isinstance(channel, UcxChannel)
+        assert call_in_forked_child(channel.close, [channel._lock, channel._worker._lock]) == 0
+        assert not channel.is_closed
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_cannot_use_a_worker_that_a_thread_of_its_parent_has_locked() -> None:
+    with UcxTransport().listen() as listener, UcxTransport().dial(listener.address) as channel:
+        assert isinstance(channel, UcxChannel)
+
+        def progress() -> None:
+            with pytest.raises(InvalidArgumentError, match="after a fork"):
+                channel._worker.progress()
+
+        assert call_in_forked_child(progress, [channel._worker._lock]) == 0
 
 
 def is_plain(message: tuple[int | None, bytes]) -> bool:

@@ -355,9 +355,11 @@ class FabricChannel(MessageChannel):
         self._control.shut_down()
 
     def _close_connection(self) -> None:
-        if not self._is_inherited:
-            self._wait_for_sends()
-            self._control.shut_down()
+        if self._is_inherited:
+            self._control.close()
+            return
+        self._wait_for_sends()
+        self._control.shut_down()
         self._control.close()
         if self.arena is not None:
             self.arena.release()

@@ -489,9 +489,10 @@ class Worker(Closable):
     @contextmanager
     def _lock_library(self) -> Iterator[Any]:
         """Lock the worker for calls of the library. Raises `ClosedError`."""
+        if self.is_inherited:
+            # Before the lock, which a thread of the parent may have locked during the fork.
+            self.context.check_open()
         with self._lock:
-            if self.context.is_inherited:
-                self.context.check_open()
             if not self._handle:
                 raise ClosedError("UCX: the worker is closed")
             yield self.context.library
