@@ -17,7 +17,7 @@ from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 
-ARENA_BYTES, NUM_TABLES, ROWS = 64 << 20, 30, 2 << 20  # of 16 MB: the arena holds three with their metadata
+ARENA_BYTES, NUM_TABLES, ROWS = 16 << 20, 8, 1 << 19  # of 4 MB: the arena holds three with their metadata
 CLIENT = """
 import bowstring as bs
 from bowstring.sharing.connection import Connection
