@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import bowstring as bs
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.agent_client import AgentClient
 from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
+from bowstring.sharing.memory_budget import MemoryRequest
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.uris import ERROR_DATA
 from bowstring.testing.descriptors import count_open_descriptors
@@ -33,6 +35,7 @@ _TIMEOUT_S = 10.0
 _CHUNK_BYTES = 1 << 16
 _HELLO = build_frame(FrameKind.HELLO, 0, HELLO_BODY.pack(VERSION, VERSION))
 _STATUS = {"op": "status"}
+_MEMORY = MemoryRequest(1000, 2000, 0, 1_000_000, 5000)
 
 
 def check_agent_requests(data: bytes) -> bool:
@@ -70,7 +73,8 @@ def check_agent_replies(data: bytes) -> bool:
                 send_segment(peer, segment, descriptors)
             peer.shutdown(socket.SHUT_WR)
             calls: dict[str, Callable[[], object]] = {
-                "put": lambda: isinstance(client.put("d", (0, 1), region, rows=TABLE.num_rows), str),
+                "reserve": lambda: type(client.reserve(_MEMORY)[0]) is int,
+                "put": lambda: isinstance(client.put("d", (0, 1), region, rows=TABLE.num_rows).uris, tuple),
                 "commit": lambda: all(type(partition) is int for partition in client.commit_attempts("d", {0: 1})),
                 "status": lambda: isinstance(client.status()["datasets"], dict),
                 "drop": lambda: not client.drop("d"),  # type: ignore[func-returns-value]
@@ -93,12 +97,19 @@ def agent_session() -> tuple[bytes, bytes]:
     for index in range(2):
         put = {"op": "put", "dataset": "d", "attempt": [index, 7], "region": index, "rows": TABLE.num_rows}
         requests += [
+            _message({"op": "reserve", "memory": asdict(_MEMORY)}),
             build_frame(FrameKind.REGION, index, region),
             _message({**put, "ttl_s": 60.0, "needs_commit": not index}),
         ]
     requests += [_message({"op": "commit", "dataset": "d", "attempts": [[0, 7], [1, 7]]}), _message(_STATUS)]
     requests += [_message({"op": "drop", "dataset": "d"})]
-    replies = [{"uri": "unix:@a?want_data=1"}, {"missing": [0]}, {"pid": 1, "datasets": {"d": {"rows": 3}}}, {}]
+    replies = [
+        {"reserved_bytes": 1000, "shortage": ""},
+        {"locations": ["unix:@a?want_data=1"]},
+        {"missing": [0]},
+        {"pid": 1, "datasets": {"d": {"rows": 3}}},
+        {},
+    ]
     return encode_frames(requests), encode_frames([_HELLO, *map(_message, replies)])
 
 
@@ -157,9 +168,9 @@ def _check_reply(reply: EditableFrame) -> None:
         return
     answer = json.loads(bytes(reply.payload))
     expect(isinstance(answer, dict), f"a reply is {answer!r}")
-    if "uri" in answer:
+    if "locations" in answer:
         try:
-            with bs.connect(answer["uri"], timeout_s=_TIMEOUT_S) as dataset:
+            with bs.connect(answer["locations"][0], timeout_s=_TIMEOUT_S) as dataset:
                 expect(dataset.read_all() == TABLE, "a partition has other values")
         except NotFoundError:
             pass
@@ -168,7 +179,7 @@ def _check_reply(reply: EditableFrame) -> None:
 def _check_status(status: dict[str, Any]) -> None:
     for name, dataset in status["datasets"].items():
         expect(dataset["rows"] == TABLE.num_rows * dataset["partitions"], f"data set {name!r}: {dataset}")
-        expect(dataset["memory_bytes"] >= dataset["bytes"], f"data set {name!r}: {dataset}")
+        expect(dataset["memory_bytes"] + dataset["spilled_bytes"] >= dataset["bytes"], f"data set {name!r}: {dataset}")
 
 
 def _check_error(error: BowstringError, received: bytes) -> None:

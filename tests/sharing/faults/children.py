@@ -32,6 +32,7 @@ from bowstring.errors import BowstringError
 from bowstring.sharing import agent_client
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
+from bowstring.sharing.memory_budget import MemoryRequest
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.observed_transport import ObservedEvent, ObservedTransport
@@ -346,6 +347,7 @@ def publish(key: AgentKey, name: str, kill_at: int | None = None, victim: int | 
             uris = []
             for index in range(2):
                 region, rows = store_in_region(numbers(), name)
+                agent.reserve(MemoryRequest(region.size_bytes, region.size_bytes, 0, None, None))
                 with region:
                     uris.append(agent.put(name, (index, 7), region, rows=rows).uris[0])
             assert agent.commit_attempts(name, {0: 7, 1: 7}) == []
