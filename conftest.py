@@ -15,8 +15,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Each Java of the tests runs for seconds: compiling its code more thoroughly takes longer than that saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
-# PyTorch is not among the packages of the tests.
-collect_ignore = [] if find_spec("torch") else ["src/bowstring/datasets/torch.py"]
+# PyTorch and Ray are not among the packages of the tests.
+collect_ignore = [f"src/bowstring/datasets/{package}.py" for package in ("torch", "ray") if not find_spec(package)]
 
 pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
 

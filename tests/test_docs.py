@@ -85,8 +85,9 @@ def undocumented_methods(cls: type) -> Iterator[str]:
 def test_every_public_method_has_or_inherits_a_docstring() -> None:
     undocumented = []
     for info in pkgutil.walk_packages(bowstring.__path__, "bowstring."):
-        if info.name == "bowstring.datasets.torch" and importlib.util.find_spec("torch") is None:
-            continue  # PyTorch is not among the packages of the tests
+        is_optional = info.name in ("bowstring.datasets.torch", "bowstring.datasets.ray")
+        if is_optional and importlib.util.find_spec(info.name.rpartition(".")[2]) is None:
+            continue  # PyTorch and Ray are not among the packages of the tests
         module = importlib.import_module(info.name)
         classes = [cls for cls in vars(module).values() if inspect.isclass(cls) and cls.__module__ == info.name]
         undocumented += [name for cls in classes if cls.__name__[0] != "_" for name in undocumented_methods(cls)]

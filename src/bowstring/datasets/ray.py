@@ -1,0 +1,99 @@
+"""Data sets for Ray Data: one read task for each part, on the host that has it, if it is a node of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.part_tables import open_part
+from bowstring.datatypes.schema import Schema
+from bowstring.errors import MissingExtraError
+
+try:
+    import pyarrow as pa
+    import ray
+    import ray.data
+    from ray.data.block import BlockMetadata
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError as error:
+    raise MissingExtraError.for_package("Ray", "ray") from error
+
+
+def read(dataset: Dataset) -> Any:
+    """Return a `ray.data.Dataset` of a data set's rows.
+
+    Nothing is read before Ray executes it. Each part with rows is a read task, which Ray runs on the part's host if
+    possible; there it maps shared memory, and Ray copies it into its object store. The parts of one host are adjacent,
+    so rows keep their order only if the parts of each host are.
+
+    Connects to the cluster, or starts one, as Ray does. A task raises as `bowstring.connect` and `EpochReader`.
+    """
+    if not ray.is_initialized():
+        ray.init()
+    nodes = {
+        name: node["NodeID"]
+        for node in ray.nodes()
+        if node["Alive"]
+        for name in (node["NodeManagerAddress"], node["NodeManagerHostname"])
+    }
+    parts_by_node: dict[str | None, list[DatasetPart]] = {}
+    for part in dataset.parts:
+        if part.num_rows:
+            node_id = None if part.host is None else nodes.get(part.host)
+            parts_by_node.setdefault(node_id, []).append(part)
+    if not parts_by_node:
+        return ray.data.from_arrow(pa.schema(dataset.schema).empty_table())
+    first, *others = [
+        ray.data.read_datasource(
+            _PartSource(dataset.name, dataset.schema, parts),
+            override_num_blocks=len(parts),
+            ray_remote_args=_remote_options(node_id),
+        )
+        for node_id, parts in parts_by_node.items()
+    ]
+    return first.union(*others) if others else first
+
+
+def _remote_options(node_id: str | None) -> dict[str, Any]:
+    """Return the options of tasks that prefer a node, but run elsewhere if it has no free processor."""
+    return {} if node_id is None else {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=True)}
+
+
+class _PartSource(ray.data.Datasource):  # type: ignore[misc, unused-ignore]
+    """Parts, each of which is a read task."""
+
+    def __init__(self, name: str, schema: Schema, parts: Sequence[DatasetPart]) -> None:
+        super().__init__()
+        self._name, self._schema, self._parts = name, schema, parts
+
+    def get_name(self) -> str:
+        return "Bowstring"
+
+    def estimate_inmemory_data_size(self) -> int:
+        return sum(part.nbytes for part in self._parts)
+
+    def get_read_tasks(  # the parameters are Ray's
+        self,
+        parallelism: int,  # noqa: ARG002
+        per_task_row_limit: int | None = None,
+        data_context: object = None,  # noqa: ARG002
+    ) -> list[Any]:
+        """Return a task for each part, whatever the parallelism: a part has one location."""
+        schema = pa.schema(self._schema)
+        return [
+            ray.data.ReadTask(
+                partial(_read_part, Dataset(self._name, self._schema, [part])),
+                BlockMetadata(num_rows=part.num_rows, size_bytes=part.nbytes, exec_stats=None),
+                schema=schema,
+                per_task_row_limit=per_task_row_limit,
+            )
+            for part in self._parts
+        ]
+
+
+def _read_part(dataset: Dataset) -> Iterator[Any]:
+    """Yield the record batches of a data set's only part as tables of pyarrow."""
+    for batch in open_part(dataset, 0).table.to_batches():
+        yield pa.table(batch)
