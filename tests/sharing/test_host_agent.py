@@ -114,13 +114,13 @@ def read_numbers(uris: list[str]) -> list[int]:
         return [int(batch["a"].to_numpy()[0]) for batch in data]
 
 
-def test_eight_processes_read_2500_partitions_with_1024_descriptors_each() -> None:
+def test_eight_processes_read_10000_partitions_with_1024_descriptors_each() -> None:
     names = set(os.listdir("/dev/shm"))
     missing, dataset_status, agent_descriptors, answers, codes = run_python(
-        PUBLISH_AND_READ, reader=READ_URIS, partitions=2500, readers=8
+        PUBLISH_AND_READ, reader=READ_URIS, partitions=10_000, readers=8
     )
     assert missing == []
-    assert (dataset_status["partitions"], dataset_status["rows"]) == (2500, 2500)
+    assert (dataset_status["partitions"], dataset_status["rows"]) == (10_000, 10_000)
     assert agent_descriptors < 100
     assert all(int(answer) < 20 for answer in answers[:8])
     assert (answers[8:], codes) == ([b"still there\n"] * 8, [0] * 8)  # the agent was killed in between
