@@ -81,8 +81,8 @@ def main(master: str, folder: str) -> None:
         .mapInArrow(disturb_tasks(folder), "id long, s string")
     )
     published = publish(frame)
-    assert published._agent_key is not None
-    with AgentClient.open(published._agent_key, start=False) as agent:
+    assert published._job is not None
+    with AgentClient.open(published._job.agent_key, start=False) as agent:
         status = agent.status()
     report = {"published": pickle.dumps(published).hex(), "agent": status["pid"], "kept": status["datasets"]}
     print(json.dumps(report), flush=True)  # noqa: T201

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError
-from bowstring.spark import publish
-from tests.spark.test_publish import agent_datasets
+from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.sharing.processes import start_ticks
+from bowstring.spark import PublishedDataset, publish
+from tests.polling import wait_until
+from tests.spark.test_publish import agent_datasets, agent_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,3 +134,130 @@ def test_partitions_that_are_lost_in_each_attempt_are_an_error_after_as_many_as_
     with pytest.raises(ConnectionLostError, match=r"with the partitions \[.*1.*\] in each of 4 consecutive attempts"):
         publish(spark.range(0, 300, 1, 3))
     assert tasks_per_partition(tmp_path)[1] == 4
+
+
+def kill_agent(published: PublishedDataset) -> None:
+    with agent_of(published) as agent:
+        pid = agent.status()["pid"]
+    os.kill(pid, 9)
+    assert wait_until(lambda: start_ticks(pid) < 0)
+
+
+def drop_parts(published: PublishedDataset, indices: list[int]) -> None:
+    """Let the agent have only the other parts."""
+    assert published._job is not None
+    remaining = published._job._local_attempts()
+    for index in indices:
+        del remaining[index]
+    with agent_of(published) as agent:
+        agent.reopen(published.name)
+        assert agent.commit_attempts(published.name, remaining) == []
+
+
+@pytest.mark.parametrize("kind", ["padded", "sorted", "random", "cached"])
+def test_lost_parts_are_computed_again_and_connecting_before_is_an_error(spark: SparkSession, kind: str) -> None:
+    frame = frames(spark)[kind]
+    expected = sorted(tuple(row) for row in frame.collect())
+    with publish(frame) as published:
+        copy = pickle.loads(pickle.dumps(published))
+        sizes = [part.num_rows for part in published.parts]
+        assert published.missing() == []
+        assert published.recompute() == []
+        kill_agent(published)
+        lost = [index for index, part in enumerate(published.parts) if part.num_rows]
+        assert published.missing() == lost
+        with pytest.raises(ConnectionLostError):
+            bs.connect(published)
+        assert published.recompute() == lost
+        assert published.missing() == []
+        assert [part.num_rows for part in published.parts] == sizes
+        assert published_rows(published) == expected
+        assert agent_datasets(published)[published.name]["rows"] == len(expected)
+        with pytest.raises(ConnectionLostError):
+            bs.connect(copy)
+        kill_agent(published)
+        assert published.recompute() == lost
+        assert published_rows(published) == expected
+
+
+def test_parts_that_are_not_lost_stay_where_they_are(spark: SparkSession) -> None:
+    with publish(spark.range(0, 3000, 1, 5)) as published:
+        drop_parts(published, [1, 3])
+        parts = published.parts
+        with bs.connect(parts[0].locations[0]) as reader:
+            assert published.missing() == [1, 3]
+            assert published.recompute() == [1, 3]
+            assert reader.read_all().num_rows == 600
+        assert [index for index in range(5) if published.parts[index] != parts[index]] == [1, 3]
+        assert published_rows(published) == [(number,) for number in range(3000)]
+
+
+def test_all_parts_of_an_indeterminate_frame_are_replaced(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.execution.sortBeforeRepartition", "false")
+    frame = spark.range(0, 3000, 1, 5).repartition(3, "id").selectExpr("id + 1 AS id").repartition(5)
+    try:
+        with publish(frame) as published:
+            copy = pickle.loads(pickle.dumps(published))
+            drop_parts(published, [2])
+            table = bs.connect(copy.parts[0].locations[0]).read_all()
+            assert published.recompute() == [2]
+            assert published_rows(published) == [(number + 1,) for number in range(3000)]
+            with pytest.raises(NotFoundError, match="the partition was computed again"):
+                bs.connect(copy)
+            assert table.num_rows == copy.parts[0].num_rows
+    finally:
+        spark.conf.unset("spark.sql.execution.sortBeforeRepartition")
+
+
+def test_a_data_set_without_rows_is_restored(spark: SparkSession) -> None:
+    for frame in (spark.createDataFrame([], "id long"), spark.range(0, 10, 1, 3).where("id < 0")):
+        with publish(frame) as published:
+            kill_agent(published)
+            assert published.missing() == published.recompute() == [0]
+            assert bs.connect(published).read_all().to_pydict() == {"id": []}
+
+
+def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(spark: SparkSession, tmp_path: Path) -> None:
+    def fail_if_told(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if (tmp_path / "fail").exists() and context.partitionId() == 2:
+            raise RuntimeError("injected")
+
+    with publish(spark.range(0, 300, 1, 3).mapInArrow(fail_if_told, "id long")) as published:
+        kill_agent(published)
+        parts = published.parts
+        (tmp_path / "fail").touch()
+        with pytest.raises(Exception, match="injected"):
+            published.recompute()
+        assert published.parts == parts
+        assert published.missing() == [0, 1, 2]
+        assert agent_datasets(published)[published.name]["partitions"] == 0
+        (tmp_path / "fail").unlink()
+        assert published.recompute() == [0, 1, 2]
+        assert published_rows(published) == [(number,) for number in range(300)]
+
+
+def test_a_restored_data_set_expires_when_it_would_have(spark: SparkSession) -> None:
+    published = publish(spark.range(10), ttl_s=5)
+    time.sleep(1)
+    kill_agent(published)
+    published.recompute()
+    with agent_of(published) as agent:
+        assert agent.status()["datasets"]
+        assert wait_until(lambda: not agent.status()["datasets"], 20)
+    assert published.missing() == [0, 1]
+    with pytest.raises(NotFoundError, match="has expired"):
+        published.recompute()
+
+
+def test_a_copy_and_a_closed_data_set_cannot_be_computed_again(spark: SparkSession) -> None:
+    published = publish(spark.range(10))
+    with pytest.raises(InvalidArgumentError, match="recompute: this is a copy"):
+        pickle.loads(pickle.dumps(published)).recompute()
+    published.close()
+    with pytest.raises(ClosedError):
+        published.missing()

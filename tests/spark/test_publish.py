@@ -36,8 +36,8 @@ pytest.importorskip("pyspark")
 
 
 def agent_of(published: PublishedDataset) -> AgentClient:
-    assert published._agent_key is not None
-    return AgentClient.open(published._agent_key, start=False)
+    assert published._job is not None
+    return AgentClient.open(published._job.agent_key, start=False)
 
 
 def agent_datasets(published: PublishedDataset) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Dataset:
         return (self.name, self.schema, self.parts) == (other.name, other.schema, other.parts)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.parts))
+        return hash(self.name)
 
     def __repr__(self) -> str:
         size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.parts)} parts"

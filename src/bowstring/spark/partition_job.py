@@ -10,13 +10,16 @@ indeterminate, for which it repeats whole stages, too.
 from __future__ import annotations
 
 import logging
+import math
+import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bowstring.datasets.dataset import DatasetPart
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ConnectionLostError, NotFoundError
+from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, NotFoundError
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.spark.batch_byte_limit import plan_map_in_arrow
 from bowstring.spark.partition_writer import REPORT_SCHEMA, PartitionReport, write_empty_partition, write_partition
@@ -37,10 +40,12 @@ class PartitionJob:
 
     def __init__(self, df: DataFrame, dataset: str, agent_key: AgentKey, schema: Schema) -> None:
         self._dataset = dataset
-        self._agent_key = agent_key
+        self.agent_key = agent_key
         self._schema = schema
         self._job = plan_map_in_arrow(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
         self._reports: dict[int, PartitionReport] = {}
+        self._expires_at = math.inf
+        self._recompute_lock = threading.Lock()
 
     @property
     def parts(self) -> tuple[DatasetPart, ...]:
@@ -49,7 +54,47 @@ class PartitionJob:
 
     def run(self) -> None:
         """Compute and commit all partitions. Raises as `publish`."""
-        self._compute_and_commit(None, self._agent_key.ttl_s)
+        self._compute_and_commit(None, self.agent_key.ttl_s)
+        self._expires_at = time.monotonic() + self.agent_key.ttl_s
+
+    def find_missing(self) -> list[int]:
+        """Return the partitions that agents have lost. Those of agents that this process can't ask do not count."""
+        attempts = self._local_attempts()
+        try:
+            with self._local_agent() as agent:
+                return agent.find_missing(self._dataset, attempts) if attempts else []
+        except _LOST_AGENT:
+            return sorted(attempts)
+
+    def recompute(self) -> list[int]:
+        """Compute the lost partitions again, and return their numbers; `parts` then has their locations.
+
+        If that fails, the others stay as they are. Raises as `PublishedDataset.recompute`.
+        """
+        with self._recompute_lock:
+            lost = self.find_missing()
+            if not lost:
+                return []
+            ttl_s = self._expires_at - time.monotonic()
+            if ttl_s <= 0:
+                raise NotFoundError(f"data set {self._dataset} has expired")
+            self._check_application()
+            previous = self._reports
+            try:
+                self._compute_and_commit(lost, ttl_s)
+            except BaseException:
+                self._reports = previous
+                self._discard_attempts(lost, ttl_s)
+                raise
+            return lost
+
+    def drop(self) -> None:
+        """Free the memory of the data set, on the agents that this process can reach."""
+        try:
+            with self._local_agent() as agent:
+                agent.drop(self._dataset)
+        except BowstringError:
+            pass  # there is no such data set, or no agent
 
     def _compute_and_commit(self, lost: Sequence[int] | None, ttl_s: float) -> None:
         """Compute the lost partitions, all for None, until no agent has lost any."""
@@ -77,7 +122,7 @@ class PartitionJob:
             rows = frame.sparkSession.sparkContext.runJob(frame.rdd, list, lost)
             reports.update((row.partition_id, PartitionReport(*row)) for row in rows)
         if not any(report.num_rows for report in reports.values()):
-            reports[0] = write_empty_partition(self._dataset, self._agent_key, self._schema)
+            reports[0] = write_empty_partition(self._dataset, self.agent_key, self._schema)
         self._reports = reports
 
     def _has_same_rows_again(self) -> bool:
@@ -88,6 +133,11 @@ class PartitionJob:
         level: str = frame._jdf.queryExecution().toRdd().outputDeterministicLevel().toString()
         return level != _INDETERMINATE
 
+    def _check_application(self) -> None:
+        frame: Any = self._job.frame
+        if hasattr(frame, "_jdf") and frame.sparkSession.sparkContext._jsc is None:
+            raise ClosedError(f"data set {self._dataset}: its Spark application has ended, and nothing can be computed")
+
     def _commit(self, ttl_s: float) -> list[int]:
         """Commit all partitions, and return those that are lost; if there are any, nothing is committed."""
         attempts = self._local_attempts()
@@ -97,6 +147,15 @@ class PartitionJob:
         except _LOST_AGENT:
             return sorted(attempts)
 
+    def _discard_attempts(self, lost: Sequence[int], ttl_s: float) -> None:
+        """Drop uncommitted attempts: commit those that were committed before, without the lost ones."""
+        remaining = {number: attempt for number, attempt in self._local_attempts().items() if number not in lost}
+        try:
+            with self._local_agent() as agent:
+                agent.commit_attempts(self._dataset, remaining, ttl_s)
+        except _LOST_AGENT:
+            pass  # there are none
+
     def _reopen(self) -> None:
         try:
             with self._local_agent() as agent:
@@ -105,7 +164,7 @@ class PartitionJob:
             pass  # the next attempt starts another agent
 
     def _local_agent(self) -> AgentClient:
-        return AgentClient.open(self._agent_key, start=False)
+        return AgentClient.open(self.agent_key, start=False)
 
     def _local_attempts(self) -> dict[int, int]:
         """The attempt of each partition in the agent of the driver's host."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
+from bowstring.errors import ClosedError, InvalidArgumentError
 from bowstring.memory.closable import Closable
-from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
+from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentKey
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.partition_job import PartitionJob
@@ -38,13 +38,16 @@ class PublishedDataset(Dataset, Closable):
     `bowstring.connect` accepts it, or any of its `uris`, in any process of the same host and user. The memory is freed
     by `close` on the object that `publish` returned, at the end of the driver's process, or after the time to live;
     attached data stays valid. `schema` is that of ``df.toArrow()``.
+
+    The object that `publish` returned holds the frame, and with it Spark's shuffle files, so that lost parts can be
+    computed again.
     """
 
-    __slots__ = ("_agent_key", "_is_closed")
+    __slots__ = ("_is_closed", "_job")
 
-    def __init__(self, name: str, schema: Schema, parts: Iterable[DatasetPart], agent_key: AgentKey | None) -> None:
+    def __init__(self, name: str, schema: Schema, parts: Iterable[DatasetPart], job: PartitionJob | None) -> None:
         super().__init__(name, schema, parts)
-        self._agent_key = agent_key
+        self._job = job
         self._is_closed = False
 
     @property
@@ -63,10 +66,47 @@ class PublishedDataset(Dataset, Closable):
 
     def close(self) -> None:
         """Free the memory of this host. On an unpickled copy, only close the copy. Idempotent."""
-        agent_key, self._agent_key, self._is_closed = self._agent_key, None, True
-        if agent_key is None or not self.parts:
-            return
-        _drop_dataset(self.name, agent_key)
+        job, self._job, self._is_closed = self._job, None, True
+        if job is not None:
+            job.drop()
+
+    def missing(self) -> list[int]:
+        """Return the indices of the parts that are lost, because their host agents have ended.
+
+        The agents are asked; parts of other hosts whose agents the driver can't reach do not count. Raises
+        `ClosedError`, and `InvalidArgumentError` on an unpickled copy.
+        """
+        return self._find_job("missing").find_missing()
+
+    def recompute(self) -> list[int]:
+        """Compute the lost parts again, from the frame's lineage, and return their indices.
+
+        `parts` has their locations afterwards. Whoever connects then reads all rows; copies that were pickled before
+        still lack the lost parts. If it fails, nothing changes. The data set still expires `ttl_s` after it was
+        published. Spark keeps the rows of a part the same as it does for lost shuffle files; of a frame whose rows may
+        differ (its RDD is `INDETERMINATE`), and on Spark Connect, all parts are computed again and replaced, so that
+        there are no duplicates.
+
+        Raises as `publish` and `missing`, `NotFoundError` if the data set has expired, and `ClosedError` if the Spark
+        application has ended.
+        """
+        job = self._find_job("recompute")
+        indices = job.recompute()
+        if self._is_closed:  # meanwhile, by another thread
+            job.drop()
+            self._find_job("recompute")
+        self.parts = job.parts
+        return indices
+
+    def _find_job(self, method: str) -> PartitionJob:
+        if self._is_closed:
+            raise ClosedError(f"data set {self.name}: it was used after it was closed")
+        if self._job is None:
+            raise InvalidArgumentError(
+                f"data set {self.name}: {method}: this is a copy; call it on the object that `publish` returned, which "
+                f"has the frame"
+            )
+        return self._job
 
     def to_json(self) -> str:
         """As `Dataset.to_json`. Raises `ClosedError`."""
@@ -130,16 +170,16 @@ def publish(
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     agent_key = replace(_current_agent_key(ttl_s), memory_limit_bytes=limit_bytes)
+    job = PartitionJob(df, dataset, agent_key, schema)
     try:
-        job = PartitionJob(df, dataset, agent_key, schema)
         job.run()
     except BaseException as problem:
-        _drop_dataset(dataset, agent_key)
+        job.drop()
         shortage = find_resource_error(problem)
         if shortage is not None:
             raise shortage from problem
         raise
-    return PublishedDataset(dataset, schema, job.parts, agent_key)
+    return PublishedDataset(dataset, schema, job.parts, job)
 
 
 def _current_agent_key(ttl_s: float) -> AgentKey:
@@ -149,11 +189,3 @@ def _current_agent_key(ttl_s: float) -> AgentKey:
     if agent_key is None:
         agent_key = _agent_keys[owner] = AgentKey.create()
     return replace(agent_key, ttl_s=ttl_s)
-
-
-def _drop_dataset(dataset: str, agent_key: AgentKey) -> None:
-    try:
-        with AgentClient.open(agent_key, start=False) as agent:
-            agent.drop(dataset)
-    except BowstringError:
-        pass  # there is no such data set, or no agent
