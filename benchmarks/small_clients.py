@@ -8,7 +8,7 @@ from typing import Any
 from pyarrow import flight
 
 import bowstring
-from benchmarks.transfer_server import SMALL
+from benchmarks.flight_server import SMALL
 from benchmarks.worker import serve_requests
 
 

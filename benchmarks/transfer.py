@@ -20,8 +20,8 @@ from pyarrow import flight
 
 import bowstring
 from benchmarks import datasets
+from benchmarks.flight_server import FLIGHT_OPTIONS, SMALL
 from benchmarks.measure import Candidate, Measurement, Settings, Timings, compare_calls, compare_timings, measure
-from benchmarks.transfer_server import FLIGHT_OPTIONS, SMALL
 from benchmarks.worker import WorkerProcess
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 
@@ -46,11 +46,11 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     try:
         with WorkerProcess("transfer_server", str(path), str(socket_path)) as server:
             tcp = f"grpc://127.0.0.1:{server.ready['tcp_port']}"
-            chunk_rows = _best_chunk_rows(tcp, rows)
+            chunk_rows = best_chunk_rows(tcp, rows)
             _check_equal_columns(tcp, chunk_rows, server.ready)
-            over_tcp = Candidate.of_call("Flight, TCP", partial(_fetch_with_flight, tcp, chunk_rows))
+            over_tcp = Candidate.of_call("Flight, TCP", partial(fetch_with_flight, tcp, chunk_rows))
             over_unix = Candidate.of_call(
-                "Flight, unix socket", partial(_fetch_with_flight, f"grpc+unix://{socket_path}", chunk_rows)
+                "Flight, unix socket", partial(fetch_with_flight, f"grpc+unix://{socket_path}", chunk_rows)
             )
             timings = measure((over_tcp, over_unix, *_candidates_in_place(server)), settings)
             yield from _compare_each(size, _IN_PLACE_BOUND, timings[:2], timings[2:])
@@ -89,8 +89,8 @@ def _measure_ucx(size: str, uri: str, peer: Candidate, settings: Settings) -> It
         flight_timings, *timings = measure(
             (
                 peer,
-                Candidate.of_call("UCX, mapped, open connection", lambda: _access_columns(mapped.read_all())),
-                Candidate.of_call("UCX, copied, open connection", lambda: _access_columns(copied.read_all())),
+                Candidate.of_call("UCX, mapped, open connection", lambda: access_columns(mapped.read_all())),
+                Candidate.of_call("UCX, copied, open connection", lambda: access_columns(copied.read_all())),
             ),
             settings.for_long_calls(),
         )
@@ -136,7 +136,7 @@ def _measure_small_clients(uri: str, location: str, settings: Settings) -> Measu
 
 def _fetch_small_with_flight(location: str) -> Any:
     with flight.FlightClient(location) as client:
-        return _access_columns(client.do_get(_SMALL_TICKET).read_all())
+        return access_columns(client.do_get(_SMALL_TICKET).read_all())
 
 
 def _write_table(path: Path, size_bytes: int) -> int:
@@ -155,7 +155,7 @@ def _candidates_in_place(server: WorkerProcess) -> tuple[Candidate, ...]:
     return (
         Candidate.of_call("an Arrow file served", partial(_read_columns, file)),
         Candidate.of_call("shared memory served", partial(_read_columns, memory)),
-        Candidate.of_call("shared memory attached by handle", lambda: _access_columns(bowstring.attach(handle))),
+        Candidate.of_call("shared memory attached by handle", lambda: access_columns(bowstring.attach(handle))),
     )
 
 
@@ -166,10 +166,10 @@ def _candidates_with_copy(server: WorkerProcess) -> tuple[Candidate, ...]:
         return _read_columns(server.request("add")["uri"])
 
     def share(is_reused: bool) -> object:
-        return _access_columns(bowstring.attach(_receive_handle(server, is_reused)))
+        return access_columns(bowstring.attach(_receive_handle(server, is_reused)))
 
     def map_file() -> object:
-        return _access_columns(datasets.read_with_pyarrow(server.request("write_file")["path"]))
+        return access_columns(datasets.read_with_pyarrow(server.request("write_file")["path"]))
 
     free_handle = partial(server.request, "unshare")
     return (
@@ -189,10 +189,10 @@ def _compare_each(
 
 def _read_columns(uri: str) -> Any:
     with bowstring.connect(uri) as dataset:
-        return _access_columns(dataset.read_all())
+        return access_columns(dataset.read_all())
 
 
-def _access_columns(table: Any) -> Any:
+def access_columns(table: Any) -> Any:
     """Return the columns of a table of either library. Reads the first value of each, to be sure that it is usable."""
     for column in table.columns:
         _ = column[0]
@@ -205,16 +205,17 @@ def _receive_handle(server: WorkerProcess, is_reused: bool = False) -> bowstring
     return handle
 
 
-def _fetch_with_flight(location: str, chunk_rows: int) -> Any:
+def fetch_with_flight(location: str, chunk_rows: int) -> Any:
+    """The columns of a table, in messages of this many rows."""
     with flight.FlightClient(location, generic_options=list(FLIGHT_OPTIONS)) as client:
-        return _access_columns(client.do_get(flight.Ticket(str(chunk_rows).encode())).read_all())
+        return access_columns(client.do_get(flight.Ticket(str(chunk_rows).encode())).read_all())
 
 
-def _best_chunk_rows(location: str, rows: int) -> int:
+def best_chunk_rows(location: str, rows: int) -> int:
     """The rows of a Flight message for which it is fastest: a whole batch, a quarter or a sixteenth."""
     chunks = {str(rows // divisor): rows // divisor for divisor in _CHUNKS_PER_BATCH}
     candidates = [
-        Candidate.of_call(name, partial(_fetch_with_flight, location, count)) for name, count in chunks.items()
+        Candidate.of_call(name, partial(fetch_with_flight, location, count)) for name, count in chunks.items()
     ]
     return chunks[min(measure(candidates, Settings(2)), key=lambda timings: min(timings.seconds)).name]
 
@@ -228,13 +229,13 @@ def _column_sums(uri: str) -> list[Any]:
 
 
 def _column_sums_with_flight(location: str, chunk_rows: int) -> list[Any]:
-    columns = _fetch_with_flight(location, chunk_rows)
+    columns = fetch_with_flight(location, chunk_rows)
     return [pa.compute.sum(column).as_py() for column in columns if column.type in (pa.int64(), pa.float64())]
 
 
 def _check_equal_columns(location: str, chunk_rows: int, uris: dict[str, str]) -> None:
     """Compare the columns of each method."""
-    expected = _fetch_with_flight(location, chunk_rows)
+    expected = fetch_with_flight(location, chunk_rows)
     for name in ("file", "memory", "sent"):
         columns = [pa.chunked_array(column) for column in _read_columns(uris[name])]
         is_equal = all(column.equals(other) for column, other in zip(columns, expected, strict=True))

@@ -11,34 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import flight
 
 import bowstring
+from benchmarks.flight_server import FlightServer
 from benchmarks.worker import serve_requests
 from bowstring.transports.ucx.transport import UCX, UcxOptions
-
-FLIGHT_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
-
-
-SMALL = b"small"
-"""The ticket of a table of three rows."""
-
-
-class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves the table in batches of as many rows as the ticket requests, and the small one."""
-
-    def __init__(self, location: str, table: Any, small: Any) -> None:
-        super().__init__(location)
-        self._table = table
-        self._small = small
-
-    def do_get(self, _context: Any, ticket: Any) -> Any:
-        """The stream of a table."""
-        if ticket.ticket == SMALL:
-            return flight.RecordBatchStream(self._small)
-        batches = self._table.to_batches(max_chunksize=int(ticket.ticket))
-        reader = pa.RecordBatchReader.from_batches(self._table.schema, batches)
-        return flight.RecordBatchStream(reader, options=pa.ipc.IpcWriteOptions(compression=None))
 
 
 def main(path: str, socket_path: str) -> None:
