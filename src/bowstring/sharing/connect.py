@@ -15,8 +15,15 @@ from urllib.parse import unquote, urlsplit
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidArgumentError,
+    InvalidDataError,
+)
 from bowstring.io.fsspec_store import is_store_scheme
+from bowstring.memory.closable import close_on_error
 from bowstring.sharing.client import DatasetReader
 from bowstring.sharing.connection import ConnectionOptions
 from bowstring.sharing.dataset_locations import (
@@ -27,6 +34,7 @@ from bowstring.sharing.dataset_locations import (
     merge_location_errors,
     sort_by_distance,
 )
+from bowstring.sharing.lost_parts import check_parts, list_servers
 from bowstring.sharing.part_requests import FileRequest, PartRequest, PartRequests
 from bowstring.sharing.recording import Recorder, RecorderOrPath, open_recorder
 from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
@@ -110,10 +118,10 @@ def connect(  # noqa: PLR0913 -- all but two are options
     `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
-    `ConnectionLostError` if the server does not run, disconnects or has too many clients, `DeadlineError` if it is
-    silent, `InvalidDataError` for another schema, `ProtocolError` for a malformed URI or a violation of the protocol,
-    `InvalidArgumentError` for other targets and a timeout that is not positive. If no location works, the
-    error has the reason for each.
+    `ConnectionLostError` if the server does not run, disconnects or has too many clients, and with their indices if
+    parts of a data set are lost with their servers, `DeadlineError` if it is silent, `InvalidDataError` for another
+    schema, `ProtocolError` for a malformed URI or a violation of the protocol, `InvalidArgumentError` for other targets
+    and a timeout that is not positive. If no location works, the error has the reason for each.
     """
     if not timeout_s > 0:
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
@@ -140,17 +148,32 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
         if connector is not None:
             dataset: DatasetReader = connector(target, options)
             return dataset
-    located: Any = target
-    if hasattr(located, "parts"):
-        parts = located.parts if located.uris else ()  # if it is closed, `uris` raises an error
-        checked: dict[StreamURI, BowstringError | None] = {}
-        requests = [
-            _create_part_requests(index, part, options, checked) for index, part in enumerate(parts) if part.locations
-        ]
-    else:
-        texts = [target] if isinstance(target, str) else _list_uris(target)
-        requests = [PartRequests(index, (_create_request(text, options),)) for index, text in enumerate(texts)]
+    if hasattr(target, "parts"):
+        return _connect_to_dataset(target, options)
+    texts = [target] if isinstance(target, str) else _list_uris(target)
+    requests = [PartRequests(index, (_create_request(text, options),)) for index, text in enumerate(texts)]
     return DatasetReader(requests, getattr(target, "schema", schema), options.connection, options.recorder)
+
+
+def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
+    """Connect to all servers of a data set in parts: an incomplete one is an error, which names the lost parts."""
+    parts = dataset.parts if dataset.uris else ()  # if it is closed, `uris` raises an error
+    checked: dict[StreamURI, BowstringError | None] = {}
+    requests = [
+        _create_part_requests(index, part, options, checked) for index, part in enumerate(parts) if part.locations
+    ]
+    hosts = {index: getattr(part, "host", None) for index, part in enumerate(parts)}
+    check = partial(check_parts, requests, options.connection, getattr(dataset, "name", None), hosts)
+    try:
+        reader = DatasetReader(requests, dataset.schema, options.connection, options.recorder)
+    except (ConnectionLostError, DeadlineError):
+        check()
+        raise
+    # The reader has connected to one of them, unless it begins with a file.
+    if len(list_servers(requests)) > (parse_scheme(reader.uris[0]) in TRANSPORTS if requests else 0):
+        with close_on_error(reader):
+            check()
+    return reader
 
 
 def _list_uris(target: object) -> Iterable[str]:
