@@ -19,6 +19,7 @@ from bowstring.arrays.construction import (
 )
 from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_batch as record_batch
 from bowstring.arrays.table import Table as Table, concat_tables as concat_tables, table as table
+from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.base import DataType as DataType
 from bowstring.datatypes.conversion import field as field
 from bowstring.datatypes.field import Field as Field

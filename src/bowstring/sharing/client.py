@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
+from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
@@ -35,6 +36,7 @@ from bowstring.sharing.part_requests import (
     PartRequests,
     join_adjacent_requests,
 )
+from bowstring.sharing.read_ahead import read_ahead
 from bowstring.sharing.recording import Recorder
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import servers_by_role, without_ticket
@@ -80,7 +82,8 @@ class DatasetReader(Closable):
             # The schema is known only to the server, so the first stream is begun here, and its batches are read by the
             # first iteration.
             self._first_stream = self._open_first_stream()
-            schema = self._first_stream[1].schema
+            first = self._first_stream[1]
+            schema = schema if schema is not None and _fits(first, schema) else first.schema
         if schema is None:
             raise InvalidArgumentError(
                 "connect: no URIs, so no schema: pass schema=…, or the published data set itself"
@@ -106,10 +109,18 @@ class DatasetReader(Closable):
         return self._is_closed
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """Iterate over all batches.
+        """Iterate over all batches, of which those of other hosts are received ahead if `connect` was told so.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, `InvalidDataError`.
         """
+        prefetch_bytes = self._options.prefetch_bytes
+        # A reader of Flight has no such requests.
+        if prefetch_bytes and not (self._requests and all(map(_is_in_shared_memory, self._requests))):
+            return read_ahead(self._read_batches(), prefetch_bytes)
+        return self._read_batches()
+
+    def _read_batches(self) -> Iterator[RecordBatch]:
+        """Yield all batches."""
         requests = deque(self._requests)
         first_stream = self._take_first_stream()
         errors: _LocationErrors = {}
@@ -121,7 +132,7 @@ class DatasetReader(Closable):
                 requests = deque(self._find_alternatives(request, requests, error, errors))
                 continue
             first_stream = None
-            if batches.schema is not self.schema and batches.schema != self.schema:
+            if not _fits(batches, self.schema):
                 self._close_connection(opened)
                 raise InvalidDataError(
                     f"{hide_signatures(request.uris[0])}: expected {self.schema!r}, found {batches.schema!r}"
@@ -144,11 +155,11 @@ class DatasetReader(Closable):
 
     def read_all(self) -> Table:
         """Read all batches into a table, without copying. Raises as iterating."""
-        return Table(self.schema, list(self))
+        return Table(self.schema, self.to_batches())
 
     def to_batches(self) -> list[RecordBatch]:
         """Read all batches. Raises as iterating."""
-        return list(self)
+        return list(self._read_batches())
 
     def close(self) -> None:
         """Close the connections, which ends all leases. Tables and arrays stay valid. Idempotent."""
@@ -329,6 +340,21 @@ class _OpenFile(Closable):
         """Close the file; arrays stay valid."""
         self.is_closed = True
         self._reader.close()
+
+
+def _is_in_shared_memory(request: JointRequest) -> bool:
+    first = request.requests[0]
+    return isinstance(first, PartRequest) and find_transport(first.uri.scheme, first.uri).is_local
+
+
+def _fits(batches: _Batches, expected: Schema) -> bool:
+    """Whether batches have the expected schema. The fields of a file may be more strict: the tasks of a job may write
+    files with and without nulls.
+    """
+    schema = batches.schema
+    if schema is expected or schema == expected:
+        return True
+    return isinstance(batches, _OpenFile) and as_nullable(schema) == expected
 
 
 _Opened: TypeAlias = Connection | _OpenFile

@@ -101,6 +101,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     record: RecorderOrPath | None = None,
     allow_other_users: bool = False,
     schema: SchemaLike | None = None,
+    prefetch_bytes: int = 0,
 ) -> DatasetReader:
     """Connect to a data set of another process, and read its schema.
 
@@ -115,6 +116,8 @@ def connect(  # noqa: PLR0913 -- all but two are options
     `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
     `schema` is the expected schema, required if there are no URIs, as of a list of the parts of an empty data set.
     `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
+    `prefetch_bytes` is how much a loop over the batches receives ahead, in a thread, of parts that are not in shared
+    memory of this host; each iteration that is not read to its end reads one more batch.
     `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
@@ -125,7 +128,9 @@ def connect(  # noqa: PLR0913 -- all but two are options
     """
     if not timeout_s > 0:
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users)
+    if prefetch_bytes < 0:
+        raise InvalidArgumentError(f"connect: prefetch_bytes: expected 0 or more, found {prefetch_bytes}")
+    connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users, prefetch_bytes)
     options = ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None)
     if schema is None:
         return _connect_to_target(target, None, options)

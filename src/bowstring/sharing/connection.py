@@ -67,6 +67,7 @@ class ConnectionOptions:
     tls: TlsOptions | None = None
     copy: bool = False
     allow_other_users: bool = False
+    prefetch_bytes: int = 0
 
 
 class Connection:

@@ -210,7 +210,7 @@ class FlightDatasetReader(DatasetReader):
         """The Flight servers of the endpoints, in order."""
         return tuple(endpoint.flight_locations(self._location)[0] for endpoint in self._endpoints)
 
-    def __iter__(self) -> Iterator[RecordBatch]:
+    def _read_batches(self) -> Iterator[RecordBatch]:
         first_call, self._first_call = self._first_call, None
         for endpoint in self._endpoints:
             if self._is_closed:

@@ -1,0 +1,103 @@
+"""Describe data that exists: served data sets, Arrow files, and folders of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import quote
+
+from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.manifest import list_files_without_manifest, read_manifest
+from bowstring.datatypes.nullability import as_nullable
+from bowstring.datatypes.schema import Schema
+from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError
+from bowstring.io.fsspec_store import is_url
+from bowstring.ipc.api import open_any
+from bowstring.ipc.file import FileReader
+from bowstring.sharing.connect import connect
+from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets
+
+DatasetSource: TypeAlias = "Dataset | str | os.PathLike[str] | DatasetLocations | Iterable[str | os.PathLike[str]]"
+"""A data set or its JSON, the path of a file or folder, a URL, the URI or locations of a served data set, or several of
+these texts, each of which is a part or has some.
+"""
+
+
+def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
+    """Describe data in parts, for `bowstring.connect`, other processes and training loops. Nothing is copied.
+
+    A file or stream in Arrow's formats is one part; its rows are counted from the headers of its batches. A folder has
+    the files that its manifest lists, as ``df.write.format("arrow")`` writes it, or without one its .arrow, .feather,
+    .ipc and .arrows files, by name. A served data set is one part, whose rows are counted by reading it once: that is
+    fast in shared memory, and transfers the bytes from another host. The default of `name` is the last part of the
+    path.
+
+    All parts need the same columns and types. Raises `InvalidDataError` if they differ or are malformed,
+    `NotFoundError` if something does not exist, `InvalidArgumentError` for other sources or none, and as `connect`.
+    """
+    if isinstance(source, Dataset):
+        return source
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        return Dataset.from_json(source)
+    if isinstance(source, bytes) or not isinstance(source, str | os.PathLike | DatasetLocations | Iterable):
+        raise InvalidArgumentError(f"dataset: expected a path, URI, data set or several, found {type(source).__name__}")
+    texts: list[str | os.PathLike[str] | DatasetLocations]
+    texts = [source] if isinstance(source, str | os.PathLike | DatasetLocations) else list(source)
+    if not texts:
+        raise InvalidArgumentError("dataset: expected at least one path or URI")
+    parts: list[DatasetPart] = []
+    schema: Schema | None = None
+    for text in texts:
+        for part_schema, part in _describe(text):
+            if schema is None:
+                schema = part_schema
+            elif part_schema != schema:
+                if as_nullable(part_schema) != as_nullable(schema):
+                    raise InvalidDataError(
+                        f"{hide_secrets(part.locations[0])}: expected {schema!r}, found {part_schema!r}"
+                    )
+                schema = as_nullable(schema)
+            parts.append(part)
+    if schema is None:
+        raise MissingFileError(f"{texts[0]}: found no Arrow files and no manifest", filename=str(texts[0]))
+    return Dataset(name or _derive_name(texts[0]), schema, parts)
+
+
+def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tuple[Schema, DatasetPart]]:
+    """Yield the parts of one source, with their schemas."""
+    if isinstance(source, DatasetLocations) or (isinstance(source, str) and "want_data=" in source):
+        locations = source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source)
+        with connect(locations) as reader:
+            batches = reader.to_batches()
+            num_rows, nbytes = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
+            yield reader.schema, DatasetPart(num_rows, nbytes, locations.uris)
+    elif is_url(source):
+        yield _describe_file(str(source), str(source), None)
+    else:
+        path = Path(source).absolute()
+        for file in _list_files(path) if path.is_dir() else [path]:
+            yield _describe_file(str(file), f"file://{quote(str(file))}", file)
+
+
+def _list_files(folder: Path) -> list[Path]:
+    manifest = read_manifest(folder)
+    if manifest is None:
+        return list_files_without_manifest(folder)
+    return [folder / entry.name for entry in manifest.entries]
+
+
+def _describe_file(source: str, uri: str, path: Path | None) -> tuple[Schema, DatasetPart]:
+    with open_any(source) as reader:
+        if isinstance(reader, FileReader):
+            num_rows = reader.num_rows
+        else:
+            num_rows = sum(batch.num_rows for batch in reader)
+        nbytes = 0 if path is None else path.stat().st_size
+        return reader.schema, DatasetPart(num_rows, nbytes, (uri,))
+
+
+def _derive_name(source: str | os.PathLike[str] | DatasetLocations) -> str:
+    text = hide_secrets(source.uris[0] if isinstance(source, DatasetLocations) else os.fspath(source))
+    return Path(text).stem or "data"

@@ -1,0 +1,96 @@
+"""`bowstring.dataset`: data sets of files, folders and served data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.datasets.manifest import Manifest, ManifestEntry, try_create_manifest
+from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
+
+SCHEMA = bs.schema([("x", "int64")])
+
+
+def write_numbers(path: Path, *values: int, nullable: bool = True) -> Path:
+    schema = bs.schema([bs.field("x", "int64", nullable=nullable)])
+    with bs.new_file(path, schema) as writer:
+        writer.write_batch(bs.record_batch([bs.array(values, "int64")], schema=schema))
+    return path
+
+
+def test_files_streams_and_urls_are_parts_whose_rows_are_counted(tmp_path: Path) -> None:
+    with bs.new_stream(tmp_path / "s.arrows", SCHEMA) as writer:
+        for value in range(3):
+            writer.write_batch(bs.record_batch({"x": [value]}))
+    sources: list[Any] = [str(write_numbers(tmp_path / "ä b#?.arrow", 7, 8)), tmp_path / "s.arrows"]
+    described = bs.dataset(sources)
+    assert [part.num_rows for part in described.parts] == [2, 3]
+    assert described.nbytes == sum(os.stat(source).st_size for source in sources)
+    assert described.read_all()["x"].to_pylist() == [7, 8, 0, 1, 2]
+    assert bs.dataset(sources[1]).name == "s"
+    assert bs.dataset(described) is described
+    assert bs.dataset(described.to_json()) == described
+    fsspec: Any = pytest.importorskip("fsspec")
+    with fsspec.open("memory://sources/a.arrow", "wb") as file:
+        file.write(Path(sources[0]).read_bytes())
+    assert bs.dataset("memory://sources/a.arrow", name="a").read_all()["x"].to_pylist() == [7, 8]
+
+
+def test_a_folder_is_described_by_its_manifest_or_its_files(tmp_path: Path) -> None:
+    first, second, third = (write_numbers(tmp_path / f"{index}.arrow", index) for index in range(3))
+    assert bs.dataset(tmp_path).read_all()["x"].to_pylist() == [0, 1, 2]
+    entries = [ManifestEntry(path.name, path.stat().st_size, 1, 1) for path in (third, first)]
+    schema = {"type": "struct", "fields": []}
+    assert try_create_manifest(tmp_path, Manifest(0, {}, ()).replace_all(schema, entries))
+    described = bs.dataset(str(tmp_path))
+    assert described.name == tmp_path.name
+    assert described.read_all()["x"].to_pylist() == [2, 0]
+    second.unlink()
+    third.unlink()
+    with pytest.raises(NotFoundError, match=r"2\.arrow"):
+        bs.dataset(tmp_path)
+
+
+def test_files_with_and_without_nullable_fields_are_one_data_set(tmp_path: Path) -> None:
+    write_numbers(tmp_path / "a.arrow", 1, nullable=False)
+    assert not bs.dataset(tmp_path).schema.field(0).nullable
+    write_numbers(tmp_path / "b.arrow", 2)
+    described = bs.dataset(tmp_path)
+    assert described.schema.field(0).nullable
+    table = described.read_all()
+    assert table.schema == described.schema
+    assert table["x"].to_pylist() == [1, 2]
+    with bs.new_file(tmp_path / "c.arrow", [("x", "int32")]):
+        pass
+    with pytest.raises(InvalidDataError, match=r"c\.arrow: expected .*int64.*found .*int32"):
+        bs.dataset(tmp_path)
+
+
+def test_served_data_sets_are_parts(tmp_path: Path) -> None:
+    tables = {"a": bs.table({"x": [1, 2]}), "b": bs.table({"x": [3]})}
+    with bs.serve(tables, addresses={"unix": None, "tcp": "127.0.0.1:0"}) as server:
+        described = bs.dataset([server.uri("a"), str(server.locations("b")), str(write_numbers(tmp_path / "f", 4))])
+        assert [part.num_rows for part in described.parts] == [2, 1, 1]
+        assert [len(part.locations) for part in described.parts] == [1, 2, 1]
+        assert described.read_all()["x"].to_pylist() == [1, 2, 3, 4]
+        assert bs.dataset(server.locations("a")).num_rows == 2
+        with pytest.raises(NotFoundError):
+            bs.dataset(server.uri("a").replace("ticket=a", "ticket=missing"))
+
+
+def test_other_sources_are_an_error(tmp_path: Path) -> None:
+    others: tuple[Any, ...] = (3, None, b"path", [])
+    for source in others:
+        with pytest.raises(InvalidArgumentError, match="dataset: expected"):
+            bs.dataset(source)
+    with pytest.raises(NotFoundError, match="found no Arrow files and no manifest"):
+        bs.dataset(tmp_path)
+    with pytest.raises(NotFoundError):
+        bs.dataset(tmp_path / "missing.arrow")
+    (tmp_path / "text.arrow").write_text("not Arrow")
+    with pytest.raises(InvalidDataError, match=r"text\.arrow"):
+        bs.dataset(tmp_path)
