@@ -189,8 +189,8 @@ def test_without_a_folder_the_error_has_the_shortage(key: AgentKey, monkeypatch:
 
 
 def test_the_limit_holds_for_thousands_of_partitions_of_several_processes(key: AgentKey) -> None:
-    count, values = 2000, 2000
-    limit = 600 * values * 8
+    count, values = 1000, 2000
+    limit = 300 * values * 8
     with AgentClient.open(key) as agent:
         processes = [
             PythonProcess(
@@ -198,7 +198,7 @@ def test_the_limit_holds_for_thousands_of_partitions_of_several_processes(key: A
                 key=replace(key, memory_limit_bytes=limit),
                 numbers=range(first, count, 4),
                 values=values,
-                step=5000,
+                step=10_000,
             )
             for first in range(4)
         ]
@@ -212,7 +212,7 @@ def test_the_limit_holds_for_thousands_of_partitions_of_several_processes(key: A
         memory = agent.status()["memory"]
         assert memory["reserved_bytes"] == 0
         assert 0.9 * limit < memory["held_bytes"] <= limit
-        assert memory["spilled_bytes"] > (count - 600) * values * 8
+        assert memory["spilled_bytes"] > (count - 300) * values * 8
         assert agent.commit_attempts("d", dict.fromkeys(range(count), 0)) == []
         memory = agent.status()["memory"]
         assert agent.status()["datasets"]["d"]["regions"] == 2
