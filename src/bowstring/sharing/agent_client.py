@@ -127,7 +127,7 @@ class AgentClient(Closable):
                 with close_on_error(client):
                     request: dict[str, Any] = {"op": "hello", "owner": _encode_process(key.find_local_owner())}
                     if key.access is not None:
-                        request["access"] = key.access.to_json()
+                        request["access"] = key.access.resolve_host().to_json()
                     client._control_uri = _read_field(client._request(request), "control_uri", str)
                 return client
             except ConnectionLostError:

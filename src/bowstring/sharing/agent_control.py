@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import socket
 import struct
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from bowstring.errors import AccessDeniedError, InvalidArgumentError
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.tcp_address import format_address
+from bowstring.transports.tcp_address import format_address, resolve_host
 from bowstring.transports.tls import TlsOptions
 
 SECRET_BYTES = NONCE_BYTES = 32
@@ -36,6 +37,9 @@ CONTROL_OPTIONS = TransportOptions(
 
 _LABEL = b"bowstring agent control 1"
 _DIGEST_BYTES = 32
+_ANY_PORT = 9
+_ANY_REMOTE_ADDRESS = "192.0.2.1"
+"""Of a network for documentation (RFC 5737): packets to it take the default route."""
 _NUMBER_AND_TAG = struct.Struct("<Q?Q")
 
 
@@ -44,8 +48,10 @@ class RemoteAccess:
     """What an agent needs to serve other hosts. Sent to the executors with a job, and by them to the agent."""
 
     secret: bytes = field(repr=False)
-    host: str = "127.0.0.1"
-    """The name or address of the agent's host in URIs."""
+    host: str | None = None
+    """The name or address of the agent's host in URIs; by default the address from which it reaches `gateway`."""
+    gateway: str | None = None
+    """A host that the agents' hosts reach through the network of the readers; by default any that is not local."""
     bind_address: str | None = None
     """The address at which the agent listens, if it is not `host`; "0.0.0.0" for all of the host."""
     tls: TlsOptions | None = None
@@ -56,9 +62,22 @@ class RemoteAccess:
             raise InvalidArgumentError(f"secret of host agents: expected at least {SECRET_BYTES} bytes")
 
     @classmethod
-    def create(cls, host: str = "127.0.0.1", bind_address: str | None = None, tls: TlsOptions | None = None) -> Self:
+    def create(
+        cls,
+        host: str | None = None,
+        gateway: str | None = None,
+        bind_address: str | None = None,
+        tls: TlsOptions | None = None,
+    ) -> Self:
         """Return the access to new agents, with a new secret."""
-        return cls(secrets.token_bytes(SECRET_BYTES), host, bind_address, tls)
+        return cls(secrets.token_bytes(SECRET_BYTES), host, gateway, bind_address, tls)
+
+    def resolve_host(self) -> RemoteAccess:
+        """Return the access to the agent of this host. Raises `InvalidArgumentError` if it has no route elsewhere."""
+        if self.host is not None:
+            return self
+        gateway = _ANY_REMOTE_ADDRESS if self.gateway is None or is_loopback_name(self.gateway) else self.gateway
+        return replace(self, host=find_address_towards(gateway))
 
     @property
     def scheme(self) -> str:
@@ -68,7 +87,7 @@ class RemoteAccess:
     @property
     def listen_address(self) -> str:
         """The address to listen at, with an unused port."""
-        return format_address(self.bind_address or self.host, 0)
+        return format_address(self.bind_address or self.host or "", 0)
 
     @property
     def ticket_key(self) -> bytes:
@@ -76,7 +95,7 @@ class RemoteAccess:
         return hmac.digest(self.secret, b"bowstring agent tickets 1", "sha256")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values, for `from_json`."""
+        """Return what the agent needs as JSON values, for `from_json`."""
         tls = self.tls and {each.name: _to_json(getattr(self.tls, each.name)) for each in fields(self.tls)}
         return {"secret": self.secret.hex(), "host": self.host, "bind_address": self.bind_address, "tls": tls}
 
@@ -84,7 +103,8 @@ class RemoteAccess:
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Return the access of `to_json`."""
         tls = value["tls"] and TlsOptions(**value["tls"])
-        return cls(bytes.fromhex(value["secret"]), str(value["host"]), value["bind_address"], tls)
+        host, bind_address = str(value["host"]), value["bind_address"]
+        return cls(bytes.fromhex(value["secret"]), host, bind_address=bind_address, tls=tls)
 
 
 class ControlSession:
@@ -112,6 +132,29 @@ class ControlSession:
             raise AccessDeniedError("host agent: a message is not signed with the secret of both ends")
         self._num_received += 1
         return message
+
+
+def find_address_towards(host: str) -> str:
+    """Return the address of this host from which it sends packets to another; none is sent.
+
+    Raises `InvalidArgumentError` if there is no route.
+    """
+    reason = "it has no address"
+    try:
+        for family, _, _, _, name in socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM):
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(name)
+                return str(probe.getsockname()[0])
+    except (OSError, UnicodeError) as error:
+        reason = str(error)
+    raise InvalidArgumentError(
+        f"host agents for other hosts: this host has no route to {host} ({reason}): set the option host"
+    )
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether a host name or address stands for this host."""
+    return all(address.is_loopback for address in resolve_host(host, _ANY_PORT))
 
 
 def check_nonce(received: bytes | memoryview) -> bytes:
