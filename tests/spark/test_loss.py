@@ -146,7 +146,7 @@ def kill_agent(published: PublishedDataset) -> None:
 def drop_parts(published: PublishedDataset, indices: list[int]) -> None:
     """Let the agent have only the other parts."""
     assert published._job is not None
-    remaining = published._job._local_attempts()
+    remaining = published._job._attempts_by_agent()[""]
     for index in indices:
         del remaining[index]
     with agent_of(published) as agent:

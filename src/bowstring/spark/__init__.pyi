@@ -8,4 +8,5 @@ from bowstring.spark.publication import (
     PublishedDataset as PublishedDataset,
     publish as publish,
 )
+from bowstring.spark.remote_options import RemoteOptions as RemoteOptions
 from bowstring.spark.spark_session import register as register, session as session

@@ -9,6 +9,7 @@ indeterminate, for which it repeats whole stages, too.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -19,20 +20,27 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.datasets.dataset import DatasetPart
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, NotFoundError
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError
+from bowstring.sharing.agent_client import AgentKey
+from bowstring.sharing.agent_group import LOCAL_AGENT, AgentGroup
 from bowstring.spark.batch_byte_limit import plan_map_in_arrow
-from bowstring.spark.partition_writer import REPORT_SCHEMA, PartitionReport, write_empty_partition, write_partition
+from bowstring.spark.partition_writer import (
+    REPORT_SCHEMA,
+    PartitionReport,
+    drop_on_this_host,
+    write_empty_partition,
+    write_partition,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOGGER = logging.getLogger(__name__)
 _MAX_ATTEMPTS_SETTING = "spark.stage.maxConsecutiveAttempts"
 _DEFAULT_MAX_ATTEMPTS = "4"
 _INDETERMINATE = "INDETERMINATE"
-_LOST_AGENT = (ConnectionLostError, NotFoundError)
-"""The errors if an agent has ended with its partitions, also if another one runs in its place."""
+_EXECUTORS_OF_CONNECT = 16
+"""How many executors are assumed where their number is not known."""
 
 
 class PartitionJob:
@@ -41,6 +49,8 @@ class PartitionJob:
     def __init__(self, df: DataFrame, dataset: str, agent_key: AgentKey, schema: Schema) -> None:
         self._dataset = dataset
         self.agent_key = agent_key
+        self._agents = AgentGroup(agent_key)
+        self._agent_uris: set[str] = set()
         self._schema = schema
         self._job = plan_map_in_arrow(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
         self._reports: dict[int, PartitionReport] = {}
@@ -52,19 +62,34 @@ class PartitionJob:
         """The parts of the data set, in the order of the partitions."""
         return tuple(self._reports[partition_id].part for partition_id in sorted(self._reports))
 
+    def drop(self) -> None:
+        """Free the memory of the data set on all hosts, or of what a failed job has left on the driver's."""
+        self._agents.drop(self._dataset, self._agent_uris or {LOCAL_AGENT})
+
+    def drop_unreported_attempts(self) -> None:
+        """Free what a failed job has left on other hosts, on as many as run tasks now: the agents of attempts that were
+        not reported are known only there.
+        """
+        if self.agent_key.access is None:
+            return
+        spark = self._job.frame.sparkSession
+        with contextlib.suppress(Exception):  # the application may have ended
+            num_tasks = 2 * count_executors(spark)
+            if num_tasks:
+                tasks = spark.range(0, num_tasks, 1, num_tasks)
+                plan_map_in_arrow(tasks, partial(drop_on_this_host, self._dataset, self.agent_key), "id long").collect()
+
     def run(self) -> None:
         """Compute and commit all partitions. Raises as `publish`."""
         self._compute_and_commit(None, self.agent_key.ttl_s)
         self._expires_at = time.monotonic() + self.agent_key.ttl_s
 
     def find_missing(self) -> list[int]:
-        """Return the partitions that agents have lost. Those of agents that this process can't ask do not count."""
-        attempts = self._local_attempts()
-        try:
-            with self._local_agent() as agent:
-                return agent.find_missing(self._dataset, attempts) if attempts else []
-        except _LOST_AGENT:
-            return sorted(attempts)
+        """Return the partitions that agents have lost, or that of hosts that can't be reached; without access to other
+        hosts, only those of this one.
+        """
+        missing = self._agents.find_missing(self._dataset, self._attempts_by_agent())
+        return _list_partitions(missing)
 
     def recompute(self) -> list[int]:
         """Compute the lost partitions again, and return their numbers; `parts` then has their locations.
@@ -87,14 +112,6 @@ class PartitionJob:
                 self._discard_attempts(lost, ttl_s)
                 raise
             return lost
-
-    def drop(self) -> None:
-        """Free the memory of the data set, on the agents that this process can reach."""
-        try:
-            with self._local_agent() as agent:
-                agent.drop(self._dataset)
-        except BowstringError:
-            pass  # there is no such data set, or no agent
 
     def _compute_and_commit(self, lost: Sequence[int] | None, ttl_s: float) -> None:
         """Compute the lost partitions, all for None, until no agent has lost any."""
@@ -124,6 +141,7 @@ class PartitionJob:
         if not any(report.num_rows for report in reports.values()):
             reports[0] = write_empty_partition(self._dataset, self.agent_key, self._schema)
         self._reports = reports
+        self._agent_uris.update(self._attempts_by_agent())
 
     def _has_same_rows_again(self) -> bool:
         """Whether a job for some of the partitions gives them the same rows as the first job."""
@@ -140,32 +158,39 @@ class PartitionJob:
 
     def _commit(self, ttl_s: float) -> list[int]:
         """Commit all partitions, and return those that are lost; if there are any, nothing is committed."""
-        attempts = self._local_attempts()
-        try:
-            with self._local_agent() as agent:
-                return agent.commit_attempts(self._dataset, attempts, ttl_s) if attempts else []
-        except _LOST_AGENT:
-            return sorted(attempts)
+        attempts = self._attempts_by_agent()
+        missing = self._agents.commit(self._dataset, attempts, ttl_s)
+        if not missing:
+            # Agents that have only attempts that were lost to this process for a while.
+            self._agents.drop(self._dataset, self._agent_uris - attempts.keys())
+            self._agent_uris = set(attempts)
+        return _list_partitions(missing)
 
     def _discard_attempts(self, lost: Sequence[int], ttl_s: float) -> None:
         """Drop uncommitted attempts: commit those that were committed before, without the lost ones."""
-        remaining = {number: attempt for number, attempt in self._local_attempts().items() if number not in lost}
-        try:
-            with self._local_agent() as agent:
-                agent.commit_attempts(self._dataset, remaining, ttl_s)
-        except _LOST_AGENT:
-            pass  # there are none
+        for uri, attempts in self._attempts_by_agent().items():
+            remaining = {number: attempt for number, attempt in attempts.items() if number not in lost}
+            self._agents.commit(self._dataset, {uri: remaining}, ttl_s)
 
     def _reopen(self) -> None:
-        try:
-            with self._local_agent() as agent:
-                agent.reopen(self._dataset)
-        except _LOST_AGENT:
-            pass  # the next attempt starts another agent
+        self._agents.reopen(self._dataset, self._agent_uris)
 
-    def _local_agent(self) -> AgentClient:
-        return AgentClient.open(self.agent_key, start=False)
+    def _attempts_by_agent(self) -> dict[str, dict[int, int]]:
+        """The attempt of each partition, by agent. Without access, agents of other hosts commit attempts themselves."""
+        attempts: dict[str, dict[int, int]] = {}
+        for partition_id, report in self._reports.items():
+            if report.uris and (report.is_local or report.control_uri):
+                attempts.setdefault(report.control_uri or LOCAL_AGENT, {})[partition_id] = report.attempt
+        return attempts
 
-    def _local_attempts(self) -> dict[int, int]:
-        """The attempt of each partition in the agent of the driver's host."""
-        return {number: report.attempt for number, report in self._reports.items() if report.is_local and report.uris}
+
+def _list_partitions(missing: dict[str, list[int]]) -> list[int]:
+    return sorted(partition_id for partition_ids in missing.values() for partition_id in partition_ids)
+
+
+def count_executors(spark: SparkSession) -> int:
+    """The number of executors that are processes of their own; Spark gives each a task before any gets a second."""
+    if not hasattr(spark, "_jsparkSession"):
+        return _EXECUTORS_OF_CONNECT
+    context: Any = spark.sparkContext
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # without the driver

@@ -9,7 +9,7 @@ from typing import Any
 
 from bowstring.datasets.dataset import DatasetPart
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ResourceError
+from bowstring.errors import ConnectionLostError, NotFoundError, ResourceError
 from bowstring.ipc.api import new_file
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
@@ -78,6 +78,16 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
         partition_id, attempt, host, agent_key.is_local, num_rows, nbytes, location.uris, location.control_uri
     )
     yield pa.RecordBatch.from_pylist([asdict(report)])
+
+
+def drop_on_this_host(dataset: str, agent_key: AgentKey, batches: Iterator[Any]) -> Iterator[Any]:
+    """Free what this host has of a data set; runs in a task."""
+    yield from batches
+    try:
+        with AgentClient.open(agent_key, start=False) as agent:
+            agent.drop(dataset)
+    except (ConnectionLostError, NotFoundError):
+        pass  # it has nothing
 
 
 def _reserve_memory(memory: PartitionMemory, batches: Iterator[Any]) -> Iterator[Any]:

@@ -17,9 +17,11 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError
 from bowstring.memory.closable import Closable
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentKey
+from bowstring.sharing.agent_control import RemoteAccess
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.partition_job import PartitionJob
+from bowstring.spark.remote_options import RemoteOptions, choose_remote_options, find_driver_host
 from bowstring.spark.types import to_arrow_schema
 from bowstring.spark.worker_errors import find_resource_error
 
@@ -29,15 +31,16 @@ if TYPE_CHECKING:
 _MEMORY_LIMIT_SETTING = "spark.bowstring.publish.memoryLimit"
 _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 
-_agent_keys: dict[ProcessIdentity, AgentKey] = {}
+_agent_keys: dict[tuple[ProcessIdentity, RemoteOptions | None], AgentKey] = {}
 
 
 class PublishedDataset(Dataset, Closable):
     """A data set in the memory of the executors' hosts; created by `publish`. A context manager; can be pickled.
 
-    `bowstring.connect` accepts it, or any of its `uris`, in any process of the same host and user. The memory is freed
-    by `close` on the object that `publish` returned, at the end of the driver's process, or after the time to live;
-    attached data stays valid. `schema` is that of ``df.toArrow()``.
+    `bowstring.connect` accepts it, or any of its `uris`, in any process of the same host and user; with `remote`, in
+    any process that has it, on any host. The memory is freed by `close` on the object that `publish` returned, at the
+    end of the driver's process, or after the time to live; attached data stays valid. `schema` is that of
+    ``df.toArrow()``.
 
     The object that `publish` returned holds the frame, and with it Spark's shuffle files, so that lost parts can be
     computed again.
@@ -65,7 +68,9 @@ class PublishedDataset(Dataset, Closable):
         return self._is_closed
 
     def close(self) -> None:
-        """Free the memory of this host. On an unpickled copy, only close the copy. Idempotent."""
+        """Free the memory: of this host, and with `remote` of all hosts that can be reached. On an unpickled copy, only
+        close the copy. Idempotent.
+        """
         job, self._job, self._is_closed = self._job, None, True
         if job is not None:
             job.drop()
@@ -73,8 +78,8 @@ class PublishedDataset(Dataset, Closable):
     def missing(self) -> list[int]:
         """Return the indices of the parts that are lost, because their host agents have ended.
 
-        The agents are asked; parts of other hosts whose agents the driver can't reach do not count. Raises
-        `ClosedError`, and `InvalidArgumentError` on an unpickled copy.
+        The agents are asked. With `remote`, parts of hosts that can't be reached count, too; otherwise those of other
+        hosts do not count. Raises `ClosedError`, and `InvalidArgumentError` on an unpickled copy.
         """
         return self._find_job("missing").find_missing()
 
@@ -128,13 +133,23 @@ class PublishedDataset(Dataset, Closable):
 
 
 def publish(
-    df: DataFrame, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S, memory_limit: int | str | None = None
+    df: DataFrame,
+    *,
+    name: str | None = None,
+    ttl_s: float = DEFAULT_TTL_S,
+    memory_limit: int | str | None = None,
+    remote: bool | RemoteOptions | None = None,
 ) -> PublishedDataset:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers: see docs/spark.md.
-    `name` is a prefix of the data set's name. `ttl_s` is the maximum lifetime of the data, from the commit. Memory of
-    closed data sets and uncommitted attempts on other hosts is freed when the executors end or after `ttl_s`.
+    `name` is a prefix of the data set's name. `ttl_s` is the maximum lifetime of the data, from the commit.
+
+    With `remote`, the executors' hosts also serve their partitions over TCP, to whoever has the data set or a URI, and
+    the driver frees their memory with `close` or at its end; True takes the session's settings
+    ``spark.bowstring.publish.remote.…``, and the default is ``spark.bowstring.publish.remote``. Otherwise nothing
+    listens beyond a host, and the memory on other hosts than the driver's is freed when the executors end, or after
+    `ttl_s`.
 
     Where a host's memory is short, or `memory_limit` (bytes, or such as "4g") is reached there, partitions are written
     to unnamed files in Spark's local folders. By default it is ``spark.bowstring.publish.memoryLimit``, if that is set.
@@ -151,7 +166,7 @@ def publish(
             (``spark.stage.maxConsecutiveAttempts``).
         ResourceError: memory and disk space are short.
         InvalidArgumentError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and
-            ".", or `df` is not a data frame.
+            ".", `remote` is of another type, or `df` is not a data frame.
     """
     if not ttl_s > 0:
         raise InvalidArgumentError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
@@ -169,12 +184,15 @@ def publish(
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
-    agent_key = replace(_current_agent_key(ttl_s), memory_limit_bytes=limit_bytes)
-    job = PartitionJob(df, dataset, agent_key, schema)
+    remote_options = choose_remote_options(df.sparkSession, remote)
+    agent_key = _current_agent_key(ttl_s, remote_options, find_driver_host(df.sparkSession))
+    job = PartitionJob(df, dataset, replace(agent_key, memory_limit_bytes=limit_bytes), schema)
     try:
         job.run()
     except BaseException as problem:
         job.drop()
+        if isinstance(problem, Exception):
+            job.drop_unreported_attempts()
         shortage = find_resource_error(problem)
         if shortage is not None:
             raise shortage from problem
@@ -182,10 +200,13 @@ def publish(
     return PublishedDataset(dataset, schema, job.parts, job)
 
 
-def _current_agent_key(ttl_s: float) -> AgentKey:
-    """The key of this process's agents; a forked child has its own key."""
+def _current_agent_key(ttl_s: float, remote: RemoteOptions | None, driver_host: str | None) -> AgentKey:
+    """The key of this process's agents; a forked child has its own keys. Agents for other hosts have another one."""
     owner = ProcessIdentity.current()
-    agent_key = _agent_keys.get(owner)
+    agent_key = _agent_keys.get((owner, remote))
     if agent_key is None:
-        agent_key = _agent_keys[owner] = AgentKey.create()
+        access = (
+            None if remote is None else RemoteAccess.create(remote.host, driver_host, remote.bind_address, remote.tls)
+        )
+        agent_key = _agent_keys[owner, remote] = AgentKey.create(access=access)
     return replace(agent_key, ttl_s=ttl_s)

@@ -1,0 +1,63 @@
+"""The options of `publish` for consumers on other hosts, and the session's settings for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bowstring.errors import InvalidArgumentError
+from bowstring.transports.tls import TlsOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTING = "spark.bowstring.publish.remote"
+_DRIVER_HOST_SETTING = "spark.driver.host"
+_FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """How the executors' hosts serve a published data set to other hosts."""
+
+    host: str | None = None
+    """The name or address of each host in URIs, such as "localhost" if there is only one; by default the address from
+    which it reaches the driver, or other hosts if the driver has a local address.
+    """
+    bind_address: str | None = None
+    """Where to listen on each host, if not at `host`, such as "0.0.0.0" for all addresses."""
+    tls: TlsOptions | None = None
+    """The certificates of each host and of the driver, by paths that exist on all; without them, data is readable on
+    the way. With `authorities`, consumers need a certificate, too.
+    """
+
+
+def choose_remote_options(spark: SparkSession, remote: bool | RemoteOptions | None) -> RemoteOptions | None:
+    """Return the options of `publish(remote=…)`: those of the session for True, and for None if it has the setting.
+
+    Raises `InvalidArgumentError` for other values.
+    """
+    if isinstance(remote, RemoteOptions):
+        return remote
+    if remote is None:
+        text = spark.conf.get(_SETTING, "false") or ""
+        if text.lower() not in _FLAGS:
+            raise InvalidArgumentError(f"{_SETTING}: expected true or false, found {text!r}")
+        remote = _FLAGS[text.lower()]
+    if not isinstance(remote, bool):
+        raise InvalidArgumentError(f"remote: expected a bool or RemoteOptions, found {type(remote).__name__}")
+    return _read_session_options(spark) if remote else None
+
+
+def find_driver_host(spark: SparkSession) -> str | None:
+    """Return the host of Spark's driver, which its executors reach."""
+    return spark.conf.get(_DRIVER_HOST_SETTING, None)
+
+
+def _read_session_options(spark: SparkSession) -> RemoteOptions:
+    def read(name: str) -> str | None:
+        return spark.conf.get(f"{_SETTING}.{name}", None)
+
+    certificate = read("ssl.certificate")
+    tls = TlsOptions(certificate, read("ssl.key"), read("ssl.authorities")) if certificate is not None else None
+    return RemoteOptions(read("host"), read("bindAddress"), tls)
