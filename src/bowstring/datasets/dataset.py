@@ -8,15 +8,21 @@ from __future__ import annotations
 import base64
 import io
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from html import escape
+from itertools import accumulate
+from typing import Any, TypeVar
 
+from bowstring.arrays.html import MAX_ROWS
 from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import BowstringError, InvalidDataError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.sharing.connect import connect
+from bowstring.sharing.dataset_locations import sort_by_distance
+from bowstring.sharing.uris import parse_scheme
 
 _FORMAT = "bowstring-dataset"
 _FORMAT_VERSION = 1
@@ -31,8 +37,8 @@ class DatasetPart:
     nbytes: int
     """The bytes that it occupies."""
     locations: tuple[str, ...]
-    """URIs of the same rows, of which `bowstring.connect` uses the nearest that works. Without any, there are no rows
-    to read.
+    """URIs of the same rows, of which `bowstring.connect` uses the nearest that works: of servers, files and objects
+    of stores. Only a part without rows may have none.
     """
     host: str | None = None
     """The name of the host whose memory or disk has it, if known."""
@@ -42,15 +48,27 @@ class Dataset:
     """A schema and parts, in order; frozen.
 
     Reading methods connect to the parts, and close the connections. To read repeatedly or batch by batch, open a
-    `DatasetReader` with `bowstring.connect`.
+    `DatasetReader` with `bowstring.connect`. A slice, as in ``dataset[2:5]``, is the data set of these parts.
+
+    `part_schema` is the schema of the parts. `column_indices` are the columns of them that are read, None for all.
+    Raises `NotFoundError` for an index out of range.
     """
 
-    __slots__ = ("__weakref__", "name", "parts", "schema")
+    __slots__ = ("__weakref__", "column_indices", "name", "part_schema", "parts", "schema")
 
-    def __init__(self, name: str, schema: Schema, parts: Iterable[DatasetPart]) -> None:
+    def __init__(
+        self,
+        name: str,
+        part_schema: Schema,
+        parts: Iterable[DatasetPart],
+        column_indices: Iterable[int] | None = None,
+    ) -> None:
         self.name = name
-        self.schema = schema
+        self.part_schema = part_schema
         self.parts = tuple(parts)
+        self.column_indices = None if column_indices is None else tuple(column_indices)
+        self.schema = part_schema if self.column_indices is None else part_schema.select(self.column_indices)
+        """The schema of the columns that are read."""
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -64,13 +82,70 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all parts, on all hosts together."""
+        """The bytes of all columns of all parts, on all hosts together."""
         return sum(part.nbytes for part in self.parts)
+
+    def select(self, columns: str | int | Iterable[str | int]) -> Dataset:
+        """Return the data set of some columns, by name or index, in this order.
+
+        Only these are read from files and stores, and mapped from shared memory; a server on another host sends all.
+        Raises as `Table.select`.
+        """
+        selected = self.schema.resolve_indices(columns)
+        indices = selected if self.column_indices is None else [self.column_indices[index] for index in selected]
+        return Dataset(self.name, self.part_schema, self.parts, indices)
+
+    def with_parts(self, parts: Iterable[DatasetPart]) -> Dataset:
+        """Return the data set of other parts, with the same schema and selected columns."""
+        return Dataset(self.name, self.part_schema, parts, self.column_indices)
+
+    def __getitem__(self, parts: slice) -> Dataset:
+        if not isinstance(parts, slice):
+            raise InvalidArgumentError(f"expected a slice of parts, such as [2:3], found {parts!r:.80}")
+        return self.with_parts(self.parts[parts])
 
     def read_all(self) -> Table:
         """Read all parts into a table, without copying those in shared memory of this host. Raises as `connect`."""
         with connect(self) as reader:
             return reader.read_all()
+
+    def read_rows(self, start: int, stop: int) -> Table:
+        """Read the rows from index `start` to `stop`, as `read_all`; connects only to the parts that have them.
+
+        Raises `InvalidArgumentError` if they are out of range, and as `connect`.
+        """
+        if not 0 <= start <= stop <= self.num_rows:
+            raise InvalidArgumentError(f"rows {start} to {stop} are out of range for {self.num_rows} rows")
+        ends = list(accumulate(part.num_rows for part in self.parts))
+        first, last = bisect_right(ends, start), bisect_left(ends, stop)
+        if start == stop:
+            return Table(self.schema)
+        row = ends[first] - self.parts[first].num_rows
+        batches = []
+        with connect(self[first : last + 1]) as reader:
+            for batch in reader:
+                if row + batch.num_rows > start:
+                    offset = max(start - row, 0)
+                    batches.append(batch.slice(offset, min(stop - row, batch.num_rows) - offset))
+                row += batch.num_rows
+                if row >= stop:
+                    break
+        return Table(self.schema, batches)
+
+    def read_rank(self, rank: int, world_size: int) -> Table:
+        """Read the rows of one of `world_size` ranks, which are adjacent, and differ by at most one row in number.
+
+        A part may be split between ranks; nothing is copied for that. Raises `InvalidArgumentError` unless `rank` is
+        below `world_size`, and as `connect`.
+        """
+        if not 0 <= rank < world_size:
+            raise InvalidArgumentError(f"rank: expected an integer below the world_size of {world_size}, found {rank}")
+        num_rows = self.num_rows
+        return self.read_rows(num_rows * rank // world_size, num_rows * (rank + 1) // world_size)
+
+    def head(self, num_rows: int = 5) -> Table:
+        """Read the first rows, or all if there are fewer. Raises as `read_rows`."""
+        return self.read_rows(0, min(num_rows, self.num_rows))
 
     def to_pandas(self) -> Any:
         """Read all parts into a pandas data frame. Raises as `connect` and `Table.to_pandas`."""
@@ -82,14 +157,16 @@ class Dataset:
     def to_json(self) -> str:
         """Return the description as JSON, for `from_json` or another language. URIs may have secret tickets.
 
-        `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»).
+        `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), that of the parts;
+        `columns` are the indices of the columns that are read, or null.
         """
         return json.dumps(
             {
                 "format": _FORMAT,
                 "version": _FORMAT_VERSION,
                 "name": self.name,
-                "schema": _encode_schema(self.schema),
+                "schema": _encode_schema(self.part_schema),
+                "columns": self.column_indices,
                 "parts": [
                     {"rows": part.num_rows, "bytes": part.nbytes, "locations": part.locations, "host": part.host}
                     for part in self.parts
@@ -98,7 +175,7 @@ class Dataset:
         )
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
+    def from_json(cls, text: str | bytes) -> Dataset:
         """Return the data set of a text of `to_json`. Raises `InvalidDataError`."""
         try:
             description = json.loads(text)
@@ -109,19 +186,44 @@ class Dataset:
             raise InvalidDataError(f"data set: expected {_FORMAT!r}, version {_FORMAT_VERSION}, found {header}")
         schema = _decode_schema(_read_field(description, "schema", str))
         parts = [_parse_part(part) for part in _read_field(description, "parts", list)]
-        return cls(_read_field(description, "name", str), schema, parts)
+        columns = description.get("columns")
+        if columns is not None and not (isinstance(columns, list) and all(_is_index(n, len(schema)) for n in columns)):
+            raise InvalidDataError(
+                f"data set: columns: expected indices below {len(schema)} or null, found {columns!s:.80}"
+            )
+        return Dataset(_read_field(description, "name", str), schema, parts, columns)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        return (self.name, self.schema, self.parts) == (other.name, other.schema, other.parts)
+        return (self.name, self.part_schema, self.column_indices, self.parts) == (
+            other.name,
+            other.part_schema,
+            other.column_indices,
+            other.parts,
+        )
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        return hash((self.name, self.column_indices, self.parts))
 
     def __repr__(self) -> str:
         size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.parts)} parts"
         return f"<bowstring.datasets.Dataset {self.name}: {size}>\n{self.schema}"
+
+    def _repr_html_(self) -> str:
+        caption = (
+            f"{self.name}: {self.num_rows:,} rows × {len(self.schema):,} columns, {self.nbytes:,} bytes "
+            f"in {len(self.parts):,} parts"
+        )
+        titles = "".join(f"<th>{title}</th>" for title in ("part", "host", "rows", "bytes", "nearest location"))
+        rows = ""
+        for index, part in enumerate(self.parts[:MAX_ROWS]):
+            scheme = parse_scheme(sort_by_distance(part.locations)[0]) if part.locations else ""
+            cells = (str(index), part.host or "", f"{part.num_rows:,}", f"{part.nbytes:,}", scheme)
+            rows += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        return (
+            f"<table><caption>{escape(caption)}</caption><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
+        )
 
 
 def _encode_schema(schema: Schema) -> str:
@@ -152,3 +254,7 @@ def _read_field(value: object, name: str, kind: type[_FieldType]) -> _FieldType:
     if not isinstance(field, kind) or isinstance(field, bool):
         raise InvalidDataError(f"data set: {name}: expected {kind.__name__}, found {field!s:.80}")
     return field
+
+
+def _is_index(value: object, length: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length

@@ -172,7 +172,7 @@ def open_part(dataset: Dataset, index: int, columns: ColumnKeys | None = None) -
     part = dataset.parts[index]
     if not part.locations:
         raise NotFoundError(f"data set {dataset.name!r}: part {index}: {part.num_rows} rows, but no location")
-    with connect(Dataset(dataset.name, dataset.schema, [part])) as reader:
+    with connect(dataset[index : index + 1]) as reader:
         table, location = reader.read_all(), reader.location
     if reader.schema != dataset.schema:
         raise InvalidDataError(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.part_tables import open_part
-from bowstring.datatypes.schema import Schema
 from bowstring.errors import MissingExtraError
 
 try:
@@ -47,7 +46,7 @@ def read(dataset: Dataset) -> Any:
         return ray.data.from_arrow(pa.schema(dataset.schema).empty_table())
     first, *others = [
         ray.data.read_datasource(
-            _PartSource(dataset.name, dataset.schema, parts),
+            _PartSource(dataset.with_parts(parts)),
             override_num_blocks=len(parts),
             ray_remote_args=_remote_options(node_id),
         )
@@ -64,15 +63,15 @@ def _remote_options(node_id: str | None) -> dict[str, Any]:
 class _PartSource(ray.data.Datasource):  # type: ignore[misc, unused-ignore]
     """Parts, each of which is a read task."""
 
-    def __init__(self, name: str, schema: Schema, parts: Sequence[DatasetPart]) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         super().__init__()
-        self._name, self._schema, self._parts = name, schema, parts
+        self._dataset = dataset
 
     def get_name(self) -> str:
         return "Bowstring"
 
     def estimate_inmemory_data_size(self) -> int:
-        return sum(part.nbytes for part in self._parts)
+        return sum(part.nbytes for part in self._dataset.parts)
 
     def get_read_tasks(  # the parameters are Ray's
         self,
@@ -81,15 +80,15 @@ class _PartSource(ray.data.Datasource):  # type: ignore[misc, unused-ignore]
         data_context: object = None,  # noqa: ARG002
     ) -> list[Any]:
         """Return a task for each part, whatever the parallelism: a part has one location."""
-        schema = pa.schema(self._schema)
+        schema = pa.schema(self._dataset.schema)
         return [
             ray.data.ReadTask(
-                partial(_read_part, Dataset(self._name, self._schema, [part])),
+                partial(_read_part, self._dataset.with_parts([part])),
                 BlockMetadata(num_rows=part.num_rows, size_bytes=part.nbytes, exec_stats=None),
                 schema=schema,
                 per_task_row_limit=per_task_row_limit,
             )
-            for part in self._parts
+            for part in self._dataset.parts
         ]
 
 

@@ -21,6 +21,7 @@ from bowstring.errors import (
     DeadlineError,
     InvalidArgumentError,
     InvalidDataError,
+    MissingFileError,
     NotFoundError,
     ProtocolError,
 )
@@ -65,8 +66,10 @@ class DatasetReader(Closable):
         schema: Schema | None,
         options: ConnectionOptions,
         recorder: Recorder | None = None,
+        column_indices: tuple[int, ...] | None = None,
     ) -> None:
         self._parts = tuple(parts)
+        self._column_indices = column_indices
         self._recorder = recorder
         self._options = options
         self._lock = threading.Lock()
@@ -234,7 +237,7 @@ class DatasetReader(Closable):
     def _open_stream(self, request: JointRequest) -> tuple[_Opened, _Batches]:
         first = request.requests[0]
         if isinstance(first, FileRequest):
-            file = _OpenFile(first)
+            file = _OpenFile(first, self._column_indices)
             with self._lock:
                 self._files.add(file)
             return file, file
@@ -266,9 +269,10 @@ class DatasetReader(Closable):
         has_tls = any(find_transport(server.scheme, server).supports_tls for server in servers)
         return self._options if has_tls or len(request.parts[0].requests) == 1 else replace(self._options, tls=None)
 
-    def _request_stream(self, connection: Connection, request: JointRequest) -> Stream:
+    def _request_stream(self, connection: Connection, request: JointRequest) -> _Batches:
         try:
-            return connection.request_stream(request.ticket)
+            stream = connection.request_stream(request.ticket)
+            return stream if self._column_indices is None else _SelectedColumns(stream, self._column_indices)
         except BaseException:
             self._close_connection(connection)
             raise
@@ -301,7 +305,12 @@ class DatasetReader(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return _unpickle_dataset_reader, (self._parts, self.schema, self._options)
+        return _unpickle_dataset_reader, (
+            self._parts,
+            self.schema,
+            self._options,
+            self._column_indices,
+        )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
@@ -325,8 +334,13 @@ class DatasetReader(Closable):
 class _OpenFile(Closable):
     """An Arrow file or stream, as a stream of batches; iterate once."""
 
-    def __init__(self, request: FileRequest) -> None:
-        self._reader = open_any(request.url)
+    def __init__(self, request: FileRequest, column_indices: tuple[int, ...] | None) -> None:
+        try:
+            self._reader = open_any(request.url, column_indices)
+        except MissingFileError:
+            raise
+        except NotFoundError as error:
+            raise InvalidDataError(f"{request}: another schema than described: {error}") from error
         self.schema = self._reader.schema
         self.is_closed = False
 
@@ -357,17 +371,35 @@ def _fits(batches: _Batches, expected: Schema) -> bool:
     return isinstance(batches, _OpenFile) and as_nullable(schema) == expected
 
 
+class _SelectedColumns:
+    """Some columns of a stream; if it lacks one, `schema` is that of the stream, which is another than expected."""
+
+    def __init__(self, stream: Stream, indices: tuple[int, ...]) -> None:
+        self._stream = stream
+        self._indices = indices
+        self.schema = stream.schema
+        if all(index < len(stream.schema) for index in indices):
+            self.schema = stream.schema.select(indices)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        for batch in self._stream:
+            yield batch.select(self._indices)
+
+
 _Opened: TypeAlias = Connection | _OpenFile
-_Batches: TypeAlias = Stream | _OpenFile
+_Batches: TypeAlias = Stream | _OpenFile | _SelectedColumns
 _LocationErrors: TypeAlias = dict[int, dict[PartRequest | FileRequest, BowstringError]]
 """Why locations of a part can't be used, by the index of the part."""
 
 
 def _unpickle_dataset_reader(
-    parts: tuple[PartRequests, ...], schema: Schema, options: ConnectionOptions
+    parts: tuple[PartRequests, ...],
+    schema: Schema,
+    options: ConnectionOptions,
+    column_indices: tuple[int, ...] | None,
 ) -> DatasetReader:
     """Return the data set that was pickled. Raises as `connect`."""
-    return DatasetReader(parts, schema, options)
+    return DatasetReader(parts, schema, options, None, column_indices)
 
 
 def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:

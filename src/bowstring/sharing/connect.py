@@ -21,6 +21,7 @@ from bowstring.errors import (
     DeadlineError,
     InvalidArgumentError,
     InvalidDataError,
+    NotFoundError,
 )
 from bowstring.io.fsspec_store import is_store_scheme
 from bowstring.memory.closable import close_on_error
@@ -59,7 +60,10 @@ class LocatedPart(Protocol):
 
 
 class PartitionedDataset(Protocol):
-    """A data set of several parts, such as `bowstring.datasets.Dataset`."""
+    """A data set of several parts, such as `bowstring.datasets.Dataset`.
+
+    If it has `column_indices` that are not None, only these columns of the parts are read, and `schema` is theirs.
+    """
 
     @property
     def parts(self) -> Sequence[LocatedPart]:
@@ -106,9 +110,9 @@ def connect(  # noqa: PLR0913 -- all but two are options
     """Connect to a data set of another process, and read its schema.
 
     `target` is a URI; `DatasetLocations`, or their text, of which the nearest that works is used; the URIs of several
-    parts, or an object with their `uris`, such as a published data set. The URI of a Flight server,
-    `grpc://HOST:PORT/NAME`, stands for the locations that the server lists; the data is requested from itself if none
-    works.
+    parts; or a `Dataset`, such as a published one. The URI of a file or of an object of a store stands for its rows;
+    local files are mapped. The URI of a Flight server, `grpc://HOST:PORT/NAME`, stands for the locations that the
+    server lists; the data is requested from itself if none works.
 
     `ticket` is the name of the data set, or the bytes that another implementation's server expects; the default is that
     of the URI. With `copy`, bytes are copied into this process's memory; otherwise memory is shared and nothing is
@@ -162,15 +166,18 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
 
 def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
     """Connect to all servers of a data set in parts: an incomplete one is an error, which names the lost parts."""
-    parts = dataset.parts if dataset.uris else ()  # if it is closed, `uris` raises an error
+    getattr(dataset, "uris", ())  # an error if it is closed
+    parts, columns = dataset.parts, getattr(dataset, "column_indices", None)
     checked: dict[StreamURI, BowstringError | None] = {}
     requests = [
-        _create_part_requests(index, part, options, checked) for index, part in enumerate(parts) if part.locations
+        _create_part_requests(index, part, options, checked)
+        for index, part in enumerate(parts)
+        if part.locations or part.num_rows
     ]
     hosts = {index: getattr(part, "host", None) for index, part in enumerate(parts)}
     check = partial(check_parts, requests, options.connection, getattr(dataset, "name", None), hosts)
     try:
-        reader = DatasetReader(requests, dataset.schema, options.connection, options.recorder)
+        reader = DatasetReader(requests, dataset.schema, options.connection, options.recorder, columns)
     except (ConnectionLostError, DeadlineError):
         check()
         raise
@@ -201,6 +208,8 @@ def _create_part_requests(
     `checked` has the servers that were checked before, with the reason why they can't be used.
     """
     locations = part.locations
+    if not locations:
+        raise NotFoundError(f"part {index}: {part.num_rows} rows, but no location")
     if len(locations) == 1:
         return PartRequests(index, (_create_request(locations[0], options),), (), part.num_rows)
     requests, errors = [], []

@@ -63,9 +63,9 @@ def parse_datasets(texts: Sequence[str]) -> Dataset:
         raise InvalidArgumentError("expected the URIs of a data set, found none: load the data set itself")
     first = datasets[0]
     for dataset in datasets[1:]:
-        if dataset.schema != first.schema:
+        if (dataset.part_schema, dataset.column_indices) != (first.part_schema, first.column_indices):
             raise InvalidArgumentError(f"{dataset.name}: expected {first.schema!r}, found {dataset.schema!r}")
-    return Dataset(first.name, first.schema, chain.from_iterable(dataset.parts for dataset in datasets))
+    return first.with_parts(chain.from_iterable(dataset.parts for dataset in datasets))
 
 
 def _parse_dataset(text: str) -> Dataset:
@@ -98,7 +98,7 @@ class DatasetSourceReader(DataSourceReader):
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader is sent with each task, which gets its parts with its partition.
-        return {**self.__dict__, "_dataset": Dataset(self._dataset.name, self._dataset.schema, ())}
+        return {**self.__dict__, "_dataset": self._dataset.with_parts(())}
 
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
@@ -180,7 +180,7 @@ class DatasetSourceReader(DataSourceReader):
                     yield rows, batch
 
     def _connect(self, part: DatasetPart) -> DatasetReader:
-        return connect(DatasetLocations(part.locations), schema=self._dataset.schema)
+        return connect(DatasetLocations(part.locations), schema=self._dataset.part_schema)
 
 
 def _slice_batches(batches: Iterable[RecordBatch], rows: PartRows) -> Iterator[RecordBatch]:
