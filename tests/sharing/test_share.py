@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import re
 import resource
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from bowstring.errors import (
 from bowstring.memory import Arena, Region
 from bowstring.sharing import stored_dataset
 from bowstring.testing.descriptors import assert_descriptors_closed
+from tests.control_group import limit_memory
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -40,6 +42,17 @@ except bs.BowstringError as error:
 """
 WORDS = bs.dictionary(bs.int8(), bs.string())
 SHARE = "import bowstring as bs; handle = bs.share(bs.table({'a': [1, 2, 3]})); send(handle); receive()"
+SHARE_MORE_THAN_THE_MEMORY = """
+import os
+import bowstring as bs, numpy as np
+with open(f"{group}/cgroup.procs", "w") as file:
+    file.write(str(os.getpid()))
+values = np.zeros(2 << 20)
+try:
+    bs.share(bs.record_batch({"a": values}) for _ in range(100))
+except bs.errors.ResourceError as error:
+    send(str(error))
+"""
 
 
 def example_table() -> bs.Table:
@@ -455,6 +468,12 @@ else:
     text, left = run_python(code)
     assert "written" in text or "write" in text
     assert left == []
+
+
+def test_batches_of_a_reader_that_exceed_the_memory_of_a_container_are_an_error() -> None:
+    with limit_memory(400 << 20) as group:
+        message = run_python(SHARE_MORE_THAN_THE_MEMORY, group=str(group))
+    assert re.match(r"region 'share-\w+': \d+ bytes requested, \d+ available", message)
 
 
 def test_a_shortage_of_descriptors_is_a_resource_error() -> None:

@@ -35,7 +35,7 @@ from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.tools.scan import BatchMessage, StreamScan, create_scan
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
-from bowstring.memory.available_memory import check_available_memory
+from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
 from bowstring.memory.region import Region
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
@@ -163,8 +163,21 @@ def _write_region(
             sink.copy_into(builder.memory)
             return builder.seal(), rows
     with Region.create_writer(name) as memory:
-        rows = _write_batches(writer_class, open_sink(memory.fileno()), schema, batches)
+        rows = _write_batches(writer_class, open_sink(memory.fileno()), schema, _check_memory(batches, name))
         return memory.seal(), rows
+
+
+def _check_memory(batches: Iterable[RecordBatch], name: str) -> Iterator[RecordBatch]:
+    """The batches, as long as memory is available: the size of a reader or an iterable is not known before. Raises
+    `ResourceError`.
+    """
+    unchecked_bytes = 0
+    for batch in batches:
+        unchecked_bytes += batch.nbytes
+        if unchecked_bytes >= CHECK_AVAILABLE_BYTES:
+            check_available_memory(unchecked_bytes, name)
+            unchecked_bytes = 0
+        yield batch
 
 
 def _write_batches(
