@@ -35,6 +35,7 @@ _MODULES = {
     "serving": "serving",
     "publish": "publish",
     "consumers": "consumers",
+    "training": "training",
 }
 _RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 _REQUIRED_BYTES = 6 << 30
@@ -49,7 +50,8 @@ def main(groups: Sequence[str], quick: bool, repeat: int, folder: Path | None) -
     """Measure Bowstring and its peers, interleaved in one run.
 
     GROUPs are reading, remote, writing, compression, validation, equality, conversion, access, compute, files, import,
-    transfer, serving, publish and consumers; all of them by default. The exit code is 0 even if a bound is missed.
+    transfer, serving, publish, consumers and training; all of them by default. The exit code is 0 even if a bound is
+    missed.
     """
     console = Console(width=None if os.isatty(1) else 160)
     machine = describe_machine()

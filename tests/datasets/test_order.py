@@ -110,6 +110,13 @@ def test_the_order_is_the_same_with_every_version_of_numpy() -> None:
     assert not np.array_equal(shuffled, RowOrder(order.part_rows, 0, 300_000).rows(5, 0, 1_000_001))
 
 
+def test_a_window_is_in_the_order_of_its_random_numbers() -> None:
+    for length in (1, 2, 255, 256, 60_000):
+        keys = np.random.Philox(key=[9, 4], counter=[0, 0, 0, 2]).random_raw(length)
+        expected = np.argsort(keys >> np.uint64(length.bit_length()), kind="stable")
+        assert np.array_equal(RowOrder((length,), 9).rows(4, 0, length), expected)
+
+
 @settings(max_examples=20)
 @given(st.integers(0, 1000))
 def test_shuffled_rows_are_spread_over_a_window(seed: int) -> None:

@@ -154,5 +154,12 @@ def _random_order(order: RowOrder, epoch: int, stream: int, length: int) -> RowI
     # highest word of Philox' counter numbers the stream: no two streams of an epoch share a number.
     assert order.seed is not None
     key, counter = np.array([order.seed, epoch], np.uint64), np.array([0, 0, 0, stream], np.uint64)
-    bits = np.random.Philox(key=key, counter=counter)
-    return np.argsort(bits.random_raw(length), kind="stable")
+    keys = np.random.Philox(key=key, counter=counter).random_raw(length)
+    # Sorting the numbers with their indices in the lowest bits takes a fraction of the time of `argsort`, and no two
+    # are equal. Of a window's numbers, 44 bits remain.
+    index_bits = np.uint64((1 << length.bit_length()) - 1)
+    keys &= ~index_bits
+    keys |= np.arange(length, dtype=np.uint64)
+    keys.sort()
+    keys &= index_bits
+    return keys.view(np.int64)

@@ -147,7 +147,7 @@ class EpochReader:
                     yield convert(_to_batch(selection.slice(start, stop)))
                 continue
             # One gather of many rows takes a small part of the time of one for each batch.
-            indices = [self._rows_of_batch(batch) for batch in group]
+            indices = self._order_rows(group)
             rows, start = convert(_to_batch(selection.take(np.concatenate(indices)))), 0
             del selection  # of parts that may be dropped while these rows are used
             for length in map(len, indices):
@@ -174,18 +174,20 @@ class EpochReader:
             parts = np.concatenate((parts, order.parts(self.epoch, 0, min(stop - num_rows, num_rows))))
         return self._tables.select(parts, order.parts(self.epoch, min(stop, num_rows), num_rows))
 
-    def _rows_of_batch(self, batch: int) -> RowIndices:
-        """Return the indices of the rows of a batch. If the end is padded, positions begin again at 0."""
-        start, num_rows = batch * self.batch_rows, self.order.num_rows
-        stop, ranges = start + self.batch_rows, list[RowIndices]()
+    def _order_rows(self, batches: range) -> list[RowIndices]:
+        """Return the indices of the rows of each batch. If the end is padded, positions begin again at 0."""
+        position, num_rows = batches[0] * self.batch_rows, self.order.num_rows
+        stop, ranges = (batches[-1] + 1) * self.batch_rows, list[RowIndices]()
         if self._end != "pad":
-            return self.order.rows(self.epoch, start, min(stop, num_rows))
-        while start < stop:
-            first = start % num_rows
-            last = min(first + stop - start, num_rows)
+            stop = min(stop, num_rows)
+        while position < stop:
+            first = position % num_rows
+            last = min(first + stop - position, num_rows)
             ranges.append(self.order.rows(self.epoch, first, last))
-            start += last - first
-        return np.concatenate(ranges)
+            position += last - first
+        rows = ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
+        starts = range(0, len(rows), self.batch_rows * batches.step)
+        return [rows[start : start + self.batch_rows] for start in starts]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as a dictionary of numbers, which can be stored as JSON.

@@ -67,6 +67,8 @@ def resolve_chunks(starts: Sequence[int], indices: Indices) -> tuple[list[int], 
     Returns the sorted indices of the chunks in use; for each index its chunk's index among these; and the index within
     that chunk.
     """
+    if len(starts) == 2 and len(indices):
+        return [0], np.zeros(len(indices), np.int64), indices
     edges = np.array(starts)
     chunks = np.searchsorted(edges, indices, "right") - 1
     used_chunks = np.flatnonzero(np.bincount(chunks, minlength=len(starts) - 1))
