@@ -17,12 +17,14 @@ import bowstring as bs
 from bowstring.spark import publish
 from bowstring.spark.batch_byte_limit import (
     MAX_BATCH_BYTES,
+    MAX_BYTES_SETTING,
+    UNLIMITED_BYTES,
     add_padding_rows,
     count_python_plan_nodes,
     largest_cached_partition_bytes,
     plan_map_in_arrow,
-    skip_size_check,
 )
+from bowstring.spark.job_properties import local_property
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -256,7 +258,7 @@ def test_the_check_is_skipped_in_the_current_thread_alone(spark: SparkSession) -
         observations["thread"] = spark.sparkContext.getLocalProperty(MAX_BYTES)
         observations["settings"] = spark.conf.getAll.get(MAX_BYTES)
 
-    with skip_size_check(spark):
+    with local_property(spark, MAX_BYTES_SETTING, UNLIMITED_BYTES):
         assert spark.sparkContext.getLocalProperty(MAX_BYTES) == "2147483647"
         thread = threading.Thread(target=look)
         thread.start()

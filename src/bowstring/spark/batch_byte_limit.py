@@ -24,19 +24,20 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bowstring.spark.job_properties import has_local_properties, local_property
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, Row
 
 MAX_BATCH_BYTES = 64 << 20
 """The bytes of a batch, as Spark limits them by default; one row may exceed it."""
 
-_MAX_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 _MAX_RECORDS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_UNLIMITED_BYTES = "2147483647"
+UNLIMITED_BYTES = "2147483647"
 _IS_ROW_COLUMN = "is_row"
 _MIN_ROW_BYTES = 1024
 """With less than this per row of a full batch, so many rows would need padding that Spark's check is cheaper."""
@@ -74,7 +75,7 @@ class MapInArrowJob:
         """Run the job, and return its rows."""
         if not self.skips_size_check:
             return self.frame.collect()
-        with skip_size_check(self.frame.sparkSession):
+        with local_property(self.frame.sparkSession, MAX_BYTES_SETTING, UNLIMITED_BYTES):
             return self.frame.collect()
 
 
@@ -109,14 +110,10 @@ def add_padding_rows(frame: DataFrame, source: DataFrame | None = None) -> DataF
     whose strings are null. The names of the frame's columns are "0", "1" and so on. `source` is the frame with its
     original names: if it is cached in partitions that are smaller than a batch may be, `frame` needs no padding.
     """
-    from py4j.clientserver import ClientServer
-    from pyspark import SparkContext
-
-    # Spark Connect and PySpark without pinned threads have no local properties to skip the check with.
-    if not hasattr(frame, "_jdf") or not isinstance(SparkContext._gateway, ClientServer):
-        return None
+    if not has_local_properties(frame.sparkSession):
+        return None  # the check can't be skipped
     settings: Any = frame.sparkSession.conf
-    if (settings._jconf.getAllAsJava().get(_MAX_BYTES_SETTING) or _UNLIMITED_BYTES) != _UNLIMITED_BYTES:
+    if (settings._jconf.getAllAsJava().get(MAX_BYTES_SETTING) or UNLIMITED_BYTES) != UNLIMITED_BYTES:
         return None  # a setting of the session takes precedence over a local property
     max_records = int(settings.get(_MAX_RECORDS_SETTING) or 0)
     if not 0 < max_records <= MAX_BATCH_BYTES // _MIN_ROW_BYTES:
@@ -202,15 +199,3 @@ def count_python_plan_nodes(frame: DataFrame) -> int:
     # Counted in the JVM, because the text of a plan can take 40 ms to arrive here.
     nodes = [len(pattern.split(java.lang.StringBuilder().append(plan), -1)) - 1 for plan in plans]
     return nodes[0] - sum(nodes[1:])
-
-
-@contextmanager
-def skip_size_check(spark: SparkSession) -> Iterator[None]:
-    """Skip Spark's check of each row in the jobs that the current thread starts."""
-    spark_context: Any = spark.sparkContext
-    previous_bytes = spark_context.getLocalProperty(_MAX_BYTES_SETTING)
-    spark_context.setLocalProperty(_MAX_BYTES_SETTING, _UNLIMITED_BYTES)
-    try:
-        yield
-    finally:
-        spark_context.setLocalProperty(_MAX_BYTES_SETTING, previous_bytes)

@@ -24,6 +24,7 @@ from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError
 from bowstring.sharing.agent_client import AgentKey
 from bowstring.sharing.agent_group import LOCAL_AGENT, AgentGroup
 from bowstring.spark.batch_byte_limit import plan_map_in_arrow
+from bowstring.spark.job_properties import describe_jobs
 from bowstring.spark.partition_writer import (
     REPORT_SCHEMA,
     PartitionReport,
@@ -117,8 +118,10 @@ class PartitionJob:
         """Compute the lost partitions, all for None, until no agent has lost any."""
         spark = self._job.frame.sparkSession
         max_attempts = int(spark.conf.get(_MAX_ATTEMPTS_SETTING, _DEFAULT_MAX_ATTEMPTS) or _DEFAULT_MAX_ATTEMPTS)
+        description = f"bowstring.spark.publish {self._dataset} ({len(self._schema)} columns)"
         for _ in range(max_attempts):
-            self._compute(lost)
+            with describe_jobs(spark, description, self._dataset):
+                self._compute(lost)
             lost = self._commit(ttl_s)
             if not lost:
                 return

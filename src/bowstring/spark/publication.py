@@ -19,6 +19,7 @@ from bowstring.memory.closable import Closable
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentKey
 from bowstring.sharing.agent_control import RemoteAccess
 from bowstring.sharing.processes import ProcessIdentity
+from bowstring.spark.job_progress import show_progress
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.partition_job import PartitionJob
 from bowstring.spark.remote_options import RemoteOptions, choose_remote_options, find_driver_host
@@ -104,8 +105,7 @@ class PublishedDataset(Dataset, Closable):
         return indices
 
     def _find_job(self, method: str) -> PartitionJob:
-        if self._is_closed:
-            raise ClosedError(f"data set {self.name}: it was used after it was closed")
+        self._check_open()
         if self._job is None:
             raise InvalidArgumentError(
                 f"data set {self.name}: {method}: this is a copy; call it on the object that `publish` returned, which "
@@ -139,6 +139,7 @@ def publish(
     ttl_s: float = DEFAULT_TTL_S,
     memory_limit: int | str | None = None,
     remote: bool | RemoteOptions | None = None,
+    progress: bool | None = None,
 ) -> PublishedDataset:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
@@ -153,6 +154,9 @@ def publish(
 
     Where a host's memory is short, or `memory_limit` (bytes, or such as "4g") is reached there, partitions are written
     to unnamed files in Spark's local folders. By default it is ``spark.bowstring.publish.memoryLimit``, if that is set.
+
+    `progress` shows tasks, rows and bytes meanwhile, if rich is installed; by default in a terminal or notebook only.
+    Jobs have a description in Spark's UI, unless the caller has set one.
 
     Columns keep their names, including duplicates and names with a dot. Rows of a frame without columns are counted. A
     data set without rows has one URI, of an empty partition on the driver's host. Frames of fixed-width columns and
@@ -188,7 +192,8 @@ def publish(
     agent_key = _current_agent_key(ttl_s, remote_options, find_driver_host(df.sparkSession))
     job = PartitionJob(df, dataset, replace(agent_key, memory_limit_bytes=limit_bytes), schema)
     try:
-        job.run()
+        with show_progress(df.sparkSession, dataset, agent_key, progress):
+            job.run()
     except BaseException as problem:
         job.drop()
         if isinstance(problem, Exception):

@@ -1,0 +1,68 @@
+"""Properties of the Spark jobs that the current thread starts: a description and a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DESCRIPTION = "spark.job.description"
+
+
+def has_local_properties(spark: SparkSession) -> bool:
+    """Whether threads have their own properties: not on Spark Connect, and not without pinned threads."""
+    from py4j.clientserver import ClientServer
+    from pyspark import SparkContext
+
+    return hasattr(spark, "_jsparkSession") and isinstance(SparkContext._gateway, ClientServer)
+
+
+@contextmanager
+def local_property(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Set a local property, and restore it afterwards."""
+    spark_context: Any = spark.sparkContext
+    previous = spark_context.getLocalProperty(key)
+    spark_context.setLocalProperty(key, value)
+    try:
+        yield
+    finally:
+        spark_context.setLocalProperty(key, previous)
+
+
+@contextmanager
+def describe_jobs(spark: SparkSession, description: str, tag: str) -> Iterator[None]:
+    """Show a description in Spark's UI, unless the caller has set one, and add a tag to the jobs.
+
+    On Spark Connect only the tag. The caller's job group and tags are not changed. KeyboardInterrupt cancels the jobs.
+    """
+    context: Any = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
+    if context is None:
+        with _tag_jobs(tag, spark.addTag, spark.removeTag, spark.interruptTag):
+            yield
+    elif not has_local_properties(spark):
+        yield  # a property could be left in another thread
+    else:
+        with ExitStack() as stack:
+            stack.enter_context(_tag_jobs(tag, context.addJobTag, context.removeJobTag, context.cancelJobsWithTag))
+            if context.getLocalProperty(_DESCRIPTION) is None:
+                stack.enter_context(local_property(spark, _DESCRIPTION, description))
+            yield
+
+
+@contextmanager
+def _tag_jobs(
+    tag: str, add: Callable[[str], object], remove: Callable[[str], object], cancel: Callable[[str], object]
+) -> Iterator[None]:
+    add(tag)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        # PySpark's handler of SIGINT fails to do so in the thread that waits for a job, whose connection is in use.
+        with suppress(Exception):  # Java may have ended
+            cancel(tag)
+        raise
+    finally:
+        remove(tag)
