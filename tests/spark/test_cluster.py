@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,50 +15,6 @@ pytest.importorskip("pyspark")
 
 JOB = Path(__file__).with_name("cluster_job.py")
 ROWS = 60_000
-
-
-@pytest.fixture(scope="module")
-def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The master of a cluster of two workers with addresses of their own: Spark never runs a task twice on one host."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    from bowstring.spark.java_runtime import find_java
-
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    work = tmp_path_factory.mktemp("work")
-    url = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
-    for host in ("127.0.0.2", "127.0.0.3"):
-        limits = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(work)]
-        commands.append([f"{deploy}.worker.Worker", "--host", host, *limits, url])
-    processes = []
-    try:
-        for command in commands:
-            processes.append(
-                subprocess.Popen(
-                    [str(Path(_find_spark_home(), "bin", "spark-class")), *command],
-                    env={**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_DAEMON_MEMORY": "256m"},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-            )
-            deadline_s = time.monotonic() + 60
-            while len(processes) == 1:  # the workers need the master to be there
-                try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
-                except OSError:
-                    assert time.monotonic() < deadline_s, "the master did not come up"
-                    time.sleep(0.1)
-        yield url
-    finally:
-        for process in reversed(processes):
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
 
 
 @pytest.fixture(scope="module")
