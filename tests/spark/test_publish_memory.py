@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidArgumentError
+from bowstring.sharing.agent_client import AgentKey
 from bowstring.spark import PublishedDataset, publish
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
@@ -89,6 +92,29 @@ def test_failed_attempts_leave_no_reservation_and_no_file(spark: SparkSession) -
             publish(wide_frame(spark, 8, 2).mapInArrow(fail_first_attempts(9), "id long, text string"), memory_limit=MB)
         assert wait_until(lambda: read_memory_status(other)["spilled_bytes"] == 0)
         assert read_memory_status(other)["reserved_bytes"] == 0
+
+
+def test_a_killed_worker_returns_its_reservation(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_and_be_killed(dataset: str, key: AgentKey, schema: bs.Schema, batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        from bowstring.spark.partition_writer import write_partition
+
+        def pass_on() -> Iterator[Any]:
+            context = TaskContext.get()
+            assert context is not None
+            for index, batch in enumerate(batches):
+                yield batch
+                if index == 1 and context.partitionId() == 1 and context.attemptNumber() == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        yield from write_partition(dataset, key, schema, pass_on())
+
+    monkeypatch.setattr("bowstring.spark.partition_job.write_partition", write_and_be_killed)
+    with publish(wide_frame(spark, 6, 2), memory_limit="100m") as published:
+        memory = read_memory_status(published)
+        assert (memory["reserved_bytes"], memory["spilled_bytes"]) == (0, 0)
+        assert sum_ids(published) == sum(range(600))
 
 
 @contextmanager
