@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
+from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.errors import ConnectionLostError, NotFoundError
 from bowstring.sharing import agent_group
 from bowstring.sharing.agent_client import AgentClient, AgentKey
@@ -216,6 +217,14 @@ def test_the_nearest_location_of_each_part_is_used(cluster: Cluster) -> None:
             assert data.location.startswith("unix:")
             assert not data.unusable_locations
             assert data.read_all().num_rows == 3
+    cluster.group.drop("d", cluster.attempts)
+
+
+def test_a_reader_of_a_data_set_on_this_host_opens_no_tcp_connection(cluster: Cluster) -> None:
+    assert cluster.group.commit("d", cluster.attempts, 3600.0) == {}
+    schema = bs.connect(cluster.uris[0][0]).schema
+    dataset = Dataset("d", schema, [DatasetPart(3, 100, uris) for uris in cluster.uris])
+    assert run_python(READ, target=dataset) == (18, 0)
     cluster.group.drop("d", cluster.attempts)
 
 

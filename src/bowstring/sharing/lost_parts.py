@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, ConnectionLostError
 from bowstring.sharing.connection import Connection, ConnectionOptions
-from bowstring.sharing.part_requests import PartRequest, PartRequests
+from bowstring.sharing.part_requests import FileRequest, PartRequest, PartRequests
 from bowstring.sharing.uris import servers_by_role
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import find_transport
@@ -18,25 +18,37 @@ _MAX_THREADS = 16
 _MAX_INDICES = 20
 
 
-def list_servers(parts: Sequence[PartRequests]) -> dict[StreamURI, StreamURI]:
-    """Return the servers of all locations, each with the URI of one part."""
-    requests = [request for part in parts for request in part.requests]
-    return {request.server: request.uri for request in requests if isinstance(request, PartRequest)}
+def list_servers(parts: Iterable[PartRequests], failed: Collection[StreamURI] = ()) -> dict[StreamURI, StreamURI]:
+    """Return the servers of the nearest locations that have not failed, each with the URI of one part."""
+    servers: dict[StreamURI, StreamURI] = {}
+    for part in parts:
+        for request in part.requests:
+            if isinstance(request, FileRequest):
+                break
+            if request.server not in failed:
+                servers[request.server] = request.uri
+                break
+    return servers
 
 
 def check_parts(
     parts: Sequence[PartRequests], options: ConnectionOptions, name: str | None, hosts: Mapping[int, str | None]
 ) -> None:
-    """Connect to all servers, 16 at a time. Raises `ConnectionLostError`, with the lost parts by their hosts, if there
-    are parts none of whose servers can be reached. Files are not opened.
+    """Connect to the nearest server of each part, 16 at a time, and only if that fails to the next. Raises
+    `ConnectionLostError`, with the lost parts by their hosts, if there are parts none of whose servers can be reached.
+    Files are not opened.
     """
-    servers = list_servers(parts)
+    reasons: dict[StreamURI, BowstringError | None] = {}
+    failed: set[StreamURI] = set()
     with ThreadPoolExecutor(_MAX_THREADS, "bowstring-connect") as pool:
-        reasons = dict(zip(servers, pool.map(lambda uri: _find_reason(uri, options), servers.values()), strict=True))
+        while servers := {server: uri for server, uri in list_servers(parts, failed).items() if server not in reasons}:
+            outcomes = pool.map(lambda uri: _find_reason(uri, options), servers.values())
+            reasons.update(zip(servers, outcomes, strict=True))
+            failed = {server for server, reason in reasons.items() if reason is not None}
     lost: dict[str | None, list[int]] = {}
     host_reasons: dict[str | None, BowstringError] = {}
     for part in parts:
-        errors = [reasons[request.server] for request in part.requests if isinstance(request, PartRequest)]
+        errors = [reasons.get(request.server) for request in part.requests if isinstance(request, PartRequest)]
         part_reasons = [error for error in errors if error is not None]
         if len(part_reasons) == len(part.requests):
             host = hosts.get(part.index)

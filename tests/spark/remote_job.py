@@ -1,0 +1,47 @@
+"""What test_remote_cluster.py runs on the driver's host: publishes for other hosts, and obeys the lines that it reads.
+
+Usage: remote_job.py MASTER HOST. Prints a line of JSON for each line "publish", "missing", "close" or "executors".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+
+ROWS = 40_000
+
+
+def main(master: str, host: str) -> None:
+    from bowstring.spark import PublishedDataset, publish, session
+
+    spark = session(
+        master,
+        {
+            "spark.driver.host": host,
+            "spark.driver.bindAddress": host,
+            "spark.driver.memory": "1g",
+            "spark.executor.memory": "512m",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+            "spark.bowstring.publish.remote": True,
+        },
+    )
+    frame = spark.range(0, ROWS, 1, 6).selectExpr("id", "repeat('x', 50) AS s")
+    published: PublishedDataset | None = None
+    for line in sys.stdin:
+        if line.strip() == "publish":
+            published = publish(frame)
+            reply = pickle.dumps(published).hex()
+        elif published is not None and line.strip() == "missing":
+            reply = json.dumps(published.missing())
+        elif published is not None and line.strip() == "close":
+            published.close()
+            reply = ""
+        print(json.dumps([reply]), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

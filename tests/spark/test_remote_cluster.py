@@ -1,0 +1,213 @@
+"""A standalone cluster of two workers, each on a host of its own: network, process and mount namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bowstring.cli.demo.simulated_hosts import SimulatedHosts
+from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, UnmetRequirementError
+from tests.polling import wait_until
+from tests.sharing.python_process import PythonProcess
+
+pytest.importorskip("pyspark")
+
+JOB = Path(__file__).with_name("remote_job.py")
+ROWS = 40_000
+PORT = 7077
+WORKERS = ("worker1", "worker2")
+CONSUME = """
+import bowstring as bs
+from bowstring.transports import tcp
+dialed = []
+original = tcp.TcpTransport.dial
+def dial(self, address, *arguments):
+    dialed.append(address)
+    return original(self, address, *arguments)
+tcp.TcpTransport.dial = dial
+while True:
+    target = receive()
+    dialed.clear()
+    try:
+        with bs.connect(target, timeout_s=timeout_s) as data:
+            ids = sorted(data.read_all()["id"].to_pylist())
+        send((ids, list(dialed)))
+    except Exception as error:
+        send((error, list(dialed)))
+"""
+
+
+class Cluster:
+    """The hosts, the driver's process, and a consumer on each worker's host."""
+
+    def __init__(self, hosts: SimulatedHosts, driver: subprocess.Popen[str]) -> None:
+        self.hosts = hosts
+        self.driver = driver
+        self.published: Any = None
+        self.consumers = {
+            name: PythonProcess(CONSUME, network=hosts.namespace(name), timeout_s=5.0) for name in WORKERS
+        }
+
+    def command(self, line: str) -> Any:
+        assert self.driver.stdin is not None
+        assert self.driver.stdout is not None
+        self.driver.stdin.write(f"{line}\n")
+        self.driver.stdin.flush()
+        for reply in self.driver.stdout:
+            if reply.startswith("["):
+                return json.loads(reply)[0]
+        raise AssertionError("the driver has ended")
+
+    def publish(self) -> None:
+        self.published = pickle.loads(bytes.fromhex(self.command("publish")))
+
+    def consume(self, worker: str, target: Any) -> Any:
+        """The sorted rows that a consumer beside a worker reads or the error, and the addresses that it dialed."""
+        self.consumers[worker].send(target)
+        return self.consumers[worker].receive()
+
+    def find_processes(self, worker: str, name: bytes) -> list[int]:
+        def command_line(pid: int) -> bytes:
+            try:
+                return Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                return b""
+
+        return [pid for pid in self.hosts.process_ids(worker) if name in command_line(pid)]
+
+    def find_agents(self) -> list[int]:
+        return [pid for worker in WORKERS for pid in self.find_processes(worker, b"bowstring.sharing.host_agent")]
+
+
+def start_spark(hosts: SimulatedHosts, folder: Path) -> subprocess.Popen[str]:
+    """Start a master, two workers and the driver."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    from bowstring.spark.java_runtime import find_java
+
+    spark_class = str(Path(_find_spark_home(), "bin", "spark-class"))
+    environment = {"JAVA_HOME": str(find_java().home), "SPARK_DAEMON_MEMORY": "256m"}
+    master_host = hosts.addresses["driver"]
+    url = f"spark://{master_host}:{PORT}"
+
+    def start_daemon(host: str, name: str, *arguments: str) -> None:
+        address = hosts.addresses[host]
+        command = [spark_class, f"org.apache.spark.deploy.{name}", "--host", address, "--webui-port", "0", *arguments]
+        with (folder / f"{host}-{name}.log").open("w") as log:
+            hosts.start(host, command, environment | {"SPARK_LOCAL_IP": address}, stderr=log)
+
+    start_daemon("driver", "master.Master", "--port", str(PORT))
+    # A worker connects again after some seconds if the master is not there yet.
+    for host in WORKERS:
+        start_daemon(host, "worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), url)
+    path = os.pathsep.join(path for path in sys.path if path)
+    with (folder / "driver.log").open("w") as log:
+        return hosts.start(
+            "driver",
+            [sys.executable, str(JOB), url, master_host],
+            environment | {"SPARK_LOCAL_IP": master_host, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("hosts")
+    try:
+        hosts = SimulatedHosts("driver", *WORKERS)
+    except UnmetRequirementError as reason:
+        pytest.skip(str(reason))
+    with hosts:
+        cluster = Cluster(hosts, start_spark(hosts, folder))
+        try:
+            cluster.publish()
+            yield cluster
+        finally:
+            for consumer in cluster.consumers.values():
+                consumer.__exit__(None, None, None)
+
+
+def parts_of(cluster: Cluster, worker: str) -> list[tuple[str, ...]]:
+    return [part.locations for part in cluster.published.parts if part.host == worker]
+
+
+def test_each_consumer_reads_the_part_of_its_host_in_place_and_the_rest_over_tcp(cluster_report: Cluster) -> None:
+    hosts = cluster_report.hosts
+    for worker, other in (WORKERS, WORKERS[::-1]):
+        assert parts_of(cluster_report, worker)
+        ids, dialed = cluster_report.consume(worker, cluster_report.published)
+        assert ids == list(range(ROWS))
+        assert dialed
+        assert {address.rpartition(":")[0] for address in dialed} == {f"//{hosts.addresses[other]}"}
+        assert len(dialed) <= 2
+    ids, dialed = cluster_report.consume("worker1", [uris[0] for uris in parts_of(cluster_report, "worker1")])
+    assert len(ids) == sum(part.num_rows for part in cluster_report.published.parts if part.host == "worker1")
+    assert dialed == []
+
+
+def test_shared_memory_of_another_host_is_refused(cluster_report: Cluster) -> None:
+    unix, tcp = parts_of(cluster_report, "worker2")[0]
+    assert isinstance(cluster_report.consume("worker1", unix)[0], ConnectionLostError)
+    assert tcp.startswith(f"tcp://{cluster_report.hosts.addresses['worker2']}:")
+
+
+def test_forged_and_foreign_tickets_are_denied(cluster_report: Cluster) -> None:
+    (_, first), (_, second) = (parts_of(cluster_report, worker)[0] for worker in WORKERS)
+    beginning, _, ticket = second.rpartition("&ticket=")
+    foreign = first.rpartition("&ticket=")[2]
+    for wrong in (foreign, ticket.partition("~")[0], f"{ticket[:-2]}{'AB'[ticket[-2] == 'A']}{ticket[-1]}"):
+        assert isinstance(cluster_report.consume("worker1", f"{beginning}&ticket={wrong}")[0], AccessDeniedError)
+
+
+def test_data_outlives_killed_executors(cluster_report: Cluster) -> None:
+    agents = cluster_report.find_agents()
+    assert len(agents) == 2
+    executors = [
+        pid for worker in WORKERS for pid in cluster_report.find_processes(worker, b"CoarseGrainedExecutorBackend")
+    ]
+    assert len(executors) == 2
+    for pid in executors:
+        os.kill(pid, signal.SIGKILL)
+    assert not wait_until(lambda: cluster_report.find_agents() != agents, 3)
+    assert cluster_report.consume("worker2", cluster_report.published)[0] == list(range(ROWS))
+
+
+def test_closing_frees_the_memory_of_all_hosts(cluster_report: Cluster) -> None:
+    # Of the owners of the agents, only the driver is left, which has no other data set.
+    cluster_report.command("close")
+    assert wait_until(lambda: not cluster_report.find_agents())
+    error, _ = cluster_report.consume("worker1", cluster_report.published)
+    assert isinstance(error, NotFoundError | ConnectionLostError)
+
+
+def test_a_host_that_is_cut_off_is_an_error_in_bounded_time_and_keeps_its_data(cluster_report: Cluster) -> None:
+    cluster_report.publish()
+    hosts = cluster_report.hosts
+    hosts.set_connected("worker2", False)
+    try:
+        error, _ = cluster_report.consume("worker1", cluster_report.published)
+        assert isinstance(error, ConnectionLostError)
+        local = [uris[0] for uris in parts_of(cluster_report, "worker2")]
+        assert isinstance(cluster_report.consume("worker2", local)[0], list)
+    finally:
+        hosts.set_connected("worker2", True)
+    assert cluster_report.consume("worker1", cluster_report.published)[0] == list(range(ROWS))
+
+
+def test_a_killed_driver_leaves_no_memory_on_any_host(cluster_report: Cluster) -> None:
+    assert len(cluster_report.find_agents()) == 2
+    cluster_report.driver.kill()
+    assert wait_until(lambda: not cluster_report.find_agents(), 60)
+    for worker in WORKERS:
+        assert isinstance(cluster_report.consume(worker, cluster_report.published)[0], ConnectionLostError)
