@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch
@@ -37,7 +39,7 @@ from bowstring.sharing.part_requests import (
     PartRequests,
     join_adjacent_requests,
 )
-from bowstring.sharing.read_ahead import read_ahead
+from bowstring.sharing.read_ahead import ReadAhead
 from bowstring.sharing.recording import Recorder
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import servers_by_role, without_ticket
@@ -76,6 +78,7 @@ class DatasetReader(Closable):
         self._idle: dict[StreamURI, list[Connection]] = {}
         self._connections: set[Connection] = set()
         self._files: set[_OpenFile] = set()
+        self._read_aheads: weakref.WeakSet[ReadAhead] = weakref.WeakSet()
         self._first_stream: tuple[_Opened, _Batches] | None = None
         self._is_closed = False
         # Servers that could not be reached are tried last: thousands of parts need not wait for each of them again.
@@ -119,16 +122,25 @@ class DatasetReader(Closable):
         prefetch_bytes = self._options.prefetch_bytes
         # A reader of Flight has no such requests.
         if prefetch_bytes and not (self._requests and all(map(_is_in_shared_memory, self._requests))):
-            return read_ahead(self._read_batches(), prefetch_bytes)
+            return self._read_ahead(prefetch_bytes)
         return self._read_batches()
 
-    def _read_batches(self) -> Iterator[RecordBatch]:
-        """Yield all batches."""
+    def _read_ahead(self, prefetch_bytes: int) -> Iterator[RecordBatch]:
+        """Yield all batches, which a thread receives."""
+        ahead = ReadAhead(prefetch_bytes)
+        self._read_aheads.add(ahead)
+        yield from ahead.iterate(self._read_batches(ahead))
+
+    def _read_batches(self, ahead: ReadAhead | None = None) -> Iterator[RecordBatch]:
+        """Yield all batches; in the thread of `ahead`, those in shared memory only when the loop needs them."""
         requests = deque(self._requests)
         first_stream = self._take_first_stream()
         errors: _LocationErrors = {}
         while requests:
             request = requests.popleft()
+            shared_ahead = ahead if ahead is not None and _is_in_shared_memory(request) else None
+            if shared_ahead is not None:
+                shared_ahead.wait_until_needed()
             try:
                 opened, batches = first_stream or self._open_stream(request)
             except _ALTERNATIVE_ERRORS as error:
@@ -141,16 +153,24 @@ class DatasetReader(Closable):
                     f"{hide_signatures(request.uris[0])}: expected {self.schema!r}, found {batches.schema!r}"
                 )
             is_complete, num_rows = False, 0
+            if ahead is not None:
+                ahead.interrupt = partial(self._close_connection, opened)
             try:
                 for batch in batches:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
                     num_rows += batch.num_rows
+                    if ahead is not None and isinstance(batches, _SelectedColumns) and batches.received is not None:
+                        ahead.batch_bytes = batches.received.nbytes
                     yield with_shared_schema(batch, self.schema)
+                    if shared_ahead is not None:
+                        shared_ahead.wait_until_needed()
                 if request.num_rows not in (None, num_rows):
                     raise InvalidDataError(f"{request}: expected {request.num_rows} rows, found {num_rows}")
                 is_complete = True
             finally:
+                if ahead is not None:
+                    ahead.interrupt = ahead.batch_bytes = None
                 if is_complete and isinstance(opened, Connection):
                     self._return_connection(opened)
                 else:
@@ -173,6 +193,8 @@ class DatasetReader(Closable):
             self._files.clear()
             self._idle.clear()
             self._first_stream = None
+        for ahead in list(self._read_aheads):
+            ahead.stop()
         # Without the lock, since closing waits for a thread that reads.
         for each in opened:
             each.close()
@@ -377,12 +399,15 @@ class _SelectedColumns:
     def __init__(self, stream: Stream, indices: tuple[int, ...]) -> None:
         self._stream = stream
         self._indices = indices
+        self.received: RecordBatch | None = None
+        """The last batch with all columns, which have one body."""
         self.schema = stream.schema
         if all(index < len(stream.schema) for index in indices):
             self.schema = stream.schema.select(indices)
 
     def __iter__(self) -> Iterator[RecordBatch]:
         for batch in self._stream:
+            self.received = batch
             yield batch.select(self._indices)
 
 

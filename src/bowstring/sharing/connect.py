@@ -120,8 +120,8 @@ def connect(  # noqa: PLR0913 -- all but two are options
     `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
     `schema` is the expected schema, required if there are no URIs, as of a list of the parts of an empty data set.
     `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
-    `prefetch_bytes` is how much a loop over the batches receives ahead, in a thread, of parts that are not in shared
-    memory of this host; each iteration that is not read to its end reads one more batch.
+    `prefetch_bytes` is how many bytes a loop over the batches receives ahead, and one batch more, in a thread, of parts
+    that are not in shared memory of this host; 0 for none.
     `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,

@@ -2,68 +2,111 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.errors import ClosedError
+
+_JOIN_TIMEOUT_S = 5.0
 
 
-def read_ahead(batches: Iterator[RecordBatch], max_bytes: int) -> Iterator[RecordBatch]:
-    """Yield batches that a thread takes from an iterator, as long as those waiting have fewer than `max_bytes`.
+class ReadAhead:
+    """One iteration whose batches a thread receives, as long as those waiting have fewer than `max_bytes`."""
 
-    An error of the iterator is raised after the batches before it. If the loop ends early, the thread ends after the
-    batch that it is receiving, and closes the iterator.
-    """
-    reader = _ReadAhead(batches, max_bytes)
-    thread = threading.Thread(target=reader.run, name="bowstring-read-ahead", daemon=True)
-    thread.start()
-    try:
-        while (batch := reader.take()) is not None:
-            yield batch
-    finally:
-        reader.stop()
-
-
-class _ReadAhead:
-    """The batches that wait, between the thread and the loop."""
-
-    def __init__(self, batches: Iterator[RecordBatch], max_bytes: int) -> None:
-        self._batches = batches
+    def __init__(self, max_bytes: int) -> None:
+        self.interrupt: Callable[[], None] | None = None
+        """Ends a call that waits for a batch; set by the source, None while there is none. Thread-safe."""
+        self.batch_bytes: int | None = None
+        """The bytes that the last batch keeps alive, if the source knows more than the batch's own."""
         self._max_bytes = max_bytes
+        self._process = os.getpid()
         # Guards the fields below.
         self._changed = threading.Condition()
         self._waiting: deque[tuple[RecordBatch, int]] = deque()
         self._waiting_bytes = 0
         self._error: BaseException | None = None
         self._is_at_end = False
+        self._is_needed = False
+        """Whether the loop waits for a batch."""
         self._is_stopped = False
 
-    def run(self) -> None:
+    def iterate(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield the batches of a generator, which the thread runs and closes.
+
+        An error of the generator is raised after the batches before it. If the loop ends early, the thread ends, too:
+        at once if it waits for a server, after its call if it waits for a store. Raises `ClosedError` after `stop`, and
+        in a forked child, which has no such thread.
+        """
+        thread = threading.Thread(target=self._run, args=(batches,), name="bowstring-read-ahead", daemon=True)
+        thread.start()
+        try:
+            while (batch := self._take()) is not None:
+                yield batch
+        finally:
+            self.stop()
+            if os.getpid() == self._process:
+                thread.join(_JOIN_TIMEOUT_S)
+
+    def wait_until_needed(self) -> None:
+        """Wait until the loop has used all batches and waits for the next one; called by the source, in the thread.
+
+        Raises `ClosedError` after `stop`.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_stopped or (self._is_needed and not self._waiting))
+            if self._is_stopped:
+                raise ClosedError("the iteration was ended")
+
+    def stop(self) -> None:
+        """Drop the batches, and let the thread end. Thread-safe; idempotent."""
+        if os.getpid() != self._process:
+            return  # the lock may be that of a thread that was not forked
+        with self._changed:
+            self._is_stopped = True
+            self._waiting.clear()
+            self._changed.notify_all()
+            interrupt = None if self._is_at_end else self.interrupt
+        if interrupt is not None:
+            interrupt()  # without the lock, since closing waits for the thread
+
+    def _run(self, batches: Iterator[RecordBatch]) -> None:
         """Take batches until the end, an error or `stop`."""
         error: BaseException | None = None
         try:
-            for batch in self._batches:
+            for batch in batches:
                 nbytes = batch.nbytes  # of all columns, which a remote file fetches here
+                nbytes = max(nbytes, self.batch_bytes or 0)
                 with self._changed:
-                    self._waiting.append((batch, nbytes))
-                    self._waiting_bytes += nbytes
-                    self._changed.notify_all()
+                    if not self._is_stopped:
+                        self._waiting.append((batch, nbytes))
+                        self._waiting_bytes += nbytes
+                        self._changed.notify_all()
+                    del batch  # it belongs to the loop
                     self._changed.wait_for(lambda: self._is_stopped or self._waiting_bytes < self._max_bytes)
                     if self._is_stopped:
                         break
         except BaseException as raised:  # noqa: BLE001 - raised in the loop
             error = raised
         finally:
-            self._batches.close()  # type: ignore[attr-defined]
+            batches.close()  # type: ignore[attr-defined]
         with self._changed:
             self._error, self._is_at_end = error, True
             self._changed.notify_all()
 
-    def take(self) -> RecordBatch | None:
-        """Return the next batch; None after the last. Raises the error of the iterator."""
+    def _take(self) -> RecordBatch | None:
+        """Return the next batch; None after the last. Raises the error of the source."""
+        if os.getpid() != self._process:
+            raise ClosedError("the batches are received ahead in the parent process: iterate again in the child")
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_at_end)
+            self._is_needed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting or self._is_at_end or self._is_stopped)
+            self._is_needed = False
+            if self._is_stopped:
+                raise ClosedError("the data set was closed while it was read")
             if self._waiting:
                 batch, nbytes = self._waiting.popleft()
                 self._waiting_bytes -= nbytes
@@ -72,10 +115,3 @@ class _ReadAhead:
             if self._error is not None:
                 raise self._error
             return None
-
-    def stop(self) -> None:
-        """Let the thread end."""
-        with self._changed:
-            self._is_stopped = True
-            self._waiting.clear()
-            self._changed.notify_all()

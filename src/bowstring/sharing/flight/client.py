@@ -37,6 +37,7 @@ from bowstring.sharing.flight.protocol import (
     is_descriptor_error,
     parse_flight_uri,
 )
+from bowstring.sharing.read_ahead import ReadAhead
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
 from bowstring.transports.base import strip_traceback
@@ -210,7 +211,7 @@ class FlightDatasetReader(DatasetReader):
         """The Flight servers of the endpoints, in order."""
         return tuple(endpoint.flight_locations(self._location)[0] for endpoint in self._endpoints)
 
-    def _read_batches(self) -> Iterator[RecordBatch]:
+    def _read_batches(self, ahead: ReadAhead | None = None) -> Iterator[RecordBatch]:
         first_call, self._first_call = self._first_call, None
         for endpoint in self._endpoints:
             if self._is_closed:
@@ -219,6 +220,8 @@ class FlightDatasetReader(DatasetReader):
             if stream.schema != self.schema:
                 stream.cancel()
                 raise InvalidDataError(f"{self._location}: expected {self.schema!r}, found {stream.schema!r}")
+            if ahead is not None:
+                ahead.interrupt = stream.cancel
             try:
                 for batch in stream:
                     if self._is_closed:
@@ -231,6 +234,8 @@ class FlightDatasetReader(DatasetReader):
         self._is_closed = True
         for stream in list(self._streams):
             stream.cancel()
+        for ahead in list(self._read_aheads):
+            ahead.stop()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the endpoints: unpickling, such as in another process, calls DoGet again."""
