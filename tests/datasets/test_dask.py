@@ -30,9 +30,9 @@ def test_each_part_is_a_partition_that_any_process_reads(scheduler: str) -> None
         dataset = Dataset("rows", table.schema, parts)
 
         def read_part(part: DatasetPart) -> Any:
-            return Dataset(dataset.name, dataset.schema, [part]).to_pandas()
+            return dataset.with_parts([part]).to_pandas()
 
-        frame = dd.from_map(read_part, dataset.parts, meta=Dataset("empty", dataset.schema, []).to_pandas())
+        frame = dd.from_map(read_part, dataset.parts, meta=dataset.with_parts([]).to_pandas())
         assert frame.npartitions == 3
         assert frame["row"].sum().compute(scheduler=scheduler) == sum(range(900))
         assert frame.compute(scheduler=scheduler)["text"].tolist() == [f"row {row}" for row in rows]

@@ -51,7 +51,8 @@ def test_each_part_is_a_read_task(dataset: Dataset) -> None:
     table = bs.concat_tables(ray.get(rows.to_arrow_refs()))
     assert sorted(table["row"].to_pylist()) == list(range(400))
     assert table["text"].to_pylist() == [f"row {row}" for row in table["row"].to_pylist()]
-    assert read(dataset).sum("row") == sum(range(400))
+    assert read(dataset.select(["row"])).schema().names == ["row"]
+    assert read(dataset.select(["row"])).sum("row") == sum(range(400))
 
 
 @pytest.mark.filterwarnings("ignore")

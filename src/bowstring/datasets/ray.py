@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
-from bowstring.datasets.part_tables import open_part
+from bowstring.datasets.part_tables import open_parts
 from bowstring.errors import MissingExtraError
 
 try:
@@ -94,5 +94,5 @@ class _PartSource(ray.data.Datasource):  # type: ignore[misc, unused-ignore]
 
 def _read_part(dataset: Dataset) -> Iterator[Any]:
     """Yield the record batches of a data set's only part as tables of pyarrow."""
-    for batch in open_part(dataset, 0).table.to_batches():
+    for batch in open_parts(dataset, [0])[0].table.to_batches():
         yield pa.table(batch)
