@@ -12,6 +12,7 @@ import pytest
 from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import is_in_memory, open_unnamed_file, order_folders
+from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.small_disk import run_on_4_mb
 
 SPILL_ON_4_MB = """
@@ -123,6 +124,14 @@ def test_folders_without_permission_or_existence_are_skipped(tmp_path: Path) -> 
     assert folder == str(tmp_path)
     with pytest.raises(ResourceError, match=r"can't create a file in a folder of .*missing'\]: No such file"):
         open_unnamed_file([str(tmp_path / "missing")])
+
+
+def test_a_folder_whose_files_have_another_owner_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with assert_descriptors_closed(), pytest.raises(ResourceError, match="Operation not supported"):
+        open_unnamed_file([str(tmp_path)])
+    assert not list(tmp_path.iterdir())
 
 
 def test_folders_on_a_disk_come_before_those_in_memory(tmp_path: Path) -> None:

@@ -34,11 +34,15 @@ def _create_unnamed_file(folder: str) -> int:
     # With O_EXCL the file can never get a name, so that no other process can open it.
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_EXCL
     try:
-        return os.open(folder, flags | os.O_TMPFILE, 0o600)
+        descriptor = os.open(folder, flags | os.O_TMPFILE, 0o600)
     except (OSError, AttributeError):  # file systems without O_TMPFILE have several error numbers for that
         descriptor, path = tempfile.mkstemp(prefix=".bowstring-", dir=folder)
         os.unlink(path)
-        return descriptor
+    # NFS renames an open file instead of removing it, and may give it to another user.
+    if not is_unnamed_file(os.fstat(descriptor)):
+        os.close(descriptor)
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    return descriptor
 
 
 def copy_file(source: int, target: int) -> None:
