@@ -45,7 +45,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
         stream.write_table(tables[4])
     with bs.serve({"0": tables[0]}) as unix, bs.serve({"2": tables[2]}, address="127.0.0.1:0", scheme="tcp") as tcp:
         locations = [(unix.uri("0"),), (), (tcp.uri("2"),), (f"file:{folder}/3.arrow",), (f"file://{folder}/4.arrows",)]
-        parts = [DatasetPart(n, 24 * n, uris) for n, uris in zip(PART_ROWS, locations, strict=True)]
+        parts = [DatasetPart(n, 0, uris) for n, uris in zip(PART_ROWS, locations, strict=True)]
         yield Dataset("mixed", SCHEMA, parts)
 
 
@@ -74,7 +74,7 @@ def test_a_part_without_the_selected_columns_is_an_error(dataset: Dataset, tmp_p
         file.write_table(narrow)
     with bs.serve({"t": narrow}) as server:
         for uri in (server.uri("t"), f"file:{tmp_path}/narrow.arrow"):
-            parts = [dataset.parts[0], DatasetPart(1, 8, (uri,))]
+            parts = [dataset.parts[0], DatasetPart(1, 0, (uri,))]
             with pytest.raises(InvalidDataError):
                 Dataset("mixed", SCHEMA, parts).select("y").read_all()
 
@@ -153,7 +153,7 @@ def test_a_part_with_rows_but_no_location_is_an_error(dataset: Dataset) -> None:
 def test_notebooks_show_the_first_parts(dataset: Dataset) -> None:
     parts = [DatasetPart(1000, 8000, ("unix:@a?ticket=t", "tcp:1"), "<host>"), *dataset.parts * 4]
     text = Dataset("a & b", SCHEMA, parts)._repr_html_()
-    assert "<caption>a &amp; b: 1,056 rows × 3 columns, 9,344 bytes in 21 parts</caption>" in text
+    assert "<caption>a &amp; b: 1,056 rows × 3 columns, 8,000 bytes in 21 parts</caption>" in text
     assert "<td>0</td><td>&lt;host&gt;</td><td>1,000</td><td>8,000</td><td>unix</td>" in text
     assert text.count("<tr>") == 11
     assert "ticket" not in text

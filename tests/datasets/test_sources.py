@@ -11,6 +11,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets.manifest import Manifest, ManifestEntry, try_create_manifest
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
+from bowstring.io.range_source import RangeSource
 
 SCHEMA = bs.schema([("x", "int64")])
 
@@ -94,3 +95,38 @@ def test_other_sources_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "text.arrow").write_text("not Arrow")
     with pytest.raises(InvalidDataError, match=r"text\.arrow"):
         bs.dataset(tmp_path)
+
+
+def test_the_uri_of_a_local_file_or_folder_is_its_path(tmp_path: Path) -> None:
+    path = write_numbers(tmp_path / "a b.arrow", 1, 2)
+    for source in (path.as_uri(), tmp_path.as_uri()):
+        described = bs.dataset(source)
+        assert described.parts[0].locations == (path.as_uri(),)
+        assert (described.num_rows, described.nbytes) == (2, path.stat().st_size)
+
+
+def test_a_file_of_another_size_than_in_its_manifest_is_an_error(tmp_path: Path) -> None:
+    path = write_numbers(tmp_path / "0.arrow", 0)
+    manifest = Manifest(0, {}, ()).replace_all({"type": "struct", "fields": []}, [ManifestEntry(path.name, 7, 1, 1)])
+    assert try_create_manifest(tmp_path, manifest)
+    with pytest.raises(InvalidDataError, match=r"0\.arrow: expected 7 bytes, as in the folder's manifest"):
+        bs.dataset(tmp_path)
+
+
+def test_rows_in_a_store_are_counted_with_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec: Any = pytest.importorskip("fsspec")
+    with fsspec.open("memory://sources/many.arrow", "wb") as file, bs.new_file(file, SCHEMA) as writer:
+        for value in range(2000):
+            writer.write_batch(bs.record_batch({"x": [value] * 500}))
+    requests = []
+    fetch = RangeSource.fetch
+
+    def count_and_fetch(source: RangeSource, spans: Any) -> Any:
+        requests.append(spans)
+        return fetch(source, spans)
+
+    monkeypatch.setattr(RangeSource, "fetch", count_and_fetch)
+    described = bs.dataset("memory://sources/many.arrow")
+    assert described.num_rows == 1_000_000
+    assert described.nbytes == fsspec.filesystem("memory").size("/sources/many.arrow")
+    assert len(requests) < 20

@@ -47,7 +47,7 @@ def test_parts_in_files_are_not_lost_with_a_server(tmp_path: Path) -> None:
         writer.write(table_of(1))
     with bs.serve({"b": table_of(2)}) as server:
         parts = [
-            DatasetPart(10, 80, ((tmp_path / "a.arrow").as_uri(),), "one"),
+            DatasetPart(10, 0, ((tmp_path / "a.arrow").as_uri(),), "one"),
             DatasetPart(10, 80, (server.uri("b"),), "two"),
         ]
         dataset = Dataset("numbers", table_of(0).schema, parts)

@@ -15,6 +15,7 @@ from bowstring.errors import (
     AccessDeniedError,
     BowstringError,
     ConnectionLostError,
+    InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
 )
@@ -29,7 +30,7 @@ def numbers(*values: int) -> bs.Table:
 
 
 def create_dataset(*locations: tuple[str, ...], rows: int = 1) -> Dataset:
-    return Dataset("numbers", SCHEMA, [DatasetPart(rows, 8, each, "host") for each in locations])
+    return Dataset("numbers", SCHEMA, [DatasetPart(rows, 0, each, "host") for each in locations])
 
 
 def find_free_port() -> int:
@@ -140,3 +141,35 @@ def test_a_part_is_read_from_the_next_location_after_any_refusal(kind: type[Bows
         }[kind]
         with bs.connect(create_dataset((refused, second.uri("t")), (second.uri("t"),))) as data:
             assert data.read_all() == numbers(7, 7)
+
+
+def test_a_file_that_was_removed_or_replaced_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    with bs.new_file(path, SCHEMA) as file:
+        file.write_table(numbers(0))
+    dataset = Dataset("numbers", SCHEMA, [DatasetPart(1, path.stat().st_size, (path.as_uri(),))])
+    assert dataset.read_all() == numbers(0)
+    with bs.new_file(path, SCHEMA, metadata={"version": "2"}) as file:
+        file.write_table(numbers(1))
+    with pytest.raises(InvalidDataError, match=r"a\.arrow: expected \d+ bytes, as described, found \d+"):
+        dataset.read_all()
+    path.unlink()
+    with pytest.raises(NotFoundError, match=r"a\.arrow"):
+        dataset.read_all()
+
+
+@pytest.mark.parametrize("uri", ["file:a.arrow", "file:", "file:///a?b", "file:///a#b", "file:../a.arrow"])
+def test_the_uri_of_a_file_has_an_absolute_path(uri: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="with an absolute path"):
+        create_dataset((uri,)).read_all()
+
+
+def test_a_file_of_another_host_is_not_read(tmp_path: Path) -> None:
+    with bs.new_file(tmp_path / "a.arrow", SCHEMA) as file:
+        file.write_table(numbers(0))
+    assert create_dataset((f"file://localhost{tmp_path}/a.arrow",)).read_all() == numbers(0)
+    with pytest.raises(ConnectionLostError, match="a file of another host"):
+        create_dataset((f"file://another.example{tmp_path}/a.arrow",)).read_all()
+    with bs.serve({"t": numbers(7)}) as server:
+        both = create_dataset((f"file://another.example{tmp_path}/a.arrow", server.uri("t")))
+        assert both.read_all() == numbers(7)

@@ -35,7 +35,7 @@ class DatasetPart:
 
     num_rows: int
     nbytes: int
-    """The bytes that it occupies."""
+    """The bytes that it occupies: of a part that is only in a local file, the size of the file; 0 if not known."""
     locations: tuple[str, ...]
     """URIs of the same rows, of which `bowstring.connect` uses the nearest that works: of servers, files and objects
     of stores. Only a part without rows may have none.

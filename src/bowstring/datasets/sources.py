@@ -12,12 +12,14 @@ from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.manifest import list_files_without_manifest, read_manifest
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError
-from bowstring.io.fsspec_store import is_url
+from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
+from bowstring.io.fsspec_store import is_path, is_url
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.sharing.connect import connect
 from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets
+from bowstring.sharing.part_requests import FileRequest
+from bowstring.sharing.uris import parse_scheme
 
 DatasetSource: TypeAlias = "Dataset | str | os.PathLike[str] | DatasetLocations | Iterable[str | os.PathLike[str]]"
 """A data set or its JSON, the path of a file or folder, a URL, the URI or locations of a served data set, or several of
@@ -70,31 +72,46 @@ def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tup
     if isinstance(source, DatasetLocations) or (isinstance(source, str) and "want_data=" in source):
         locations = source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source)
         with connect(locations) as reader:
-            batches = reader.to_batches()
-            num_rows, nbytes = sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches)
+            num_rows = nbytes = 0
+            for batch in reader:
+                num_rows, nbytes = num_rows + batch.num_rows, nbytes + batch.nbytes
             yield reader.schema, DatasetPart(num_rows, nbytes, locations.uris)
-    elif is_url(source):
-        yield _describe_file(str(source), str(source), None)
+    elif is_url(source) and parse_scheme(str(source)) != "file":
+        yield _describe_file(str(source), str(source))
     else:
-        path = Path(source).absolute()
+        is_file_uri = isinstance(source, str) and parse_scheme(source) == "file"
+        path = Path(FileRequest.for_uri(str(source)).url if is_file_uri else source).absolute()
         for file in _list_files(path) if path.is_dir() else [path]:
-            yield _describe_file(str(file), f"file://{quote(str(file))}", file)
+            yield _describe_file(str(file), f"file://{quote(str(file))}")
 
 
 def _list_files(folder: Path) -> list[Path]:
     manifest = read_manifest(folder)
     if manifest is None:
         return list_files_without_manifest(folder)
+    for entry in manifest.entries:
+        path = folder / entry.name
+        try:
+            size_bytes = path.stat().st_size
+        except OSError as error:
+            raise translate_os_error(error, f"{path}: is in the folder's manifest: {error.strerror}") from error
+        if size_bytes != entry.length_bytes:
+            raise InvalidDataError(
+                f"{path}: expected {entry.length_bytes} bytes, as in the folder's manifest, found {size_bytes}"
+            )
     return [folder / entry.name for entry in manifest.entries]
 
 
-def _describe_file(source: str, uri: str, path: Path | None) -> tuple[Schema, DatasetPart]:
+def _describe_file(source: str, uri: str) -> tuple[Schema, DatasetPart]:
     with open_any(source) as reader:
         if isinstance(reader, FileReader):
-            num_rows = reader.num_rows
+            num_rows, nbytes = reader.num_rows, reader.messages.source.size
         else:
-            num_rows = sum(batch.num_rows for batch in reader)
-        nbytes = 0 if path is None else path.stat().st_size
+            num_rows = nbytes = 0
+            for batch in reader:
+                num_rows, nbytes = num_rows + batch.num_rows, nbytes + batch.nbytes
+            if is_path(source):
+                nbytes = Path(source).stat().st_size
         return reader.schema, DatasetPart(num_rows, nbytes, (uri,))
 
 

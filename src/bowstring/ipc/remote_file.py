@@ -12,6 +12,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
@@ -234,6 +237,13 @@ class RemoteFileReader(FileReader):
 
     def _fetch_batch_headers(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> None:
         self.messages.fetch_batch_headers(indices, self.ipc_schema, column_indices)
+
+    @property
+    def row_counts(self) -> npt.NDArray[np.int64]:
+        """As in `FileReader`; the headers are fetched together."""
+        if self.statistics is None:
+            self._fetch_batch_headers(range(len(self)), ())
+        return super().row_counts
 
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_batch_headers(indices, column_indices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import deque
@@ -26,10 +27,12 @@ from bowstring.errors import (
     MissingFileError,
     NotFoundError,
     ProtocolError,
+    translate_os_error,
 )
+from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import open_any
 from bowstring.ipc.remote_file import RemoteFileReader
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.connection import Connection, ConnectionOptions, Stream
 from bowstring.sharing.dataset_locations import merge_location_errors
 from bowstring.sharing.part_requests import (
@@ -365,6 +368,8 @@ class _OpenFile(Closable):
             raise InvalidDataError(f"{request}: another schema than described: {error}") from error
         self.schema = self._reader.schema
         self.is_closed = False
+        with close_on_error(self._reader):
+            _check_size(request)
 
     def __iter__(self) -> Iterator[RecordBatch]:
         for batch in self._reader:
@@ -391,6 +396,19 @@ def _fits(batches: _Batches, expected: Schema) -> bool:
     if schema is expected or schema == expected:
         return True
     return isinstance(batches, _OpenFile) and as_nullable(schema) == expected
+
+
+def _check_size(request: FileRequest) -> None:
+    """Raise `InvalidDataError` if a local file has another size than described."""
+    if request.length_bytes is None or not is_path(request.url):
+        return
+    try:
+        size_bytes = os.stat(request.url).st_size
+    except OSError as error:
+        raise translate_os_error(error, f"{request}: cannot be read: {error.strerror}") from error
+    if size_bytes != request.length_bytes:
+        expected = f"expected {request.length_bytes} bytes, as described, found {size_bytes}"
+        raise InvalidDataError(f"{request}: {expected}: the file was replaced, or its description is wrong")
 
 
 class _SelectedColumns:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.dissociated.uri import StreamURI
@@ -211,7 +210,10 @@ def _create_part_requests(
     if not locations:
         raise NotFoundError(f"part {index}: {part.num_rows} rows, but no location")
     if len(locations) == 1:
-        return PartRequests(index, (_create_request(locations[0], options),), (), part.num_rows)
+        request = _create_request(locations[0], options)
+        if isinstance(request, FileRequest):
+            request = replace(request, length_bytes=getattr(part, "nbytes", None) or None)
+        return PartRequests(index, (request,), (), part.num_rows)
     requests, errors = [], []
     for uri in sort_by_distance(locations):
         try:
@@ -233,7 +235,7 @@ def _create_part_requests(
 def _create_request(uri: str, options: ConnectOptions) -> PartRequest | FileRequest:
     """Return a request for the server or file of a URI. Raises as `connect`."""
     if _is_url_of_file(uri):
-        return FileRequest(unquote(urlsplit(uri).path) if parse_scheme(uri) == "file" else uri)
+        return FileRequest.for_uri(uri)
     parsed, name = parse_dataset_uri(uri, options.ticket)
     return PartRequest.for_dataset(parsed, name, copy=options.connection.copy)
 

@@ -4,12 +4,21 @@ requested together, in one stream.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError
-from bowstring.sharing.uris import Ticket, display_uri, parse_max_tickets, requests_packed_bodies, without_ticket
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
+from bowstring.sharing.uris import (
+    Ticket,
+    display_uri,
+    parse_max_tickets,
+    parse_scheme,
+    requests_packed_bodies,
+    without_ticket,
+)
 
 _REQUEST_BYTES = 1 << 15
 """The maximum size of the names in a request for several data sets."""
@@ -21,6 +30,24 @@ class FileRequest:
 
     url: str
     """A path, or a URL of a store."""
+    length_bytes: int | None = None
+    """The size that a local file has, if known."""
+
+    @classmethod
+    def for_uri(cls, uri: str) -> FileRequest:
+        """Return a request for the file of a `file:` URI, or for an object of a store.
+
+        Raises `ConnectionLostError` for a file of another host, and `InvalidArgumentError` for a `file:` URI that does
+        not have an absolute path only (RFC 8089).
+        """
+        if parse_scheme(uri) != "file":
+            return cls(uri)
+        parts = urlsplit(uri)
+        if parts.netloc not in ("", "localhost", os.uname().nodename):
+            raise ConnectionLostError(f"{uri}: a file of another host")
+        if not parts.path.startswith("/") or parts.query or parts.fragment:
+            raise InvalidArgumentError(f"{uri}: expected file:///PATH, with an absolute path; quote '?' and '#'")
+        return cls(unquote(parts.path))
 
     def __str__(self) -> str:
         return self.url
