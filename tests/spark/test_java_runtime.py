@@ -198,7 +198,8 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
 
 CONNECT = """
 import os, sys
-import bowstring.errors, bowstring.spark
+import bowstring, bowstring.errors, bowstring.spark
+from bowstring.sharing.agent_client import AgentClient
 bowstring.spark.set_java_home()
 os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 from pyspark.sql import SparkSession
@@ -208,12 +209,19 @@ print("rows", spark.read.format("arrow").load(sys.argv[1]).count())
 query = spark.readStream.format("arrow").load(sys.argv[1]).writeStream.format("arrow").trigger(availableNow=True)
 query.option("checkpointLocation", sys.argv[1] + "-checkpoint").start(sys.argv[1] + "-copy").awaitTermination()
 print("streamed", spark.read.format("arrow").load(sys.argv[1] + "-copy").count())
+published = bowstring.spark.publish(spark.range(0, 3000, 1, 4))
+with AgentClient.open(published._job.agent_key, start=False) as agent:
+    os.kill(agent.status()["pid"], 9)
+print("lost", *published.recompute(), "left", *published.missing())
+ids = bowstring.connect(published).read_all()["id"].to_pylist()
+print("published", len(ids), len(set(ids)), sum(ids))
+published.close()
 spark.stop()
 """
 
 
 @pytest.mark.spark
-def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
+def test_a_connect_session_writes_reads_and_publishes(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("grpc", reason="Spark Connect requires grpcio")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK", "PYSPARK"))}
@@ -229,3 +237,5 @@ def test_a_connect_session_writes_and_reads(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     assert "rows 7" in process.stdout
     assert "streamed 7" in process.stdout
+    assert "lost 0 1 2 3 left\n" in process.stdout
+    assert f"published 3000 3000 {sum(range(3000))}\n" in process.stdout
