@@ -22,6 +22,9 @@ from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.order import RowOrder
 from bowstring.datasets.reader import EpochReader
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, InvalidDataError, NotFoundError
+from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
+from tests.transports.certificates import Authority
 
 
 def table_of(*lengths: int) -> bs.Table:
@@ -268,6 +271,24 @@ def test_a_pickled_reader_opens_its_source_again_at_the_same_position() -> None:
             next(iterator)
             resumed = pickle.loads(pickle.dumps(reader))
             assert [read_rows(batch) for batch in resumed] == [read_rows(batch) for batch in iterator]
+
+
+def test_the_reader_of_a_connected_data_set_is_a_source() -> None:
+    with bs.serve({"a": table_of(30)}) as server, bs.connect(server.uri("a")) as connected:
+        (batch,) = EpochReader(connected, 30)
+    assert read_rows(batch) == list(range(30))
+
+
+def test_parts_of_other_hosts_are_read_with_tls(authority: Authority) -> None:
+    addresses = {"unix": None, "tcp+tls": "127.0.0.1:0"}
+    with Server(options=ServerOptions(tls=authority.server()), addresses=addresses) as server:
+        server.add("a", table_of(30))
+        uris = server.locations("a").uris
+        encrypted = [uri for uri in uris if uri.startswith("tcp+tls")]
+        for locations in (uris, encrypted):
+            dataset = Dataset("rows", table_of(0).schema, [DatasetPart(30, 600, tuple(locations))] * 2)
+            reader = EpochReader(dataset, 30, tls=authority.client())
+            assert [read_rows(batch) for batch in reader] == [list(range(30))] * 2
 
 
 def test_parts_that_differ_from_their_description_are_errors() -> None:

@@ -16,18 +16,20 @@ from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.order import RowIndices
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.memory.thread_pool import group_by_size
+from bowstring.sharing.client import DatasetReader
 from bowstring.sharing.connect import Target, connect
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.share import SharedTableHandle, attach
 from bowstring.sharing.uris import parse_scheme
 from bowstring.transports.registry import find_transport
+from bowstring.transports.tls import TlsOptions
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
-Source: TypeAlias = Table | Dataset | SharedTableHandle | Target
+Source: TypeAlias = Table | Dataset | SharedTableHandle | DatasetReader | Target
 """A table, or one of another library that `bowstring.table` accepts; a data set in parts; the handle of a shared table;
-or what else `bowstring.connect` accepts.
+what else `bowstring.connect` accepts, or what it returned.
 """
 ColumnKeys: TypeAlias = str | int | Iterable[str | int]
 
@@ -58,10 +60,13 @@ class PartTables:
     Raises as `connect` and `attach`, and `NotFoundError` for columns that do not exist.
     """
 
-    def __init__(self, source: Source, columns: ColumnKeys | None, prefetch_bytes: int) -> None:
+    def __init__(
+        self, source: Source, columns: ColumnKeys | None, prefetch_bytes: int, tls: TlsOptions | None = None
+    ) -> None:
         self._source = source
         self._columns = columns
         self._prefetch_bytes = prefetch_bytes
+        self._tls = tls
         self._dataset: Dataset | None = None
         self._parts: dict[int, OpenPart] = {}
         self._futures: dict[int, Future[dict[int, OpenPart]]] = {}
@@ -74,14 +79,14 @@ class PartTables:
             self.part_rows = [part.num_rows for part in source.parts]
             self._part_bytes = [part.nbytes for part in source.parts]
         else:
-            table = _open_table(source)
+            table = _open_table(source, tls)
             table = table if columns is None else table.select(columns)
             self._parts[0] = OpenPart(table, is_mapped=True)
             self.part_rows, self._part_bytes = [table.num_rows], [table.nbytes]
         self._first_rows = np.cumsum([0, *self.part_rows])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PartTables, (self._source, self._columns, self._prefetch_bytes)
+        return PartTables, (self._source, self._columns, self._prefetch_bytes, self._tls)
 
     @property
     def nbytes(self) -> int:
@@ -135,7 +140,7 @@ class PartTables:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_READING_THREADS, "bowstring-parts")
         assert self._dataset is not None
-        return self._pool.submit(open_parts, self._dataset, parts)
+        return self._pool.submit(open_parts, self._dataset, parts, self._tls)
 
     def _wait_for(self, part: int) -> OpenPart:
         if part not in self._parts:
@@ -180,13 +185,13 @@ class RowSelection:
         return self._table.slice(start + int(self._shifts[part]), stop - start)
 
 
-def open_parts(dataset: Dataset, indices: Sequence[int]) -> dict[int, OpenPart]:
+def open_parts(dataset: Dataset, indices: Sequence[int], tls: TlsOptions | None = None) -> dict[int, OpenPart]:
     """Read parts with rows, each from its nearest location that works, by index. Raises as `PartTables.select`."""
     parts = [dataset.parts[index] for index in indices]
     for index, part in zip(indices, parts, strict=True):
         if not part.locations:
             raise NotFoundError(f"data set {dataset.name!r}: part {index}: {part.num_rows} rows, but no location")
-    with connect(dataset.with_parts(parts)) as reader:
+    with connect(dataset.with_parts(parts), tls=tls) as reader:
         if reader.schema != dataset.schema:
             raise InvalidDataError(
                 f"data set {dataset.name!r}: part {indices[0]}: expected {dataset.schema!r}, found {reader.schema!r}"
@@ -213,10 +218,12 @@ def _is_shared_memory(location: str) -> bool:
         return False
 
 
-def _open_table(source: Source) -> Table:
+def _open_table(source: Source, tls: TlsOptions | None) -> Table:
     if isinstance(source, SharedTableHandle):
         return attach(source)
+    if isinstance(source, DatasetReader):
+        return source.read_all()
     if isinstance(source, str | list | tuple | DatasetLocations) or hasattr(source, "parts"):
-        with connect(cast("Target", source)) as reader:
+        with connect(cast("Target", source), tls=tls) as reader:
             return reader.read_all()
     return as_table(source)

@@ -13,6 +13,7 @@ from bowstring.arrays.table import Table
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
 from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.transports.tls import TlsOptions
 
 End: TypeAlias = Literal["keep", "drop", "pad"]
 """What to do with the last batches of an epoch, of which not every rank gets one."""
@@ -43,7 +44,8 @@ class EpochReader:
     `source` is a `Dataset`, such as a published one, and is read part by part: parts in shared memory of this host are
     mapped once, others are read ahead and dropped. In memory are those of about one window, and more if they fit in
     `prefetch_bytes`. Anything else is one part: a table, or of another library one that `bowstring.table` accepts; the
-    handle of a shared table; or what `bowstring.connect` accepts. `columns` selects columns by name or index.
+    handle of a shared table; or what `bowstring.connect` accepts, or returned. `columns` selects columns by name or
+    index, and `tls` is that of `connect`.
 
     Batches in order share the memory of a record batch if they are within one; shuffled rows are copied, about 64 MiB
     at once. `end` is "keep" (the last batch may be shorter, and ranks may differ by a batch), "drop" (all batches are
@@ -67,6 +69,7 @@ class EpochReader:
         world_size: int = 1,
         end: End = "keep",
         prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
+        tls: TlsOptions | None = None,
     ) -> None:
         if batch_rows < 1:
             raise InvalidArgumentError(f"batch_rows: expected 1 or more, found {batch_rows}")
@@ -76,7 +79,7 @@ class EpochReader:
             raise InvalidArgumentError(f"end: expected {' or '.join(map(repr, get_args(End)))}, found {end!r}")
         if prefetch_bytes < 0:
             raise InvalidArgumentError(f"prefetch_bytes: expected 0 or more, found {prefetch_bytes}")
-        self._tables = PartTables(source, columns, prefetch_bytes)
+        self._tables = PartTables(source, columns, prefetch_bytes, tls)
         self.order = RowOrder(self._tables.part_rows, seed, window_rows)
         self.batch_rows = batch_rows
         self.epoch = 0

@@ -19,6 +19,7 @@ from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.types import Bool, DataType, FloatingPoint, Int
 from bowstring.errors import InvalidDataError, MissingExtraError
 from bowstring.layouts.indexing import normalize_index
+from bowstring.transports.tls import TlsOptions
 
 try:
     import torch
@@ -123,9 +124,9 @@ class TableDataset(TorchDataset):  # type: ignore[misc, unused-ignore]
     A row is a dictionary of a tensor or value by column; a batch is that of `to_tensors`, gathered at once: the
     `collate_fn` of a `DataLoader` gets a sequence of rows, and the default one returns their `TensorBatch`.
 
-    `source` and `columns` are those of `EpochReader`, `fill_null` and `validity_suffix` those of `to_tensors`. A data
-    set in parts is opened on first use, in each process, as a whole: shared memory of this host is mapped, but other
-    parts are copied to the memory of each process. Use `EpochDataset` for them.
+    `source`, `columns` and `tls` are those of `EpochReader`, `fill_null` and `validity_suffix` those of `to_tensors`. A
+    data set in parts is opened on first use, in each process, as a whole: shared memory of this host is mapped, but
+    other parts are copied to the memory of each process. Use `EpochDataset` for them.
 
     Raises as `EpochReader`, and an index out of range raises `IndexError`.
     """
@@ -137,8 +138,9 @@ class TableDataset(TorchDataset):  # type: ignore[misc, unused-ignore]
         columns: ColumnKeys | None = None,
         fill_null: Any = None,
         validity_suffix: str | None = None,
+        tls: TlsOptions | None = None,
     ) -> None:
-        self._tables = PartTables(source, columns, prefetch_bytes=0)
+        self._tables = PartTables(source, columns, prefetch_bytes=0, tls=tls)
         self._num_rows = sum(self._tables.part_rows)
         self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)
 
