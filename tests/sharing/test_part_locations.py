@@ -94,7 +94,7 @@ def test_the_error_names_the_part_and_the_reason_of_each_location(dead_uri: str,
         assert "part 1: no location of the data set can be used" in str(caught.value)
         assert "no data set 'missing'" in str(caught.value)
         assert "Connection refused" in str(caught.value)
-        with pytest.raises(NotFoundError, match=r"no\.arrow"):
+        with pytest.raises(NotFoundError, match=r"part 1: .*no\.arrow"):
             create_dataset((server.uri("t"),), (f"file:{tmp_path}/no.arrow",)).read_all()
 
 
@@ -122,11 +122,15 @@ def test_parts_may_be_objects_of_a_store() -> None:
 def test_parts_with_other_rows_or_columns_than_described_are_an_error(tmp_path: Path) -> None:
     with bs.serve({"t": numbers(7, 8)}) as server, pytest.raises(InvalidDataError, match="expected 1 rows, found 2"):
         create_dataset((server.uri("t"),)).read_all()
+    with bs.serve({"t": numbers(7, 8)}) as server:
+        dataset = create_dataset((server.uri("t"),), (server.uri("t"),))
+        with pytest.raises(InvalidDataError, match=r"parts 0 to 1: unix:.*: expected 2 rows, found 4"):
+            dataset.read_all()
     with bs.new_file(tmp_path / "other.arrow", [("y", "int64")]) as writer:
         writer.write_table(bs.table({"y": [1]}))
     with bs.serve({"t": numbers(7)}) as server:
         dataset = create_dataset((server.uri("t"),), (f"file:{tmp_path}/other.arrow",))
-        with pytest.raises(InvalidDataError, match=r"other\.arrow: expected"):
+        with pytest.raises(InvalidDataError, match=r"part 1: .*other\.arrow: expected"):
             dataset.read_all()
 
 

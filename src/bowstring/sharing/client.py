@@ -153,7 +153,7 @@ class DatasetReader(Closable):
             if not _fits(batches, self.schema):
                 self._close_connection(opened)
                 raise InvalidDataError(
-                    f"{hide_signatures(request.uris[0])}: expected {self.schema!r}, found {batches.schema!r}"
+                    f"{self._describe_request(request)}: expected {self.schema!r}, found {batches.schema!r}"
                 )
             is_complete, num_rows = False, 0
             if ahead is not None:
@@ -169,7 +169,9 @@ class DatasetReader(Closable):
                     if shared_ahead is not None:
                         shared_ahead.wait_until_needed()
                 if request.num_rows not in (None, num_rows):
-                    raise InvalidDataError(f"{request}: expected {request.num_rows} rows, found {num_rows}")
+                    raise InvalidDataError(
+                        f"{self._describe_request(request)}: expected {request.num_rows} rows, found {num_rows}"
+                    )
                 is_complete = True
             finally:
                 if ahead is not None:
@@ -227,11 +229,21 @@ class DatasetReader(Closable):
         if remaining:
             return remaining[0]
         reasons = dict(part.unusable_locations) | {str(request): error for request, error in failed.items()}
+        prefix = "" if len(self._parts) == 1 else f"part {part.index}: "
         if len(reasons) == 1:
-            raise next(iter(reasons.values()))
-        raise merge_location_errors(
-            reasons, "no location" if len(self._parts) == 1 else f"part {part.index}: no location"
-        )
+            (error,) = reasons.values()
+            if not prefix:
+                raise error
+            raise type(error)(f"{prefix}{error}") from error
+        raise merge_location_errors(reasons, f"{prefix}no location")
+
+    def _describe_request(self, request: JointRequest) -> str:
+        """The indices of the parts, if there are several, and the first URI."""
+        uri = hide_signatures(request.uris[0])
+        first, last = request.parts[0].index, request.parts[-1].index
+        if len(self._parts) == 1:
+            return uri
+        return f"part {first}: {uri}" if first == last else f"parts {first} to {last}: {uri}"
 
     def _find_alternatives(
         self, request: JointRequest, others: Iterable[JointRequest], error: BowstringError, errors: _LocationErrors
