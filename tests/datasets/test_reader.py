@@ -56,10 +56,20 @@ class FileFolder:
     def uri(self, name: str) -> str:
         return (self._folder / f"{name}.arrow").as_uri()
 
+    def size_bytes(self, name: str) -> int:
+        return (self._folder / f"{name}.arrow").stat().st_size
+
 
 def dataset_of(server: bs.sharing.Server | FileFolder, lengths: dict[str, int]) -> Dataset:
     """Return a data set whose parts are the tables of a server."""
-    parts = [DatasetPart(length, length * 20, (server.uri(name),)) for name, length in lengths.items()]
+    parts = [
+        DatasetPart(
+            length,
+            server.size_bytes(name) if isinstance(server, FileFolder) else length * 20,
+            (server.uri(name),),
+        )
+        for name, length in lengths.items()
+    ]
     return Dataset("rows", bs.schema({"row": "int64", "text": "string"}), parts)
 
 
