@@ -106,6 +106,10 @@ class JointRequest:
         counts = [part.num_rows for part in self.parts if part.num_rows is not None]
         return sum(counts) if len(counts) == len(self.parts) else None
 
+    def __str__(self) -> str:
+        more = f" and {len(self.requests) - 1} more" if len(self.requests) > 1 else ""
+        return f"{self.requests[0]}{more}"
+
     def split(self) -> list[JointRequest]:
         """Return a request for each part."""
         return [JointRequest((part,), (request,)) for part, request in zip(self.parts, self.requests, strict=True)]
