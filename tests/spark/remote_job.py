@@ -6,7 +6,6 @@ Usage: remote_job.py MASTER HOST. Prints a line of JSON for each line "publish",
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import sys
 
@@ -14,21 +13,10 @@ ROWS = 40_000
 
 
 def main(master: str, host: str) -> None:
+    from bowstring.cli.demo.simulated_cluster import create_driver_settings
     from bowstring.spark import PublishedDataset, publish, session
 
-    spark = session(
-        master,
-        {
-            "spark.driver.host": host,
-            "spark.driver.bindAddress": host,
-            "spark.driver.memory": "1g",
-            "spark.executor.memory": "512m",
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-            "spark.bowstring.publish.remote": True,
-        },
-    )
+    spark = session(master, create_driver_settings(host))
     frame = spark.range(0, ROWS, 1, 6).selectExpr("id", "repeat('x', 50) AS s")
     published: PublishedDataset | None = None
     for line in sys.stdin:

@@ -22,7 +22,7 @@ import bowstring as bs
 from bowstring.cli.demo import corpus, demo, input_option
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary, summarize_batches, summarize_frame
 from bowstring.cli.demo.transfer_methods import measure_collect_to_driver, measure_parquet, measure_publish
-from bowstring.errors import InvalidArgumentError, NotFoundError
+from bowstring.errors import InvalidArgumentError, NotFoundError, UnmetRequirementError
 from tests.polling import wait_until
 
 if TYPE_CHECKING:
@@ -192,3 +192,26 @@ def test_an_input_without_rows_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert (process.returncode, process.stdout.strip()) == (1, "")
     assert "x.csv: there are no rows to hand over" in process.stderr
     assert "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize("option", ["--input=x.csv", "--master=local[1]", "--rounds=2"])
+def test_options_of_the_comparison_are_rejected_together_with_hosts(option: str) -> None:
+    name = option.partition("=")[0]
+    with pytest.raises(InvalidArgumentError, match=f"{name} is not supported together with --hosts"):
+        demo.main(["--hosts=2", option], standalone_mode=False)
+
+
+def test_several_hosts_without_namespaces_are_an_error_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bowstring.cli.demo.hosts_demo.start_cluster", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnmetRequirementError, match="the command ip is required"):
+        demo.main(["--hosts=2"], standalone_mode=False)
+    for name in ("ip", "unshare"):
+        (tmp_path / name).write_text("#!/bin/sh\necho 'Operation not permitted' >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    with pytest.raises(
+        UnmetRequirementError, match=r"need root and namespaces: ip netns add .*: Operation not permitted"
+    ):
+        demo.main(["--hosts=2"], standalone_mode=False)

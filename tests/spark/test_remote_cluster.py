@@ -7,13 +7,14 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bowstring.cli.demo.hosts_demo import run_consumer
+from bowstring.cli.demo.simulated_cluster import start_cluster
 from bowstring.cli.demo.simulated_hosts import SimulatedHosts
 from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, UnmetRequirementError
 from tests.polling import wait_until
@@ -23,7 +24,6 @@ pytest.importorskip("pyspark")
 
 JOB = Path(__file__).with_name("remote_job.py")
 ROWS = 40_000
-PORT = 7077
 WORKERS = ("worker1", "worker2")
 CONSUME = """
 import bowstring as bs
@@ -88,39 +88,6 @@ class Cluster:
         return [pid for worker in WORKERS for pid in self.find_processes(worker, b"bowstring.sharing.host_agent")]
 
 
-def start_spark(hosts: SimulatedHosts, folder: Path) -> subprocess.Popen[str]:
-    """Start a master, two workers and the driver."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    from bowstring.spark.java_runtime import find_java
-
-    spark_class = str(Path(_find_spark_home(), "bin", "spark-class"))
-    environment = {"JAVA_HOME": str(find_java().home), "SPARK_DAEMON_MEMORY": "256m"}
-    master_host = hosts.addresses["driver"]
-    url = f"spark://{master_host}:{PORT}"
-
-    def start_daemon(host: str, name: str, *arguments: str) -> None:
-        address = hosts.addresses[host]
-        command = [spark_class, f"org.apache.spark.deploy.{name}", "--host", address, "--webui-port", "0", *arguments]
-        with (folder / f"{host}-{name}.log").open("w") as log:
-            hosts.start(host, command, environment | {"SPARK_LOCAL_IP": address}, stderr=log)
-
-    start_daemon("driver", "master.Master", "--port", str(PORT))
-    # A worker connects again after some seconds if the master is not there yet.
-    for host in WORKERS:
-        start_daemon(host, "worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), url)
-    path = os.pathsep.join(path for path in sys.path if path)
-    with (folder / "driver.log").open("w") as log:
-        return hosts.start(
-            "driver",
-            [sys.executable, str(JOB), url, master_host],
-            environment | {"SPARK_LOCAL_IP": master_host, "PYTHONPATH": path},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-
-
 @pytest.fixture(scope="module")
 def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("hosts")
@@ -129,7 +96,7 @@ def cluster_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
     except UnmetRequirementError as reason:
         pytest.skip(str(reason))
     with hosts:
-        cluster = Cluster(hosts, start_spark(hosts, folder))
+        cluster = Cluster(hosts, start_cluster(hosts, folder, [str(JOB)]))
         try:
             cluster.publish()
             yield cluster
@@ -154,6 +121,16 @@ def test_each_consumer_reads_the_part_of_its_host_in_place_and_the_rest_over_tcp
     ids, dialed = cluster_report.consume("worker1", [uris[0] for uris in parts_of(cluster_report, "worker1")])
     assert len(ids) == sum(part.num_rows for part in cluster_report.published.parts if part.host == "worker1")
     assert dialed == []
+
+
+def test_the_demos_consumer_has_the_rows_that_it_read_in_place_and_over_tcp(cluster_report: Cluster) -> None:
+    reply = run_consumer(cluster_report.hosts, "worker1", cluster_report.published.to_json())
+    assert reply["sum"] == sum(range(ROWS))
+    rows = {worker: sum(p.num_rows for p in cluster_report.published.parts if p.host == worker) for worker in WORKERS}
+    assert {scheme: amounts[0] for scheme, amounts in reply["schemes"].items()} == {
+        "unix": rows["worker1"],
+        "tcp": rows["worker2"],
+    }
 
 
 def test_shared_memory_of_another_host_is_refused(cluster_report: Cluster) -> None:

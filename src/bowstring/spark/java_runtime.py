@@ -248,3 +248,10 @@ def _write_script(path: Path, script: str) -> None:
     except BaseException:
         script_file.discard()
         raise
+
+
+def find_spark_class() -> Path:
+    """Return the program of the installed PySpark that runs a class of Spark, such as a worker."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    return Path(_find_spark_home(), "bin", "spark-class")

@@ -16,11 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self, TypeVar
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from bowstring import spark as bowstring_spark
 from bowstring.cli.demo import corpus, input_option, report, transfer_methods
+from bowstring.cli.demo.hosts_demo import show_hosts
 from bowstring.cli.demo.summary import summarize_frame
 from bowstring.errors import InvalidArgumentError
 
@@ -173,7 +175,13 @@ def _stop_spark_at_end(spark: SparkSession) -> Iterator[None]:
     default=3,
     help="Number of runs of each method; medians are shown.",
 )
-def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
+@click.option(
+    "--hosts",
+    type=click.IntRange(2, 8),
+    help="Instead, start a Spark cluster on this many hosts, simulated by Linux's namespaces: needs root.",
+)
+@click.pass_context
+def demo(context: click.Context, path: str | None, master: str, lines: int, rounds: int, hosts: int | None) -> int:
     """Compute in Spark and hand the result over to another process by three methods, compared side by side.
 
     Publish: the executors write the result to shared memory, and the other process reads it in place, without a copy.
@@ -182,10 +190,18 @@ def demo(path: str | None, master: str, lines: int, rounds: int) -> int:
 
     By default Spark parses the Python source files that are installed on this machine, line by line, and joins each
     line with statistics of its module and package.
+
+    With --hosts, a consumer on each host reads the published partitions of that host from shared memory, and the others
+    over TCP.
     """
     warnings.filterwarnings(
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
     )  # pandas is not used here
+    if hosts is not None:
+        for name, option in (("path", "--input"), ("master", "--master"), ("rounds", "--rounds")):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise InvalidArgumentError(f"demo: {option} is not supported together with --hosts")
+        return 0 if show_hosts(Console(), hosts, lines) else 1
     if path is not None:
         input_option.infer_input_format(path)  # raise for a wrong path before Spark starts
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise

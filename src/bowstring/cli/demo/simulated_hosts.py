@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
 from bowstring.errors import UnmetRequirementError
@@ -17,6 +18,8 @@ from bowstring.memory.closable import Closable, close_on_error
 
 _NETWORK = "10.213.0"
 _BRIDGE = "bridge0"
+_LISTENING = "0A"
+"""The state of a listening socket in /proc/net/tcp."""
 _START_SCRIPT = 'hostname "$0" && exec "$@"'
 
 
@@ -81,6 +84,16 @@ class SimulatedHosts(Closable):
     def process_ids(self, name: str) -> list[int]:
         """The processes of a host, by their IDs outside."""
         return [int(pid) for pid in _run("ip", "netns", "pids", self._namespaces[name]).split()]
+
+    def is_listening(self, name: str, port: int) -> bool:
+        """Whether a process of a host listens at a TCP port."""
+        suffix = f":{port:04X}"
+        for pid in self.process_ids(name)[:1]:
+            for table in ("tcp", "tcp6"):
+                lines = [line.split() for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]]
+                if any(line[1].endswith(suffix) and line[3] == _LISTENING for line in lines):
+                    return True
+        return False
 
     def close(self) -> None:
         """Kill all processes, and remove the namespaces. Idempotent."""
