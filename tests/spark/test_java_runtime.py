@@ -216,6 +216,9 @@ print("lost", *published.recompute(), "left", *published.missing())
 ids = bowstring.connect(published).read_all()["id"].to_pylist()
 print("published", len(ids), len(set(ids)), sum(ids))
 published.close()
+with bowstring.spark.publish(spark.range(9), progress=True) as published:
+    print("loaded", spark.read.format("arrow").load(published).count(), published.metrics.num_rows)
+assert not spark.getTags()
 spark.stop()
 """
 
@@ -239,3 +242,4 @@ def test_a_connect_session_writes_reads_and_publishes(tmp_path: Path) -> None:
     assert "streamed 7" in process.stdout
     assert "lost 0 1 2 3 left\n" in process.stdout
     assert f"published 3000 3000 {sum(range(3000))}\n" in process.stdout
+    assert "loaded 9 1\n" in process.stdout

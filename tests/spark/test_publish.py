@@ -160,6 +160,12 @@ def test_failed_attempts_leave_no_duplicate_rows_and_no_memory(spark: SparkSessi
     with publish(frame) as published:
         assert sorted(bs.connect(published).read_all().column("id").to_pylist()) == list(range(2000))
         assert agent_datasets(published)[published.name]["partitions"] == 3
+        metrics = published.metrics.to_pydict()
+    assert (metrics["partition_id"], metrics["attempt_number"]) == ([0, 1, 2], [0, 2, 0])
+    assert (metrics["num_rows"], metrics["host"]) == ([666, 667, 667], [os.uname().nodename] * 3)
+    assert all(0 < seconds < 600 for seconds in metrics["seconds"])
+    (executor_pid,) = set(metrics["executor_pid"])
+    assert "java" in Path(f"/proc/{executor_pid}/cmdline").read_text()
 
 
 def test_a_failed_job_leaves_no_data_in_the_agent(spark: SparkSession) -> None:

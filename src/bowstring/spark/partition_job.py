@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bowstring.arrays.table import Table, table
 from bowstring.datasets.dataset import DatasetPart
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError
@@ -40,6 +41,7 @@ _LOGGER = logging.getLogger(__name__)
 _MAX_ATTEMPTS_SETTING = "spark.stage.maxConsecutiveAttempts"
 _DEFAULT_MAX_ATTEMPTS = "4"
 _INDETERMINATE = "INDETERMINATE"
+_METRICS = ("partition_id", "num_rows", "nbytes", "seconds", "attempt_number", "host", "executor_pid")
 _EXECUTORS_OF_CONNECT = 16
 """How many executors are assumed where their number is not known."""
 
@@ -79,6 +81,12 @@ class PartitionJob:
             if num_tasks:
                 tasks = spark.range(0, num_tasks, 1, num_tasks)
                 plan_map_in_arrow(tasks, partial(drop_on_this_host, self._dataset, self.agent_key), "id long").collect()
+
+    @property
+    def metrics(self) -> Table:
+        """A row for each partition: see `PublishedDataset.metrics`."""
+        reports = [self._reports[partition_id] for partition_id in sorted(self._reports)]
+        return table({name: [getattr(report, name) for report in reports] for name in _METRICS})
 
     def run(self) -> None:
         """Compute and commit all partitions. Raises as `publish`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,13 +15,14 @@ from bowstring.ipc.api import new_file
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
 from bowstring.sharing.partition_memory import PartitionMemory
+from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.batch_byte_limit import drop_padding_rows
 from bowstring.spark.executor_memory import spare_executor_bytes
 
 REPORT_SCHEMA = (
     "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uris array<string>, "
-    "control_uri string"
+    "control_uri string, seconds double, attempt_number long, executor_pid long"
 )
 """The columns of a `PartitionReport`."""
 
@@ -47,6 +49,12 @@ class PartitionReport:
     """Where it can be read, the nearest first; empty if the partition has no rows."""
     control_uri: str
     """Its agent, for `AgentClient.dial`; empty if that is reached only on its host."""
+    seconds: float = 0.0
+    """The time from the beginning of the task's Python code until the agent had the partition, also for the rows."""
+    attempt_number: int = 0
+    """How often the task had been tried before."""
+    executor_pid: int = 0
+    """The process of the executor; 0 if it was not found."""
 
     @property
     def part(self) -> DatasetPart:
@@ -61,6 +69,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
 
     task = TaskContext.get()
     assert task is not None
+    started_s = time.monotonic()
     partition_id, attempt = task.partitionId(), task.taskAttemptId()
     columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
     location, nbytes = AttemptLocation((), ""), 0
@@ -73,9 +82,19 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
             raise type(problem)(message, problem) from problem
         if num_rows:
             location, nbytes = memory.put(dataset, (partition_id, attempt), num_rows)
-    host = os.uname().nodename
+    executor = find_java_ancestor()
     report = PartitionReport(
-        partition_id, attempt, host, agent_key.is_local, num_rows, nbytes, location.uris, location.control_uri
+        partition_id,
+        attempt,
+        os.uname().nodename,
+        agent_key.is_local,
+        num_rows,
+        nbytes,
+        location.uris,
+        location.control_uri,
+        seconds=time.monotonic() - started_s,
+        attempt_number=task.attemptNumber(),
+        executor_pid=executor.pid if executor is not None else 0,
     )
     yield pa.RecordBatch.from_pylist([asdict(report)])
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bowstring.arrays.table import Table
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError
@@ -75,6 +76,16 @@ class PublishedDataset(Dataset, Closable):
         job, self._job, self._is_closed = self._job, None, True
         if job is not None:
             job.drop()
+
+    @property
+    def metrics(self) -> Table:
+        """A table with a row for each partition: `partition_id`, `num_rows`, `nbytes`, `seconds`, `attempt_number`
+        (failed attempts before), `host` and `executor_pid`.
+
+        The seconds include the computation of the rows. Raises `ClosedError`, and `InvalidArgumentError` on an
+        unpickled copy.
+        """
+        return self._find_job("metrics").metrics
 
     def missing(self) -> list[int]:
         """Return the indices of the parts that are lost, because their host agents have ended.
