@@ -1,6 +1,6 @@
 """What test_remote_cluster.py runs on the driver's host: publishes for other hosts, and obeys the lines that it reads.
 
-Usage: remote_job.py MASTER HOST. Prints a line of JSON for each line "publish", "missing", "close" or "executors".
+Usage: remote_job.py MASTER HOST. Prints a line of JSON for each line "publish", "missing", "recompute" or "close".
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ def main(master: str, host: str) -> None:
             reply = pickle.dumps(published).hex()
         elif published is not None and line.strip() == "missing":
             reply = json.dumps(published.missing())
+        elif published is not None and line.strip() == "recompute":
+            published.recompute()
+            reply = pickle.dumps(published).hex()
         elif published is not None and line.strip() == "close":
             published.close()
             reply = ""

@@ -182,8 +182,26 @@ def test_a_host_that_is_cut_off_is_an_error_in_bounded_time_and_keeps_its_data(c
     assert cluster_report.consume("worker1", cluster_report.published)[0] == list(range(ROWS))
 
 
+def test_the_parts_of_a_killed_agent_are_computed_again_and_those_of_the_other_host_stay(
+    cluster_report: Cluster,
+) -> None:
+    before = cluster_report.published.parts
+    lost = [index for index, part in enumerate(before) if part.host == "worker2"]
+    for pid in cluster_report.find_processes("worker2", b"bowstring.sharing.host_agent"):
+        os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: cluster_report.command("missing") == json.dumps(lost))
+    error, _ = cluster_report.consume("worker1", cluster_report.published)
+    assert f"are parts {', '.join(map(str, lost))} of host worker2: " in str(error)
+    cluster_report.published = pickle.loads(bytes.fromhex(cluster_report.command("recompute")))
+    assert cluster_report.command("missing") == "[]"
+    changed = [index for index, part in enumerate(cluster_report.published.parts) if part != before[index]]
+    assert changed == lost
+    for worker in WORKERS:
+        assert cluster_report.consume(worker, cluster_report.published)[0] == list(range(ROWS))
+
+
 def test_a_killed_driver_leaves_no_memory_on_any_host(cluster_report: Cluster) -> None:
-    assert len(cluster_report.find_agents()) == 2
+    assert cluster_report.find_agents()
     cluster_report.driver.kill()
     assert wait_until(lambda: not cluster_report.find_agents(), 60)
     for worker in WORKERS:
