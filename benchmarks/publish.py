@@ -67,7 +67,7 @@ class PublishMethods:
 
     def candidates(self) -> list[Candidate]:
         """`publish`, then two methods with `toArrow`, then two with Parquet."""
-        handles: list[bowstring.spark.PublishedDataset] = []
+        handles: list[bowstring.spark.PublishedFrame] = []
         parquet, arrow = self.folder / "parquet", self.folder / "table.arrow"
         return [
             Candidate.of_call("bowstring", lambda: self._publish(handles), teardown=lambda: handles.pop().close()),

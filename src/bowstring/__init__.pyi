@@ -19,6 +19,8 @@ from bowstring.arrays.construction import (
 )
 from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_batch as record_batch
 from bowstring.arrays.table import Table as Table, concat_tables as concat_tables, table as table
+from bowstring.datasets.publication import publish as publish
+from bowstring.datasets.published_dataset import open_published as open_published, published as published
 from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.base import DataType as DataType
 from bowstring.datatypes.conversion import field as field

@@ -18,7 +18,7 @@ from unittest.mock import patch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bowstring.spark import PublishedDataset
+    from bowstring.spark import PublishedFrame
 
 ROWS = 20_000
 FAILURES = ("before", "while", "after put", "task", "speculation", "agent", "none")
@@ -104,7 +104,7 @@ def shuffled_rows(spark: SparkSession, attempts: int = 4) -> DataFrame:
     return spark.range(0, ROWS, 1, attempts).repartition(4, "id").selectExpr("id", "repeat('x', 50) as s")
 
 
-def agent_status(published: PublishedDataset) -> dict[str, Any]:
+def agent_status(published: PublishedFrame) -> dict[str, Any]:
     from bowstring.sharing.agent_client import AgentClient
 
     assert published._job is not None
@@ -113,7 +113,7 @@ def agent_status(published: PublishedDataset) -> dict[str, Any]:
     return status
 
 
-def describe(published: PublishedDataset) -> dict[str, Any]:
+def describe(published: PublishedFrame) -> dict[str, Any]:
     """The rows that the driver reads, and what the agent has."""
     import numpy as np
 
@@ -125,7 +125,7 @@ def describe(published: PublishedDataset) -> dict[str, Any]:
         "rows": len(ids),
         "distinct": len(np.unique(ids)),
         "sum": int(ids.sum()),
-        "attempts": status["datasets"][published.name]["partitions"],
+        "attempts": status["datasets"][published.id]["partitions"],
         "agent": status["pid"],
         "published": pickle.dumps(published).hex(),
         "uris": published.uris,
@@ -151,7 +151,7 @@ def main(master: str, folder: str) -> None:
         },
     )
     reports: dict[str, Any] = {}
-    published: dict[str, PublishedDataset] = {}
+    published: dict[str, PublishedFrame] = {}
     for failure in FAILURES:
         with patch("bowstring.spark.partition_job.write_partition", fail_once(failure, folder)):
             published[failure] = publish(shuffled_rows(spark), name=failure.replace(" ", "-"))

@@ -85,6 +85,9 @@ def main(master: str, folder: str) -> None:
     with AgentClient.open(published._job.agent_key, start=False) as agent:
         status = agent.status()
     report = {"published": pickle.dumps(published).hex(), "agent": status["pid"], "kept": status["datasets"]}
+    report["detached"] = [
+        publish(spark.range(0, ROWS, 1, 4), name="left-behind", ttl_s=3600, lifetime="detached").id for _ in range(2)
+    ]
     print(json.dumps(report), flush=True)  # noqa: T201
     for line in sys.stdin:
         if line.strip() == "executors":

@@ -14,11 +14,11 @@ ROWS = 40_000
 
 def main(master: str, host: str) -> None:
     from bowstring.cli.demo.simulated_cluster import create_driver_settings
-    from bowstring.spark import PublishedDataset, publish, session
+    from bowstring.spark import PublishedFrame, publish, session
 
     spark = session(master, create_driver_settings(host))
     frame = spark.range(0, ROWS, 1, 6).selectExpr("id", "repeat('x', 50) AS s")
-    published: PublishedDataset | None = None
+    published: PublishedFrame | None = None
     for line in sys.stdin:
         if line.strip() == "publish":
             published = publish(frame)

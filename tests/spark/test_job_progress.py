@@ -83,7 +83,7 @@ def test_a_terminal_shows_tasks_rows_and_bytes(spark: SparkSession, monkeypatch:
     pytest.importorskip("rich")
     with terminal(monkeypatch) as texts, publish(slow_frame(spark), name="slow") as published:
         assert not progress_threads()
-    assert published.name in texts[0]
+    assert published.id in texts[0]
     assert re.search(rf"[1-5] of {NUM_TASKS} tasks, [1-5]00 rows, \d\.\d kB", texts[0])
 
 
@@ -145,7 +145,7 @@ def test_jobs_have_a_description_in_the_ui_unless_the_caller_has_set_one(spark: 
     context: Any = spark.sparkContext
     with publish(spark.range(10), name="numbers") as published:
         pass
-    assert last_job(spark).description().get() == f"bowstring.spark.publish {published.name} (1 columns)"
+    assert last_job(spark).description().get() == f"bowstring.spark.publish {published.id} (1 columns)"
     assert context.getLocalProperty(DESCRIPTION) is None
     assert not context.getJobTags()
     with local_property(spark, DESCRIPTION, "my own"), local_property(spark, "spark.jobGroup.id", "group"):

@@ -15,7 +15,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.processes import start_ticks
-from bowstring.spark import PublishedDataset, publish
+from bowstring.spark import PublishedFrame, publish
 from tests.polling import wait_until
 from tests.spark.test_publish import agent_datasets, agent_of
 
@@ -106,7 +106,7 @@ def test_each_row_is_published_once_although_the_agent_was_killed_during_the_job
         assert published_rows(published) == expected
         assert published.num_rows == len(expected)
         num_parts = sum(part.num_rows > 0 for part in published.parts)
-        assert agent_datasets(published)[published.name]["partitions"] == num_parts
+        assert agent_datasets(published)[published.id]["partitions"] == num_parts
     tasks = tasks_per_partition(tmp_path)
     assert tasks[1] == 2, "the agent was killed before the partition was lost"
     if len(tasks) == 5:
@@ -136,22 +136,22 @@ def test_partitions_that_are_lost_in_each_attempt_are_an_error_after_as_many_as_
     assert tasks_per_partition(tmp_path)[1] == 4
 
 
-def kill_agent(published: PublishedDataset) -> None:
+def kill_agent(published: PublishedFrame) -> None:
     with agent_of(published) as agent:
         pid = agent.status()["pid"]
     os.kill(pid, 9)
     assert wait_until(lambda: start_ticks(pid) < 0)
 
 
-def drop_parts(published: PublishedDataset, indices: list[int]) -> None:
+def drop_parts(published: PublishedFrame, indices: list[int]) -> None:
     """Let the agent have only the other parts."""
     assert published._job is not None
     remaining = published._job._attempts_by_agent()[""]
     for index in indices:
         del remaining[index]
     with agent_of(published) as agent:
-        agent.reopen(published.name)
-        assert agent.commit_attempts(published.name, remaining) == []
+        agent.reopen(published.id)
+        assert agent.commit_attempts(published.id, remaining) == []
 
 
 @pytest.mark.parametrize("kind", ["padded", "sorted", "random", "cached"])
@@ -173,7 +173,7 @@ def test_lost_parts_are_computed_again_and_connecting_before_is_an_error(spark: 
         assert published.missing() == []
         assert [part.num_rows for part in published.parts] == sizes
         assert published_rows(published) == expected
-        assert agent_datasets(published)[published.name]["rows"] == len(expected)
+        assert agent_datasets(published)[published.id]["rows"] == len(expected)
         with pytest.raises(ConnectionLostError):
             bs.connect(copy)
         kill_agent(published)
@@ -236,7 +236,7 @@ def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(spark: Spa
             published.recompute()
         assert published.parts == parts
         assert published.missing() == [0, 1, 2]
-        assert agent_datasets(published)[published.name]["partitions"] == 0
+        assert agent_datasets(published)[published.id]["partitions"] == 0
         (tmp_path / "fail").unlink()
         assert published.recompute() == [0, 1, 2]
         assert published_rows(published) == [(number,) for number in range(300)]

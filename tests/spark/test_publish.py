@@ -22,7 +22,7 @@ from bowstring.errors import (
     UnsupportedTypeError,
 )
 from bowstring.sharing.agent_client import AgentClient
-from bowstring.spark import PublishedDataset, publish
+from bowstring.spark import PublishedFrame, publish
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 from tests.spark.test_faults import fail_first_attempts
@@ -35,12 +35,12 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 
-def agent_of(published: PublishedDataset) -> AgentClient:
+def agent_of(published: PublishedFrame) -> AgentClient:
     assert published._job is not None
     return AgentClient.open(published._job.agent_key, start=False)
 
 
-def agent_datasets(published: PublishedDataset) -> dict[str, Any]:
+def agent_datasets(published: PublishedFrame) -> dict[str, Any]:
     with agent_of(published) as agent:
         datasets: dict[str, Any] = agent.status()["datasets"]
         return datasets
@@ -61,7 +61,7 @@ def test_partitions_have_host_rows_and_bytes(spark: SparkSession) -> None:
         assert sum(part.num_rows for part in published.parts) == 10_000
         assert {part.host for part in published.parts} == {os.uname().nodename}
         assert 80_000 < published.nbytes < 120_000
-        assert published.name.startswith("numbers-")
+        assert published.id.startswith("numbers-")
         assert published.schema == bs.schema([bs.field("id", bs.int64(), nullable=False)])
 
 
@@ -104,7 +104,7 @@ def test_empty_frames_and_partitions_keep_their_schema(spark: SparkSession, part
             table = bs.connect(target).read_all()
             assert table.to_pydict() == {"id": [1] if partitions == 5 else []}
             assert table.schema == published.schema
-        assert agent_datasets(published)[published.name]["partitions"] == len(published.uris) == 1
+        assert agent_datasets(published)[published.id]["partitions"] == len(published.uris) == 1
         assert published.num_rows == table.num_rows
 
 
@@ -159,7 +159,7 @@ def test_failed_attempts_leave_no_duplicate_rows_and_no_memory(spark: SparkSessi
     frame = spark.range(0, 2000, 1, 3).mapInArrow(fail_first_attempts(2), "id long")
     with publish(frame) as published:
         assert sorted(bs.connect(published).read_all().column("id").to_pylist()) == list(range(2000))
-        assert agent_datasets(published)[published.name]["partitions"] == 3
+        assert agent_datasets(published)[published.id]["partitions"] == 3
         metrics = published.metrics.to_pydict()
     assert (metrics["partition_id"], metrics["attempt_number"]) == ([0, 1, 2], [0, 2, 0])
     assert (metrics["num_rows"], metrics["host"]) == ([666, 667, 667], [os.uname().nodename] * 3)
@@ -172,7 +172,7 @@ def test_a_failed_job_leaves_no_data_in_the_agent(spark: SparkSession) -> None:
     with publish(spark.range(1)) as other:
         with pytest.raises(Exception, match="injected into attempt"):
             publish(spark.range(0, 2000, 1, 3).mapInArrow(fail_first_attempts(9), "id long"))
-        assert list(agent_datasets(other)) == [other.name]
+        assert list(agent_datasets(other)) == [other.id]
 
 
 def test_close_frees_the_memory_and_readers_keep_their_mappings(spark: SparkSession) -> None:
@@ -181,10 +181,10 @@ def test_close_frees_the_memory_and_readers_keep_their_mappings(spark: SparkSess
         copy = pickle.loads(pickle.dumps(published))
         table = bs.connect(copy).read_all()
         copy.close()
-        assert published.name in agent_datasets(other)
+        assert published.id in agent_datasets(other)
         published.close()
         published.close()
-        assert published.name not in agent_datasets(other)
+        assert published.id not in agent_datasets(other)
         assert table.num_rows == 100
         with pytest.raises(ClosedError):
             bs.connect(published)
@@ -242,10 +242,10 @@ def test_the_lifetime_begins_at_the_commit_and_readers_are_told_that_it_has_ende
     assert published.num_rows == 20
 
     def has_expired() -> bool:
-        return published.name not in agent_datasets(published)
+        return published.id not in agent_datasets(published)
 
     assert wait_until(has_expired)
-    with pytest.raises(NotFoundError, match=rf"data set '{published.name}' expired at .* UTC, 1 s after its commit"):
+    with pytest.raises(NotFoundError, match=rf"data set '{published.id}' expired at .* UTC"):
         bs.connect(published)
 
 
@@ -254,7 +254,7 @@ def test_an_object_that_is_not_a_spark_data_frame_is_an_error_with_the_function_
     wrong: Any = [1, 2]
     for frame, name in ((wrong, "builtins.list"), (pandas_frame, r"pandas\..*DataFrame")):
         with pytest.raises(
-            InvalidArgumentError, match=f"expected a Spark data frame, found {name}: use bowstring.share"
+            InvalidArgumentError, match=f"expected a Spark data frame, found {name}: use bowstring.publish"
         ):
             publish(frame)
 

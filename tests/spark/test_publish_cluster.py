@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError
+from bowstring.errors import NotFoundError
 from bowstring.sharing.processes import start_ticks
 from tests.polling import wait_until
+from tests.sharing.python_process import run_python
 
 pytest.importorskip("pyspark")
 
@@ -88,12 +89,23 @@ def test_the_data_outlives_all_executors(cluster_report: PublishJob) -> None:
     assert bs.connect(cluster_report.published).read_all().num_rows == ROWS
 
 
-def test_a_killed_driver_leaves_no_memory(cluster_report: PublishJob) -> None:
+def test_a_killed_driver_leaves_only_detached_data_sets_until_they_are_closed_or_expire(
+    cluster_report: PublishJob,
+) -> None:
     table = bs.connect(cluster_report.published).read_all()
-    cluster_report.process.kill()
+    cluster_report.process.kill()  # all executors were killed before
     cluster_report.process.wait(30)
-    assert wait_until(lambda: start_ticks(cluster_report.report["agent"]) < 0, 20), "the host agent outlives its driver"
-    with pytest.raises(ConnectionLostError):
+    assert wait_until(lambda: cluster_report.published.id not in {summary.id for summary in bs.published()})
+    with pytest.raises(NotFoundError):
         bs.connect(cluster_report.published)
     assert table.num_rows == ROWS
+    first, second = cluster_report.report["detached"]
+    read = "import bowstring as bs\nsend(sorted(bs.open_published(id).read_all()['id'].to_pylist()))"
+    assert run_python(read, id=first) == run_python(read, id=second) == list(range(ROWS))
+    bs.open_published(first).close()
+    assert start_ticks(cluster_report.report["agent"]) > 0
+    bs.open_published(second).extend(0.01)
+    assert wait_until(lambda: start_ticks(cluster_report.report["agent"]) < 0, 20), "the host agent still runs"
+    with pytest.raises(NotFoundError):
+        bs.open_published(first)
     assert not {name for name in shared_memory_names() - cluster_report.shared_memory_before if "bowstring" in name}

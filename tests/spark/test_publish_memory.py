@@ -14,7 +14,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.agent_client import AgentKey
-from bowstring.spark import PublishedDataset, publish
+from bowstring.spark import PublishedFrame, publish
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 from tests.spark.test_faults import fail_first_attempts
@@ -33,13 +33,13 @@ def wide_frame(spark: SparkSession, megabytes: int, partitions: int) -> DataFram
     return spark.range(0, megabytes * 100, 1, partitions).selectExpr("id", "repeat('x', 9990) as text")
 
 
-def read_memory_status(published: PublishedDataset) -> dict[str, int]:
+def read_memory_status(published: PublishedFrame) -> dict[str, int]:
     with agent_of(published) as agent:
         memory: dict[str, int] = agent.status()["memory"]
         return memory
 
 
-def sum_ids(published: PublishedDataset) -> int:
+def sum_ids(published: PublishedFrame) -> int:
     code = "import bowstring as bs; send(sum(bs.connect(published).read_all().column('id').to_pylist()))"
     total: int = run_python(code, published=published)
     return total
@@ -75,7 +75,7 @@ def test_the_files_are_in_sparks_local_folder_and_have_no_name(spark: SparkSessi
 
 def test_small_partitions_in_files_are_packed(spark: SparkSession) -> None:
     with publish(spark.range(0, 2000, 1, 20), memory_limit="0") as published, agent_of(published) as agent:
-        status = agent.status()["datasets"][published.name]
+        status = agent.status()["datasets"][published.id]
         assert (status["partitions"], status["regions"], status["memory_bytes"]) == (20, 1, 0)
         assert sum_ids(published) == sum(range(2000))
 

@@ -112,7 +112,7 @@ def test_attempts_that_were_never_reported_are_dropped_on_the_hosts_of_the_execu
     with publish(spark.range(1), remote=LOCAL) as other:
         with pytest.raises(Exception, match="injected into attempt"):
             publish(spark.range(0, 2000, 1, 3).mapInArrow(fail_first_attempts(9), "id long"), remote=LOCAL)
-        assert list(agent_datasets(other)) == [other.name]
+        assert list(agent_datasets(other)) == [other.id]
         monkeypatch.undo()
 
 

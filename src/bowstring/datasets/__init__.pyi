@@ -1,3 +1,4 @@
 from bowstring.datasets.dataset import Dataset as Dataset, DatasetPart as DatasetPart
 from bowstring.datasets.order import RowOrder as RowOrder
+from bowstring.datasets.published_dataset import PublishedDataset as PublishedDataset
 from bowstring.datasets.reader import EpochReader as EpochReader

@@ -1,6 +1,7 @@
 from bowstring.sharing.client import DatasetReader as DatasetReader
 from bowstring.sharing.dataset_locations import DatasetLocations as DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable as DeviceTable, device_table as device_table
+from bowstring.sharing.publications import PublishedSummary as PublishedSummary
 from bowstring.sharing.recording import (
     Recorder as Recorder,
     read_entries as read_entries,

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
@@ -31,6 +32,7 @@ from bowstring.sharing.agent_control import (
 )
 from bowstring.sharing.memory_budget import MemoryRequest
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
+from bowstring.sharing.publications import Publication, PublishedSummary, parse_time
 from bowstring.sharing.uris import decode_error_message
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import Deadline, TransportOptions
@@ -52,6 +54,11 @@ _MAX_TEXT = 80
 _FieldType = TypeVar("_FieldType")
 
 
+def agent_address_prefix() -> str:
+    """Return the beginning of the addresses of all agents of this user; that of others' agents has their number."""
+    return f"@bowstring-agent-{os.getuid()}-"
+
+
 @dataclass(frozen=True, slots=True)
 class AgentKey:
     """Identifies the host agents of one owner, one per host. Sent to the executors with a job."""
@@ -63,6 +70,8 @@ class AgentKey:
     """The memory of an agent up to which partitions are not written to files; None is what is available."""
     access: RemoteAccess | None = None
     """How the agents are reached from other hosts, if they are; those of other keys listen only on their host."""
+    is_detached: bool = False
+    """Whether what needs no commit of the owner outlives it."""
     scope: str = field(default_factory=network_scope)
     """The network in which the owner can reach an agent by its unix address."""
 
@@ -79,7 +88,7 @@ class AgentKey:
     @property
     def address(self) -> str:
         """The address of the agent; the same on every host."""
-        return f"@bowstring-agent-{os.getuid()}-{self.token}"
+        return f"{agent_address_prefix()}{self.token}"
 
     def find_local_owner(self) -> ProcessIdentity:
         """The process of this host whose end ends the agent: the owner if it runs here, else the executor's JVM."""
@@ -100,10 +109,10 @@ class AgentClient(Closable):
     """A connection to the host agent. A context manager."""
 
     def __init__(
-        self, channel: BlockingChannel, *, needs_commit: bool = True, session: ControlSession | None = None
+        self, channel: BlockingChannel, key: AgentKey | None = None, session: ControlSession | None = None
     ) -> None:
         self._channel = channel
-        self._needs_commit = needs_commit
+        self._key = key
         self._session = session
         self._control_uri = ""
 
@@ -114,26 +123,40 @@ class AgentClient(Closable):
         Raises `ConnectionLostError` if it does not run, `DeadlineError` if it does not answer, `ResourceError` if it
         can't be started.
         """
+        request: dict[str, Any] = {"op": "hello", "owner": _encode_process(key.find_local_owner())}
+        if key.access is not None:
+            request["access"] = key.access.resolve_host().to_json()
+        client, reply = cls._open(key.address, key, request, start=start, timeout_s=timeout_s)
+        with close_on_error(client):
+            client._control_uri = _read_field(reply, "control_uri", str)
+        return client
+
+    @classmethod
+    def connect(cls, address: str, *, start: bool = False, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`."""
+        return cls._open(address, None, {"op": "ping"}, start=start, timeout_s=timeout_s)[0]
+
+    @classmethod
+    def _open(
+        cls, address: str, key: AgentKey | None, request: dict[str, Any], *, start: bool, timeout_s: float
+    ) -> tuple[Self, dict[str, Any]]:
+        """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
         deadline = Deadline(timeout_s)
         while True:
             try:
                 channel = BlockingChannel.dial(
                     UNIX,
-                    key.address,
+                    address,
                     timeout_s=max(deadline.remaining_s(), 0.001),
                     options=TransportOptions(timeout_s=deadline.timeout_s),
                 )
-                client = cls(channel, needs_commit=key.is_local or key.access is not None)
+                client = cls(channel, key)
                 with close_on_error(client):
-                    request: dict[str, Any] = {"op": "hello", "owner": _encode_process(key.find_local_owner())}
-                    if key.access is not None:
-                        request["access"] = key.access.resolve_host().to_json()
-                    client._control_uri = _read_field(client._request(request), "control_uri", str)
-                return client
+                    return client, client._request(request)
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
                     raise
-            if not try_launch_agent(key.address):
+            if not try_launch_agent(address):
                 time.sleep(_RETRY_INTERVAL_S)
 
     @classmethod
@@ -172,16 +195,26 @@ class AgentClient(Closable):
         return _read_field(reply, "reserved_bytes", int), _read_field(reply, "shortage", str)
 
     def put(
-        self, dataset: str, attempt: tuple[int, int], region: Region, *, rows: int, ttl_s: float = DEFAULT_TTL_S
+        self,
+        dataset: str,
+        attempt: tuple[int, int],
+        region: Region,
+        *,
+        rows: int,
+        ttl_s: float = DEFAULT_TTL_S,
+        is_temporary: bool = False,
     ) -> AttemptLocation:
         """Hand over the memory of one attempt (partition index, attempt ID). Return where it can be read once it is
-        committed.
+        committed. If it is temporary, the data set ends with this connection unless it is published before.
 
         Raises `InvalidArgumentError` if the data set is complete or dropped already.
         """
         index = self._channel.export(region).index
         request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
-        request["needs_commit"] = self._needs_commit
+        key = self._key
+        request["needs_commit"] = key is None or key.is_local or key.access is not None
+        request["is_detached"] = key is not None and key.is_detached
+        request["is_temporary"] = is_temporary
         uris = _read_field(self._request(request), "locations", list)
         return AttemptLocation(tuple(map(str, uris)), self._control_uri)
 
@@ -214,6 +247,29 @@ class AgentClient(Closable):
     def drop(self, dataset: str) -> None:
         """Free the memory of a data set. Raises `NotFoundError` if there is no such data set."""
         self._request({"op": "drop", "dataset": dataset})
+
+    def publish(self, dataset: str, publication: Publication) -> datetime | None:
+        """Name a committed data set, or name it anew. Return when it expires, None for never.
+
+        Raises `NotFoundError` if there is no such data set.
+        """
+        return parse_time(
+            self._request({"op": "publish", "dataset": dataset, "publication": publication.to_json()}).get("expires_at")
+        )
+
+    def extend(self, dataset: str, ttl_s: float) -> datetime | None:
+        """Let a data set expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
+        return parse_time(self._request({"op": "extend", "dataset": dataset, "ttl_s": ttl_s}).get("expires_at"))
+
+    def describe(self, dataset: str) -> tuple[Publication, datetime | None]:
+        """Return what was published of a data set, and when it expires, None for never. Raises `NotFoundError`."""
+        reply = self._request({"op": "describe", "dataset": dataset})
+        return Publication.from_json(reply.get("publication")), parse_time(reply.get("expires_at"))
+
+    def list_published(self) -> list[PublishedSummary]:
+        """Return the published data sets, in the order in which they were put."""
+        datasets = _read_field(self._request({"op": "list"}), "datasets", list)
+        return [PublishedSummary.from_json(dataset) for dataset in datasets]
 
     def status(self) -> dict[str, Any]:
         """The agent's process (`pid`), the partitions, rows and bytes of each data set, and the `memory` of all:

@@ -10,7 +10,7 @@ import math
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from bowstring.errors import BowstringError, ProtocolError
@@ -45,6 +45,9 @@ class Agent(Protocol):
 
     def answer(self, request: memoryview, connection: AgentConnection) -> tuple[bytes, int | None]:
         """Return the reply to a request and its tag."""
+
+    def drop_unpublished(self, datasets: Iterable[str]) -> None:
+        """A connection has ended; drop what it has not published of these data sets."""
 
     def end_ownership(self, connection: ControlConnection, *, is_silent: bool) -> None:
         """A connection whose owner is a driver has ended; with `is_silent`, the driver may still run."""
@@ -123,11 +126,16 @@ class TaskConnection(AgentConnection):
         self.reservation = MemoryReservation(agent.memory)
         """The memory that the client has reserved for the partition that it writes."""
 
+        self.unpublished: set[str] = set()
+        """The data sets that end with the connection unless they are published."""
+
     def take_region(self, index: int) -> Region:
         return self._regions.pop(index)
 
     def close(self) -> None:
         self.reservation.close()
+        self._agent.drop_unpublished(self.unpublished)
+        self.unpublished = set()
         super().close()
 
     def _handle_message(self, message: memoryview) -> None:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -21,6 +22,7 @@ from bowstring.errors import BowstringError, ConnectionLostError, NotFoundError
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.processes import redirect_to_devnull
+from bowstring.sharing.publications import Publication
 from bowstring.transports.base import RECEIVE, Interest, Wait
 from bowstring.transports.event_loop import EventHandler, EventLoop
 
@@ -69,6 +71,14 @@ class AgentGroup:
     def reopen(self, dataset: str, uris: Iterable[str]) -> None:
         """Accept attempts again, on the agents that can be reached."""
         self._call_each(uris, lambda _, agent: agent.reopen(dataset))
+
+    def publish(self, dataset: str, uris: Iterable[str], publication: Publication) -> list[datetime | None]:
+        """Name a data set on the agents that have it and can be reached. Return when it expires on each of them."""
+        return list(self._call_each(uris, lambda _, agent: agent.publish(dataset, publication)).values())
+
+    def extend(self, dataset: str, uris: Iterable[str], ttl_s: float) -> list[datetime | None]:
+        """Let a data set expire `ttl_s` from now, on the agents that have it and can be reached. Return when."""
+        return list(self._call_each(uris, lambda _, agent: agent.extend(dataset, ttl_s)).values())
 
     def drop(self, dataset: str, uris: Iterable[str]) -> None:
         """Free the memory of a data set, on the agents that can be reached, and do not own them for it any more."""

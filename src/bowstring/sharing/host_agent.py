@@ -2,9 +2,9 @@
 
 Tasks hand over sealed memfds, or unnamed files where memory is short (`memory_budget`). The driver commits one attempt
 of each partition, and only those can be read, through the same `Server` as `bowstring.serve`. The agent watches its
-owners (the driver, or on other hosts the executors), and exits when the last one has ended, or when it has had no data
-set for a while. Its memory has no name in any file system: nothing is left when it exits, and readers keep the memory
-that they have mapped.
+owners (the driver, or on other hosts the executors). When the last one has ended, it drops all data sets but detached
+ones, and exits when it has none; also when it has had none for a while. Its memory has no name in any file system:
+nothing is left when it exits, and readers keep the memory that they have mapped.
 
 One thread answers all requests, and a connection without a request is closed after a few seconds.
 """
@@ -18,7 +18,7 @@ import resource
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -34,7 +34,8 @@ from bowstring.sharing.agent_connections import (
 from bowstring.sharing.agent_control import CONTROL_OPTIONS, RemoteAccess
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.published_datasets import Attempt, PublishedDatasets
+from bowstring.sharing.publications import Publication
+from bowstring.sharing.published_datasets import Attempt, PublishedDatasets, index_partition
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
@@ -83,7 +84,7 @@ class HostAgent(Closable):
         self._control_uri = ""
         self.memory = MemoryBudget()
         self.datasets = PublishedDatasets(self._server, self.memory, max_regions=self._max_descriptors // 4)
-        self._started_at = self._used_at = time.monotonic()
+        self._used_at = time.monotonic()
 
     def listen(self, listener: Listener) -> None:
         """Accept tasks from now on. The agent owns the listener."""
@@ -122,6 +123,8 @@ class HostAgent(Closable):
             self.step(_TICK_S)
             if self.datasets.drop_expired():
                 self._used_at = time.monotonic()
+            if self._has_had_owner and not self._has_owner:
+                self.datasets.drop_attached()
 
     def step(self, timeout_s: float) -> int:
         """Wait for connections and requests, and answer some. Return the number of connections that had any."""
@@ -134,13 +137,17 @@ class HostAgent(Closable):
         self._server.close()
 
     @property
+    def _has_owner(self) -> bool:
+        return bool(self._owners or self._drivers)
+
+    @property
     def _is_finished(self) -> bool:
         """Whether the agent is no longer needed."""
         now = time.monotonic()
         return (
-            (self._has_had_owner and not self._owners and not self._drivers)
+            (not self.datasets and self._has_had_owner and not self._has_owner)
             or (not self.datasets and not self.memory.has_reservations and now - self._used_at > _IDLE_S)
-            or (not self._has_had_owner and now - self._started_at > _FIRST_OWNER_S)
+            or (not self.datasets and not self._has_had_owner and now - self._used_at > _FIRST_OWNER_S)
         )
 
     def answer(self, request: memoryview, connection: AgentConnection) -> tuple[bytes, int | None]:
@@ -228,12 +235,15 @@ class HostAgent(Closable):
         locations = self.datasets.put(
             str(request["dataset"]),
             (int(index), int(attempt)),
-            request["region"],
-            num_rows=request["rows"],
+            index_partition(request["region"], request["rows"]),
             ttl_s=float(request["ttl_s"]),
             needs_commit=bool(request["needs_commit"]),
+            is_detached=bool(request["is_detached"]),
         )
-        request["connection"].reservation.close()
+        connection: TaskConnection = request["connection"]
+        connection.reservation.close()
+        if request["is_temporary"]:
+            connection.unpublished.add(str(request["dataset"]))
         return {"locations": locations.uris}
 
     def find_missing(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,6 +262,28 @@ class HostAgent(Closable):
             str(request["dataset"]), _parse_attempts(request), None if ttl_s is None else float(ttl_s)
         )
         return {"missing": missing}
+
+    def publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Name a committed data set."""
+        publication = Publication.from_json(request["publication"])
+        return {"expires_at": self.datasets.publish(str(request["dataset"]), publication)}
+
+    def extend(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Change the lifetime of a data set."""
+        return {"expires_at": self.datasets.extend(str(request["dataset"]), float(request["ttl_s"]))}
+
+    def describe(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What was published of a data set, with its description."""
+        publication, expires_at = self.datasets.describe(str(request["dataset"]))
+        return {"publication": publication.to_json(), "expires_at": expires_at}
+
+    def list_published(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """The published data sets, without their descriptions."""
+        return {"datasets": self.datasets.list_published()}
+
+    def drop_unpublished(self, datasets: Iterable[str]) -> None:
+        """Drop what a connection has put and not published before its end."""
+        self.datasets.drop_unpublished(datasets)
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Drop a data set."""
@@ -296,6 +328,10 @@ _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "find_missing": HostAgent.find_missing,
     "reopen": HostAgent.reopen,
     "commit": HostAgent.commit,
+    "publish": HostAgent.publish,
+    "extend": HostAgent.extend,
+    "describe": HostAgent.describe,
+    "list": HostAgent.list_published,
     "drop": HostAgent.drop,
     "status": HostAgent.status,
 }

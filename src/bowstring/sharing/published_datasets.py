@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.memory_budget import MemoryBudget
+from bowstring.sharing.publications import Publication
 from bowstring.sharing.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 
@@ -38,6 +40,10 @@ class _PublishedDataset:
     ttl_s: float
     expires_at: float = math.inf
     is_complete: bool = False
+    is_detached: bool = False
+    publication: Publication | None = None
+    published_at: float = 0.0
+    """Seconds since 1970."""
     partitions: dict[Attempt, StoredDataset] = field(default_factory=dict)
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
@@ -45,6 +51,11 @@ class _PublishedDataset:
     def start_lifetime(self) -> None:
         """Let the data set expire `ttl_s` from now: after the commit, or after the last attempt that needs none."""
         self.expires_at = time.monotonic() + self.ttl_s
+
+    @property
+    def expiry_time(self) -> float | None:
+        """When it expires, in seconds since 1970; None for never."""
+        return None if math.isinf(self.expires_at) else time.time() + self.expires_at - time.monotonic()
 
     def add_attempt(self, attempt: Attempt, partition: StoredDataset) -> None:
         """Add an attempt."""
@@ -87,19 +98,20 @@ class PublishedDatasets(Closable):
         return len(self._datasets)
 
     def put(
-        self, name: str, attempt: Attempt, region: Region, *, num_rows: int, ttl_s: float, needs_commit: bool
+        self,
+        name: str,
+        attempt: Attempt,
+        partition: StoredDataset,
+        *,
+        ttl_s: float,
+        needs_commit: bool,
+        is_detached: bool = False,
     ) -> DatasetLocations:
         """Take the memory or the unnamed file of one attempt, and return where it can be read: after the commit, or at
-        once if it needs none.
+        once if it needs none. In the latter case, `is_detached` applies; otherwise, `publish` detaches it.
         """
         if not ttl_s >= 0:
             raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
-        # Any other file could be truncated by whoever knows its name, which ends processes that have it mapped.
-        if not region.is_sealed and not region.is_unnamed_file:
-            raise InvalidDataError(f"{region.name}: expected sealed memory or an unnamed file of this user")
-        partition = index_stored_dataset(region)
-        if partition.num_rows != num_rows:
-            raise InvalidArgumentError(f"partition {attempt[0]}: expected {num_rows} rows, found {partition.num_rows}")
         locations = self.server.issue_locations(_format_ticket(name, attempt))
         dataset = self._datasets.get(name)
         # Attempts may be late, such as the slower of two speculative copies.
@@ -112,8 +124,9 @@ class PublishedDatasets(Closable):
         if dataset is None:
             dataset = self._datasets[name] = _PublishedDataset(ttl_s)
         dataset.add_attempt(attempt, partition)
-        self._memory.add_region(region)
+        self._memory.add_region(partition.region)
         if not needs_commit:
+            dataset.is_detached = is_detached
             dataset.start_lifetime()
             self._serve_partitions(name, dataset, [attempt])
         self._reduce_regions()
@@ -152,6 +165,71 @@ class PublishedDatasets(Closable):
         self._serve_partitions(name, dataset, attempts)
         return []
 
+    def publish(self, name: str, publication: Publication) -> float | None:
+        """Name a committed data set, or name it anew. Return the time of its expiry, in seconds since 1970.
+
+        From now on it is listed, and if it is detached, it outlives the owners. Raises `NotFoundError`.
+        """
+        dataset = self._find(name)
+        if not dataset.tickets:
+            raise InvalidArgumentError(f"data set {name!r} is not committed")
+        if dataset.publication is None:
+            dataset.published_at = time.time()
+        dataset.publication = publication
+        dataset.is_detached = publication.lifetime == "detached"
+        return dataset.expiry_time
+
+    def extend(self, name: str, ttl_s: float) -> float | None:
+        """Let a data set expire `ttl_s` from now. Return this time, in seconds since 1970. Raises `NotFoundError`."""
+        dataset = self._find(name)
+        if not ttl_s > 0:
+            raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a positive number, found {ttl_s}")
+        dataset.ttl_s = ttl_s
+        dataset.start_lifetime()
+        return dataset.expiry_time
+
+    def describe(self, name: str) -> tuple[Publication, float | None]:
+        """Return what was published, and the time of its expiry. Raises `NotFoundError`."""
+        dataset = self._find(name)
+        if dataset.publication is None:
+            raise NotFoundError(f"the host agent has no published data set {name!r}")
+        return dataset.publication, dataset.expiry_time
+
+    def list_published(self) -> list[dict[str, Any]]:
+        """Return `PublishedSummary.to_json` of each published data set."""
+        readers = self._count_readers()
+        return [
+            {
+                "id": name,
+                **{key: value for key, value in dataset.publication.to_json().items() if key != "description"},
+                "created_at": dataset.published_at,
+                "expires_at": dataset.expiry_time,
+                "num_readers": readers[name],
+            }
+            for name, dataset in self._datasets.items()
+            if dataset.publication is not None
+        ]
+
+    def _count_readers(self) -> Counter[str]:
+        """The number of the processes and connections of other hosts that have requested each data set."""
+        readers: dict[str, set[object]] = {}
+        for peer, tickets in self.server.list_requests():
+            for name in {ticket.partition("/")[0] for ticket in tickets}:
+                readers.setdefault(name, set()).add(peer)
+        return Counter({name: len(peers) for name, peers in readers.items()})
+
+    def drop_unpublished(self, names: Iterable[str]) -> None:
+        """Drop those of these data sets that were not published."""
+        for name in names:
+            dataset = self._datasets.get(name)
+            if dataset is not None and dataset.publication is None:
+                self.drop(name)
+
+    def drop_attached(self) -> None:
+        """Drop all data sets but detached ones: there is no owner any more."""
+        for name in [name for name, dataset in self._datasets.items() if not dataset.is_detached]:
+            self.drop(name)
+
     def drop(self, name: str, reason: str | None = None) -> None:
         """Drop a data set. Raises `NotFoundError`. Clients that ask for it later get `reason`."""
         dataset = self._find(name)
@@ -168,7 +246,7 @@ class PublishedDatasets(Closable):
         expired = [(name, dataset.ttl_s) for name, dataset in self._datasets.items() if dataset.expires_at < now]
         for name, ttl_s in expired:
             expired_at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-            self.drop(name, f"data set {name!r} expired at {expired_at}, {ttl_s:g} s after its commit")
+            self.drop(name, f"data set {name!r} expired at {expired_at}, after its lifetime of {ttl_s:g} s")
         return bool(expired)
 
     def to_json(self) -> dict[str, dict[str, Any]]:
@@ -228,6 +306,17 @@ class PublishedDatasets(Closable):
                 ticket = _format_ticket(name, attempt)
                 if ticket in dataset.tickets:
                     self.server.replace_stored_dataset(ticket, partition)
+
+
+def index_partition(region: Region, num_rows: int) -> StoredDataset:
+    """Return the partition in a region. Raises `InvalidDataError`, `InvalidArgumentError` for other rows."""
+    # Any other file could be truncated by whoever knows its name, which ends processes that have it mapped.
+    if not region.is_sealed and not region.is_unnamed_file:
+        raise InvalidDataError(f"{region.name}: expected sealed memory or an unnamed file of this user")
+    partition = index_stored_dataset(region)
+    if partition.num_rows != num_rows:
+        raise InvalidArgumentError(f"{region.name}: expected {num_rows} rows, found {partition.num_rows}")
+    return partition
 
 
 def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:

@@ -99,6 +99,18 @@ class ServedClients:
         """The number of connections with a request."""
         return len(self._active)
 
+    def list_requests(self) -> list[tuple[object, tuple[str, ...]]]:
+        """Return the last request of each connection, with its peer: the process of a local one, else the connection.
+
+        Thread-safe.
+        """
+        with self.lock:
+            clients = list(self._connections.values())
+        return [
+            (peer.process_id if (peer := client.channel.traits.peer) else client, client.requested_names)
+            for client in clients
+        ]
+
     def connection_stats(self) -> dict[str, int]:
         """Return the fields of `ServerStats` about connections. Thread-safe."""
         with self.lock:
@@ -231,6 +243,8 @@ class ClientHandler(EventHandler):
         self._session.wake = partial(clients.loop.call_soon_threadsafe, partial(clients.wake_client, channel))
         # The regions that the client has, in the order in which they were sent.
         self._exports: dict[Region, ExportedRegion] = {}
+        self.requested_names: tuple[str, ...] = ()
+        """The names of the last request, signed ones with their signatures."""
         self._connected_at = now
         self._refused_at: float | None = None
 
@@ -387,6 +401,7 @@ class ClientHandler(EventHandler):
             return
         if LOG.isEnabledFor(logging.DEBUG):  # formatting the names takes as long as the rest of this method
             LOG.debug("%s: requests %s", self.name, ticket.redacted_label)
+        self.requested_names = ticket.names
         self._session.start_stream(messages, time.monotonic())
 
     def _is_packed(self, ticket: Ticket, parts: Sequence[StoredDataset]) -> bool:

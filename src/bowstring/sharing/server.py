@@ -145,6 +145,10 @@ class Server(Closable):
                 **self._clients.connection_stats(),
             )
 
+    def list_requests(self) -> list[tuple[object, tuple[str, ...]]]:
+        """Return the names of each connected client's last request, with what identifies its process."""
+        return self._clients.list_requests()
+
     def uri(self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None) -> str:
         """The URI of a data set at the first address; with another role, that of its metadata or of its bodies.
 

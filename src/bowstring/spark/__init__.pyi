@@ -5,7 +5,7 @@ from bowstring.spark.java_runtime import (
     set_java_home as set_java_home,
 )
 from bowstring.spark.publication import (
-    PublishedDataset as PublishedDataset,
+    PublishedFrame as PublishedFrame,
     publish as publish,
 )
 from bowstring.spark.remote_options import RemoteOptions as RemoteOptions

@@ -15,15 +15,18 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.table import Table, table
-from bowstring.datasets.dataset import DatasetPart
+from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.published_dataset import describe_publication
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError
 from bowstring.sharing.agent_client import AgentKey
 from bowstring.sharing.agent_group import LOCAL_AGENT, AgentGroup
+from bowstring.sharing.publications import parse_time
 from bowstring.spark.batch_byte_limit import plan_map_in_arrow
 from bowstring.spark.job_properties import describe_jobs
 from bowstring.spark.partition_writer import (
@@ -103,7 +106,7 @@ class PartitionJob:
     def recompute(self) -> list[int]:
         """Compute the lost partitions again, and return their numbers; `parts` then has their locations.
 
-        If that fails, the others stay as they are. Raises as `PublishedDataset.recompute`.
+        If that fails, the others stay as they are. Raises as `PublishedFrame.recompute`.
         """
         with self._recompute_lock:
             lost = self.find_missing()
@@ -121,6 +124,21 @@ class PartitionJob:
                 self._discard_attempts(lost, ttl_s)
                 raise
             return lost
+
+    def publish(self, dataset: Dataset) -> datetime | None:
+        """Name the data set on its agents, or name it anew. Return when it expires, None for never."""
+        publication = describe_publication(dataset, "detached" if self.agent_key.is_detached else "application")
+        times = self._agents.publish(self._dataset, self._agent_uris, publication)
+        # Without any, all partitions are on hosts whose agents this process can't reach.
+        return times[0] if times else parse_time(time.time() + self._expires_at - time.monotonic())
+
+    def extend(self, ttl_s: float) -> datetime | None:
+        """Let the data set expire `ttl_s` from now. Raises as `PublishedDataset.extend`."""
+        times = self._agents.extend(self._dataset, self._agent_uris, ttl_s)
+        if not times:
+            raise NotFoundError(f"data set {self._dataset} does not exist any more, or only on hosts out of reach")
+        self._expires_at = time.monotonic() + ttl_s
+        return times[0]
 
     def _compute_and_commit(self, lost: Sequence[int] | None, ttl_s: float) -> None:
         """Compute the lost partitions, all for None, until no agent has lost any."""

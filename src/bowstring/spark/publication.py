@@ -7,19 +7,17 @@ duplicates.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bowstring.arrays.table import Table
-from bowstring.datasets.dataset import Dataset, DatasetPart
-from bowstring.datatypes.schema import Schema
-from bowstring.errors import ClosedError, InvalidArgumentError
-from bowstring.memory.closable import Closable
+from bowstring.datasets.dataset import Dataset
+from bowstring.datasets.published_dataset import PublishedDataset
+from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentKey
 from bowstring.sharing.agent_control import RemoteAccess
 from bowstring.sharing.processes import ProcessIdentity
+from bowstring.sharing.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
 from bowstring.spark.job_progress import show_progress
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.partition_job import PartitionJob
@@ -36,46 +34,18 @@ _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 _agent_keys: dict[tuple[ProcessIdentity, RemoteOptions | None], AgentKey] = {}
 
 
-class PublishedDataset(Dataset, Closable):
+class PublishedFrame(PublishedDataset):
     """A data set in the memory of the executors' hosts; created by `publish`. A context manager; can be pickled.
-
-    `bowstring.connect` accepts it, or any of its `uris`, in any process of the same host and user; with `remote`, in
-    any process that has it, on any host. The memory is freed by `close` on the object that `publish` returned, at the
-    end of the driver's process, or after the time to live; attached data stays valid. `schema` is that of
-    ``df.toArrow()``.
 
     The object that `publish` returned holds the frame, and with it Spark's shuffle files, so that lost parts can be
     computed again.
     """
 
-    __slots__ = ("_is_closed", "_job")
-
-    def __init__(self, name: str, schema: Schema, parts: Iterable[DatasetPart], job: PartitionJob | None) -> None:
-        super().__init__(name, schema, parts)
-        self._job = job
-        self._is_closed = False
+    __slots__ = ()
 
     @property
-    def uris(self) -> tuple[str, ...]:
-        """The first location of each part that has rows; of one empty part, with the schema, if none has rows.
-
-        Raises `ClosedError`.
-        """
-        self._check_open()
-        return super().uris
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called on this object."""
-        return self._is_closed
-
-    def close(self) -> None:
-        """Free the memory: of this host, and with `remote` of all hosts that can be reached. On an unpickled copy, only
-        close the copy. Idempotent.
-        """
-        job, self._job, self._is_closed = self._job, None, True
-        if job is not None:
-            job.drop()
+    def _job(self) -> PartitionJob | None:
+        return self._control if isinstance(self._control, PartitionJob) else None
 
     @property
     def metrics(self) -> Table:
@@ -113,49 +83,37 @@ class PublishedDataset(Dataset, Closable):
             job.drop()
             self._find_job("recompute")
         self.parts = job.parts
+        job.publish(self)
         return indices
 
     def _find_job(self, method: str) -> PartitionJob:
         self._check_open()
         if self._job is None:
             raise InvalidArgumentError(
-                f"data set {self.name}: {method}: this is a copy; call it on the object that `publish` returned, which "
+                f"data set {self.id}: {method}: this is a copy; call it on the object that `publish` returned, which "
                 f"has the frame"
             )
         return self._job
 
-    def to_json(self) -> str:
-        """As `Dataset.to_json`. Raises `ClosedError`."""
-        self._check_open()
-        return super().to_json()
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError(f"data set {self.name}: it was used after it was closed")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        self._check_open()
-        return PublishedDataset, (self.name, self.schema, self.parts, None)
-
-    def __repr__(self) -> str:
-        state = ", closed" if self._is_closed else ""
-        size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.parts)} parts"
-        return f"<bowstring.spark.PublishedDataset {self.name}: {size}{state}>"
-
-
-def publish(
+def publish(  # noqa: PLR0913 -- all but one are options
     df: DataFrame,
     *,
     name: str | None = None,
     ttl_s: float = DEFAULT_TTL_S,
+    lifetime: Lifetime = "application",
     memory_limit: int | str | None = None,
     remote: bool | RemoteOptions | None = None,
     progress: bool | None = None,
-) -> PublishedDataset:
+) -> PublishedFrame:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers: see docs/spark.md.
-    `name` is a prefix of the data set's name. `ttl_s` is the maximum lifetime of the data, from the commit.
+    The schema is that of ``df.toArrow()``. `bowstring.open_published(name)` opens the newest data set with this name in
+    any process of the user on the driver's host, with `remote` also on the executors' hosts.
+
+    The memory is freed by `close`, `ttl_s` after the commit, and at the end of the driver's process; with the lifetime
+    "detached", not at the end of the driver, so that a trainer can start when the application has ended.
 
     With `remote`, the executors' hosts also serve their partitions over TCP, to whoever has the data set or a URI, and
     the driver frees their memory with `close` or at its end; True takes the session's settings
@@ -181,30 +139,30 @@ def publish(
             (``spark.stage.maxConsecutiveAttempts``).
         ResourceError: memory and disk space are short.
         InvalidArgumentError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and
-            ".", `remote` is of another type, or `df` is not a data frame.
+            ".", `lifetime` or `remote` has another value, or `df` is not a data frame.
     """
-    if not ttl_s > 0:
-        raise InvalidArgumentError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
-    if name is not None and not (name.isascii() and name.replace("_", "").replace("-", "").replace(".", "").isalnum()):
-        raise InvalidArgumentError(f"name: expected letters, digits, '_', '-' and '.', found {name!r}")
+    check_lifetime(lifetime, ttl_s)
+    dataset_id = create_dataset_id(name)
     if not hasattr(df, "mapInArrow"):
         kind = type(df)
         raise InvalidArgumentError(
             f"publish: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: "
-            f"use bowstring.share for data of this process, or spark.createDataFrame first"
+            f"use bowstring.publish for data of this process, or spark.createDataFrame first"
         )
     if memory_limit is None:
         memory_limit = df.sparkSession.conf.get(_MEMORY_LIMIT_SETTING, None)
     limit_bytes = None if memory_limit is None else parse_byte_size("memory_limit", memory_limit)
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
-    dataset = f"{name or 'data'}-{secrets.token_hex(8)}"
     remote_options = choose_remote_options(df.sparkSession, remote)
     agent_key = _current_agent_key(ttl_s, remote_options, find_driver_host(df.sparkSession))
-    job = PartitionJob(df, dataset, replace(agent_key, memory_limit_bytes=limit_bytes), schema)
+    agent_key = replace(agent_key, memory_limit_bytes=limit_bytes, is_detached=lifetime == "detached")
+    job = PartitionJob(df, dataset_id, agent_key, schema)
     try:
-        with show_progress(df.sparkSession, dataset, agent_key, progress):
+        with show_progress(df.sparkSession, dataset_id, agent_key, progress):
             job.run()
+        dataset = Dataset(name or DEFAULT_NAME, schema, job.parts)
+        expires_at = job.publish(dataset)
     except BaseException as problem:
         job.drop()
         if isinstance(problem, Exception):
@@ -213,7 +171,7 @@ def publish(
         if shortage is not None:
             raise shortage from problem
         raise
-    return PublishedDataset(dataset, schema, job.parts, job)
+    return PublishedFrame(dataset.name, schema, dataset.parts, dataset_id, expires_at, job)
 
 
 def _current_agent_key(ttl_s: float, remote: RemoteOptions | None, driver_host: str | None) -> AgentKey:

@@ -1,0 +1,75 @@
+"""Publish data of this process: the host agent keeps it, and other processes find it by its name."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.published_dataset import LocalDatasetControl, PublishedDataset, describe_publication
+from bowstring.memory.region import Region
+from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
+from bowstring.sharing.agent_directory import open_detached_agent
+from bowstring.sharing.processes import ProcessIdentity
+from bowstring.sharing.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
+from bowstring.sharing.share import TableSource, to_regions
+from bowstring.sharing.stored_dataset import index_stored_dataset, open_region_reader
+
+_agent_keys: dict[ProcessIdentity, AgentKey] = {}
+
+
+def publish(
+    source: TableSource, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S, lifetime: Lifetime = "detached"
+) -> PublishedDataset:
+    """Keep a table in memory for other processes of this user and host, which find it by `name`.
+
+    `source` is as for `share`: a table (of Bowstring or another library), record batches, a reader, the path of an
+    Arrow file, or shared memory. Batches of an iterable or a reader are written one by one. Everything but sealed
+    memory is copied once, into memory of the host agent, a process that starts when it is needed. `name` does not have
+    to be unique: `open_published(name)` opens the newest data set with it. The default is "data".
+
+    By default, the data set outlives this process, as the results of a short-lived worker should, and is freed by
+    `close` or `ttl_s` (a day) after it was published. With the lifetime "application", it also ends with this process,
+    however that ends. If this process is killed before `publish` returns, nothing remains, or all of it.
+
+    Raises `InvalidArgumentError` for invalid options, `ResourceError` if memory is short or the agent can't be started,
+    and as `share`.
+    """
+    check_lifetime(lifetime, ttl_s)
+    dataset_id = create_dataset_id(name)
+    with ExitStack() as stack:
+        regions = [stack.enter_context(region) for region in _to_sealed_regions(source, dataset_id)]
+        schema = open_region_reader(regions[0]).schema
+        address, agent = _open_agent(lifetime)
+        stack.enter_context(agent)
+        parts = []
+        for index, region in enumerate(regions):
+            num_rows = index_stored_dataset(region).num_rows
+            location = agent.put(dataset_id, (index, 0), region, rows=num_rows, ttl_s=ttl_s, is_temporary=True)
+            parts.append(DatasetPart(num_rows, region.size_bytes, location.uris, os.uname().nodename))
+        agent.commit_attempts(dataset_id, dict.fromkeys(range(len(parts)), 0))
+        publication = describe_publication(Dataset(name or DEFAULT_NAME, schema, parts), lifetime)
+        expires_at = agent.publish(dataset_id, publication)
+    control = LocalDatasetControl(address, dataset_id)
+    return PublishedDataset(publication.name, schema, parts, dataset_id, expires_at, control)
+
+
+def _to_sealed_regions(source: TableSource, name: str) -> tuple[Region, ...]:
+    """Return regions that nobody can change; files are copied."""
+    regions, _ = to_regions(source, name)
+    if all(region.is_sealed for region in regions):
+        return regions
+    for region in regions:
+        region.close()
+    return to_regions(source, name, copy=True)[0]
+
+
+def _open_agent(lifetime: Lifetime) -> tuple[str, AgentClient]:
+    """Connect to the agent for a lifetime; with its address. One that no process owns has all detached data sets, so
+    that thousands of short-lived processes do not leave an agent each.
+    """
+    if lifetime == "detached":
+        return open_detached_agent()
+    owner = ProcessIdentity.current()
+    key = _agent_keys.setdefault(owner, AgentKey.create())
+    return key.address, AgentClient.open(key)

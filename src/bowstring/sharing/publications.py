@@ -1,0 +1,139 @@
+"""What a host agent knows of a published data set besides its memory: its name, size, description and lifetime.
+
+A data set has a name, which may be that of others, too, and an ID, which is unique.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+from bowstring.errors import InvalidArgumentError, ProtocolError
+
+Lifetime: TypeAlias = Literal["application", "detached"]
+"""Until the end of the process that published, or also beyond it."""
+DEFAULT_NAME = "data"
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+_MAX_TEXT = 80
+
+
+def create_dataset_id(name: str | None) -> str:
+    """Return a new ID for a data set. Raises `InvalidArgumentError` for an invalid name."""
+    if name is not None and not _NAME.fullmatch(str(name)):
+        raise InvalidArgumentError(
+            f"name: expected 1 to 200 letters, digits, '_', '-' and '.', found {str(name)[:_MAX_TEXT]!r}"
+        )
+    return f"{name or DEFAULT_NAME}-{secrets.token_hex(8)}"
+
+
+def check_lifetime(lifetime: str, ttl_s: float) -> None:
+    """Raise `InvalidArgumentError` for other values of the options of `publish`."""
+    if lifetime not in get_args(Lifetime):
+        raise InvalidArgumentError(f"lifetime: expected one of {get_args(Lifetime)}, found {lifetime!r}")
+    if not ttl_s > 0:
+        raise InvalidArgumentError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The name of a data set, its size on all hosts, and its `description`, the text of `Dataset.to_json`."""
+
+    name: str
+    num_rows: int
+    nbytes: int
+    num_parts: int
+    hosts: tuple[str, ...]
+    lifetime: str
+    description: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, for `from_json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Publication:
+        """Return the publication of `to_json`. Raises `ProtocolError`."""
+        publication = cls(**_read_fields(cls, value))
+        if not _NAME.fullmatch(publication.name):
+            raise ProtocolError(f"published data set: name: found {publication.name[:_MAX_TEXT]!r}")
+        return publication
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSummary:
+    """A data set that a host agent of this host has; `id` is unique, and the newest data set has a `name`."""
+
+    id: str
+    name: str
+    num_rows: int
+    nbytes: int
+    """The bytes of all parts, on all hosts together."""
+    num_parts: int
+    hosts: tuple[str, ...]
+    lifetime: str
+    """"application" or "detached"."""
+    created_at: datetime
+    """When it was published, in UTC."""
+    expires_at: datetime | None
+    """When its memory is freed, in UTC; None for never."""
+    num_readers: int
+    """The processes of this host, and the connections of others, that have it open from the agent of this host."""
+
+    @property
+    def age_s(self) -> float:
+        """The seconds since it was published."""
+        return (datetime.now(UTC) - self.created_at).total_seconds()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values; times are seconds since 1970."""
+        expires_at = None if self.expires_at is None else self.expires_at.timestamp()
+        return {**asdict(self), "created_at": self.created_at.timestamp(), "expires_at": expires_at}
+
+    @classmethod
+    def from_json(cls, value: object) -> PublishedSummary:
+        """Return the summary of `to_json`. Raises `ProtocolError`."""
+        return cls(**_read_fields(cls, value))
+
+
+def parse_time(value: object) -> datetime | None:
+    """Return the time of seconds since 1970; None for None and for times beyond the year 9999.
+
+    Raises `ProtocolError`.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        raise ProtocolError(f"published data set: expected a time in seconds, found {str(value)[:_MAX_TEXT]}")
+    try:
+        return datetime.fromtimestamp(value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+_KINDS: Mapping[str, type] = {"str": str, "int": int}
+
+
+def _read_fields(cls: type[Publication | PublishedSummary], value: object) -> dict[str, Any]:
+    """Return the fields of a JSON object as the types of a class. Raises `ProtocolError`."""
+    if not isinstance(value, dict):
+        raise ProtocolError(f"published data set: expected a JSON object, found {type(value).__name__}")
+    checked: dict[str, Any] = {}
+    for field in fields(cls):
+        found = value.get(field.name)
+        if field.name in ("created_at", "expires_at"):
+            checked[field.name] = parse_time(found)
+            is_valid = checked[field.name] is not None or field.name == "expires_at"
+        elif field.name == "hosts":
+            is_valid = isinstance(found, list | tuple) and all(isinstance(host, str) for host in found)
+            checked[field.name] = tuple(found) if isinstance(found, list | tuple) else ()
+        else:
+            is_valid = type(found) is _KINDS[str(field.type)]
+            checked[field.name] = found
+        if not is_valid:
+            raise ProtocolError(f"published data set: {field.name}: found {str(found)[:_MAX_TEXT]}")
+    return checked
