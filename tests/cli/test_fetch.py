@@ -113,7 +113,7 @@ def test_a_refusal_is_one_line_without_the_signature(tmp_path: Path, capsys: pyt
     [
         ("unix:@bowstring-nobody?want_data=1&ticket=t", "data set 't': "),
         ("unix:@bowstring-nobody?want_data=1", "expected a ticket"),
-        ("people.arrow", "expected the URI of a data set"),
+        ("people.arrow", "there is no published data set 'people.arrow'"),
         ("ftp:host?want_data=1&ticket=t", "expected the scheme"),
     ],
 )

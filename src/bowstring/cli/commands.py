@@ -25,7 +25,9 @@ COMMANDS: dict[str, str] = {
     "concat": "Join files and streams without decoding them.",
     "recover": "Save the intact batches of a damaged file or stream.",
     "serve": "Serve Arrow files to other processes until a signal.",
-    "fetch": "Save a served data set as an Arrow file or stream.",
+    "ls": "List the published data sets of this host.",
+    "fetch": "Save a served or published data set as an Arrow file or stream.",
+    "close": "Free the memory of published data sets.",
     "trace": "Show the recorded messages between servers and clients.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }

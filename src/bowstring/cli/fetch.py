@@ -10,15 +10,16 @@ from bowstring.cli.input_output import choose_arrow_format, resolve_output, writ
 from bowstring.cli.options import PATH, arrow_format_option, record_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
+from bowstring.datasets.published_dataset import open_published
 from bowstring.errors import format_count
 from bowstring.inspection.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
-from bowstring.sharing.connect import connect
+from bowstring.sharing.connect import Target, connect
 from bowstring.transports.tls import TlsOptions
 
 
 @click.command()
-@click.argument("uri")
+@click.argument("uri", metavar="URI|NAME")
 @click.argument("output", type=PATH, default="-")
 @arrow_format_option("stream if OUTPUT is - or ends in .arrows, else file")
 @click.option("--ticket", help="Ticket of the data set.  [default: that of the URI]")
@@ -43,23 +44,27 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
     record: str | None,
     tls: TlsOptions | None,
 ) -> None:
-    """Save a data set of bowstring serve, or of another server, as an Arrow file or stream.
+    """Save a data set of bowstring serve, of another server, or of bowstring ls, as an Arrow file or stream.
 
     URI is that of the data set, or - to read it from standard input: other users can see the arguments of a command,
-    but the URI may be secret. OUTPUT is a path or URL, or - for standard output, the default; it is replaced
-    atomically, when it is complete. Values are not validated.
+    but the URI may be secret. NAME is the name or ID of a published data set. OUTPUT is a path or URL, or - for
+    standard output, the default; it is replaced atomically, when it is complete. Values are not validated.
     """
     as_stream = choose_arrow_format(output, arrow_format, standard_output="stream") == "stream"
     out = resolve_output(output)
     with (
-        connect(
-            _read_uri_from_stdin() if uri == "-" else uri, ticket, timeout_s=timeout_s, tls=tls, record=record
-        ) as dataset,
+        connect(_find_target(uri, timeout_s), ticket, timeout_s=timeout_s, tls=tls, record=record) as dataset,
         progress_bar("fetching") as report_progress,
     ):
         rows = write_arrow(out, dataset.schema, iterate_with_progress(dataset, report_progress), as_stream)
     if output != "-":
         click.echo(f"{to_printable(output)}: {format_count(rows, 'row')}", err=True)
+
+
+def _find_target(uri: str, timeout_s: float) -> Target:
+    """Return a URI, or the published data set of a name, which has no scheme."""
+    text = _read_uri_from_stdin() if uri == "-" else uri
+    return text if ":" in text else open_published(text, timeout_s)
 
 
 def _read_uri_from_stdin() -> str:

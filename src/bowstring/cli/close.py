@@ -1,0 +1,20 @@
+"""`bowstring close`: free the memory of published data sets."""
+
+from __future__ import annotations
+
+import click
+
+from bowstring.datasets.published_dataset import open_published
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def close(names: tuple[str, ...]) -> None:
+    """Free the memory of published data sets. Processes that have read one keep what they have.
+
+    NAME is an ID of bowstring ls, or the name of the newest data set with it.
+    """
+    for name in names:
+        with open_published(name) as dataset:
+            dataset_id = dataset.id
+        click.echo(f"{dataset_id}: closed", err=True)
