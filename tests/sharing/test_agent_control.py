@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import bowstring as bs
+from bowstring.datasets.dataset import DatasetPart
 from bowstring.errors import (
     AccessDeniedError,
     ConnectionLostError,
@@ -22,6 +23,7 @@ from bowstring.errors import (
 )
 from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
 from bowstring.sharing.agent_control import ControlSession, RemoteAccess
+from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.processes import ProcessIdentity, start_ticks
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.base import TransportOptions
@@ -260,6 +262,16 @@ def test_the_secret_is_in_no_argument_environment_or_text(key: AgentKey) -> None
             assert secret.hex().encode() not in content
     assert secret.hex() not in repr(key)
     assert repr(secret)[2:-1] not in repr(key)
+
+
+def test_signatures_of_tickets_are_in_no_text(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
+        location = put_partition(agent, [1])
+    texts = [repr(location), repr(DatasetPart(1, 100, location.uris, "host")), repr(DatasetLocations(location.uris))]
+    for uri in location.uris:
+        signature = uri.rpartition("~")[2]
+        assert len(signature) > 40
+        assert not [text for text in texts if signature in text]
 
 
 def test_an_agent_is_owned_by_a_process_with_a_connection_until_that_ends(key: AgentKey) -> None:

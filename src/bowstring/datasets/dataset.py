@@ -21,7 +21,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.sharing.connect import connect
-from bowstring.sharing.dataset_locations import sort_by_distance
+from bowstring.sharing.dataset_locations import hide_secrets, sort_by_distance
 from bowstring.sharing.uris import parse_scheme
 
 _FORMAT = "bowstring-dataset"
@@ -29,7 +29,7 @@ _FORMAT_VERSION = 1
 _FieldType = TypeVar("_FieldType")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DatasetPart:
     """One part of a data set: its size and where it is."""
 
@@ -42,6 +42,10 @@ class DatasetPart:
     """
     host: str | None = None
     """The name of the host whose memory or disk has it, if known."""
+
+    def __repr__(self) -> str:
+        locations = ", ".join(map(hide_secrets, self.locations)) or "no location"
+        return f"<bowstring.datasets.DatasetPart {self.num_rows} rows, {self.nbytes} bytes at {locations}>"
 
 
 class Dataset:

@@ -99,7 +99,7 @@ class AgentKey:
 class AttemptLocation:
     """Where an attempt of a partition is."""
 
-    uris: tuple[str, ...]
+    uris: tuple[str, ...] = field(repr=False)
     """The URIs for readers, the nearest first."""
     control_uri: str
     """The agent that has it, for `AgentClient.dial`; empty if it is reached only on its host."""
