@@ -266,9 +266,9 @@ class AgentClient(Closable):
         reply = self._request({"op": "describe", "dataset": dataset})
         return Publication.from_json(reply.get("publication")), parse_time(reply.get("expires_at"))
 
-    def list_published(self) -> list[PublishedSummary]:
-        """Return the published data sets, in the order in which they were put."""
-        datasets = _read_field(self._request({"op": "list"}), "datasets", list)
+    def list_published(self, name: str | None = None) -> list[PublishedSummary]:
+        """Return the published data sets, or those with a name or ID, in the order in which they were put."""
+        datasets = _read_field(self._request({"op": "list", "name": name}), "datasets", list)
         return [PublishedSummary.from_json(dataset) for dataset in datasets]
 
     def status(self) -> dict[str, Any]:

@@ -40,8 +40,9 @@ def list_agent_addresses() -> list[str]:
     return sorted(addresses)
 
 
-def list_published(timeout_s: float) -> list[tuple[str, PublishedSummary]]:
-    """Return the published data sets of all agents, newest first, each with the address of its agent.
+def list_published(timeout_s: float, name: str | None = None) -> list[tuple[str, PublishedSummary]]:
+    """Return the published data sets of all agents, or those with a name or ID, newest first, each with the address of
+    its agent.
 
     Agents that do not answer within `timeout_s` are left out. Raises `InvalidArgumentError`, `ResourceError`.
     """
@@ -52,7 +53,7 @@ def list_published(timeout_s: float) -> list[tuple[str, PublishedSummary]]:
     def list_one(address: str) -> list[tuple[str, PublishedSummary]]:
         try:
             with AgentClient.connect(address, timeout_s=timeout_s) as agent:
-                return [(address, summary) for summary in agent.list_published()]
+                return [(address, summary) for summary in agent.list_published(name)]
         except BowstringError as error:
             _LOGGER.debug("%s: left out: %s", address, error)
             return []
@@ -69,13 +70,14 @@ def find_published(name: str, timeout_s: float) -> tuple[str, PublishedSummary]:
 
     Raises `NotFoundError`, and as `list_published`.
     """
-    entries = list_published(timeout_s)
+    entries = list_published(timeout_s, name)
     matches = [entry for entry in entries if entry[1].id == name] or [
         entry for entry in entries if entry[1].name == name
     ]
     if matches:
         return matches[0]
-    known = ", ".join(dict.fromkeys(summary.name for _, summary in entries[:10])) or "none"
+    newest = list_published(timeout_s)[:10]
+    known = ", ".join(dict.fromkeys(summary.name for _, summary in newest)) or "none"
     raise NotFoundError(f"there is no published data set {name!r} on this host; the newest are: {known}")
 
 

@@ -277,9 +277,9 @@ class HostAgent(Closable):
         publication, expires_at = self.datasets.describe(str(request["dataset"]))
         return {"publication": publication.to_json(), "expires_at": expires_at}
 
-    def list_published(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        """The published data sets, without their descriptions."""
-        return {"datasets": self.datasets.list_published()}
+    def list_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The published data sets, or those with a name or ID, without their descriptions."""
+        return {"datasets": self.datasets.list_published(request["name"])}
 
     def drop_unpublished(self, datasets: Iterable[str]) -> None:
         """Drop what a connection has put and not published before its end."""

@@ -195,8 +195,8 @@ class PublishedDatasets(Closable):
             raise NotFoundError(f"the host agent has no published data set {name!r}")
         return dataset.publication, dataset.expiry_time
 
-    def list_published(self) -> list[dict[str, Any]]:
-        """Return `PublishedSummary.to_json` of each published data set."""
+    def list_published(self, name_or_id: str | None = None) -> list[dict[str, Any]]:
+        """Return `PublishedSummary.to_json` of each published data set, or of those with an ID or a name."""
         readers = self._count_readers()
         return [
             {
@@ -207,7 +207,7 @@ class PublishedDatasets(Closable):
                 "num_readers": readers[name],
             }
             for name, dataset in self._datasets.items()
-            if dataset.publication is not None
+            if dataset.publication is not None and name_or_id in (None, name, dataset.publication.name)
         ]
 
     def _count_readers(self) -> Counter[str]:
