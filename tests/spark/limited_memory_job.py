@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,17 @@ def describe_files(pid: int) -> list[str]:
     folder = Path(f"/proc/{pid}")
     links = [os.readlink(path) for path in (folder / "fd").iterdir() if path.is_symlink()]
     return [link for link in [*links, *(folder / "maps").read_text().splitlines()] if link.endswith("(deleted)")]
+
+
+def wait_for_used_bytes(folder: str) -> int:
+    """The bytes in use on the disk; Spark gives a task that it has cancelled some seconds to end."""
+    deadline_s = time.monotonic() + 20
+    while True:
+        disk = os.statvfs(folder)
+        used_bytes = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+        if used_bytes < 5_000_000 or time.monotonic() > deadline_s:
+            return used_bytes
+        time.sleep(0.2)
 
 
 def main(group: str, folder: str) -> None:
@@ -53,7 +65,7 @@ def main(group: str, folder: str) -> None:
         report |= status["memory"]
         report["files"] = describe_files(status["pid"])
         report["oom_kills"] = int(Path(group, "memory.oom_control").read_text().split()[-1])
-        report["used_bytes"] = (os.statvfs(folder).f_blocks - os.statvfs(folder).f_bfree) * os.statvfs(folder).f_frsize
+        report["used_bytes"] = wait_for_used_bytes(folder)
         sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
     spark.stop()

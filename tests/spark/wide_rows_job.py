@@ -1,4 +1,4 @@
-"""Run by test_batch_byte_limit.py in a process of its own: publishes and writes wide rows with a small driver.
+"""Run by test_arrow_batch_job.py in a process of its own: publishes and writes wide rows with a small driver.
 
 Usage: wide_rows_job.py FOLDER. Prints a line of JSON per frame.
 """

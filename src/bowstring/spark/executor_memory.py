@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.sharing.processes import find_java_ancestor
-from bowstring.spark.batch_byte_limit import MAX_BATCH_BYTES
+from bowstring.spark.arrow_batch_job import MAX_BATCH_BYTES
 from bowstring.spark.options import parse_byte_size
 
 _MIN_OVERHEAD_BYTES = 384 << 20

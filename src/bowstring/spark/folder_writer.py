@@ -13,7 +13,7 @@ from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, list_fil
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ExistingFileError, InvalidArgumentError
 from bowstring.spark import staging
-from bowstring.spark.batch_byte_limit import drop_padding_rows, plan_map_in_arrow
+from bowstring.spark.arrow_batch_job import ArrowBatchJob
 from bowstring.spark.folder_job import FolderJob
 from bowstring.spark.options import parse_path
 from bowstring.spark.types import as_nullable, to_arrow_schema
@@ -57,7 +57,7 @@ def write(df: DataFrame, path: str | Path, *, mode: SaveMode = "errorifexists", 
     created_folders = staging.find_missing_folders(folder)
     staging.create_staging_folder(folder, job.id)
     try:
-        reports = plan_map_in_arrow(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()
+        reports = ArrowBatchJob(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()
         job.commit([ManifestEntry(r.name, r.length_bytes, r.rows, r.batches) for r in reports])
     except BaseException:
         job.discard()
@@ -69,7 +69,7 @@ def _write_part(job: FolderJob, schema: Schema, batches: Iterator[Any]) -> Itera
     """Write a partition and yield the entry of its file, with the columns of `_REPORT_SCHEMA`; runs in a task."""
     import pyarrow as pa
 
-    columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
+    columns = (batch.select(range(len(schema))) for batch in batches)
     entry = job.write_part(columns, schema=schema)
     if entry is not None:
         row = {"name": entry.name, "length_bytes": entry.length_bytes, "rows": entry.rows, "batches": entry.batches}

@@ -27,7 +27,7 @@ from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError
 from bowstring.sharing.agent_client import AgentKey
 from bowstring.sharing.agent_group import LOCAL_AGENT, AgentGroup
 from bowstring.sharing.publications import parse_time
-from bowstring.spark.batch_byte_limit import plan_map_in_arrow
+from bowstring.spark.arrow_batch_job import ArrowBatchJob
 from bowstring.spark.job_properties import describe_jobs
 from bowstring.spark.partition_writer import (
     REPORT_SCHEMA,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 _MAX_ATTEMPTS_SETTING = "spark.stage.maxConsecutiveAttempts"
 _DEFAULT_MAX_ATTEMPTS = "4"
-_INDETERMINATE = "INDETERMINATE"
 _METRICS = ("partition_id", "num_rows", "nbytes", "seconds", "attempt_number", "host", "executor_pid")
 _EXECUTORS_OF_CONNECT = 16
 """How many executors are assumed where their number is not known."""
@@ -58,7 +57,7 @@ class PartitionJob:
         self._agents = AgentGroup(agent_key)
         self._agent_uris: set[str] = set()
         self._schema = schema
-        self._job = plan_map_in_arrow(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
+        self._job = ArrowBatchJob(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
         self._reports: dict[int, PartitionReport] = {}
         self._expires_at = math.inf
         self._recompute_lock = threading.Lock()
@@ -78,12 +77,12 @@ class PartitionJob:
         """
         if self.agent_key.access is None:
             return
-        spark = self._job.frame.sparkSession
+        spark = self._job.spark
         with contextlib.suppress(Exception):  # the application may have ended
             num_tasks = 2 * count_executors(spark)
             if num_tasks:
                 tasks = spark.range(0, num_tasks, 1, num_tasks)
-                plan_map_in_arrow(tasks, partial(drop_on_this_host, self._dataset, self.agent_key), "id long").collect()
+                ArrowBatchJob(tasks, partial(drop_on_this_host, self._dataset, self.agent_key), "id long").collect()
 
     @property
     def metrics(self) -> Table:
@@ -142,7 +141,7 @@ class PartitionJob:
 
     def _compute_and_commit(self, lost: Sequence[int] | None, ttl_s: float) -> None:
         """Compute the lost partitions, all for None, until no agent has lost any."""
-        spark = self._job.frame.sparkSession
+        spark = self._job.spark
         max_attempts = int(spark.conf.get(_MAX_ATTEMPTS_SETTING, _DEFAULT_MAX_ATTEMPTS) or _DEFAULT_MAX_ATTEMPTS)
         description = f"bowstring.spark.publish {self._dataset} ({len(self._schema)} columns)"
         for _ in range(max_attempts):
@@ -161,28 +160,19 @@ class PartitionJob:
         if lost is not None:
             self._reopen()
         reports = dict(self._reports)
-        if lost is None or not self._has_same_rows_again():
+        if lost is None or not self._job.has_same_rows_again:
             reports = {row.partition_id: PartitionReport(*row) for row in self._job.collect()}
         elif any(reports[partition_id].num_rows for partition_id in lost):
-            frame = self._job.frame
-            rows = frame.sparkSession.sparkContext.runJob(frame.rdd, list, lost)
+            rows = self._job.collect(lost)
             reports.update((row.partition_id, PartitionReport(*row)) for row in rows)
         if not any(report.num_rows for report in reports.values()):
             reports[0] = write_empty_partition(self._dataset, self.agent_key, self._schema)
         self._reports = reports
         self._agent_uris.update(self._attempts_by_agent())
 
-    def _has_same_rows_again(self) -> bool:
-        """Whether a job for some of the partitions gives them the same rows as the first job."""
-        frame: Any = self._job.frame
-        if not hasattr(frame, "_jdf"):
-            return False  # Spark Connect
-        level: str = frame._jdf.queryExecution().toRdd().outputDeterministicLevel().toString()
-        return level != _INDETERMINATE
-
     def _check_application(self) -> None:
-        frame: Any = self._job.frame
-        if hasattr(frame, "_jdf") and frame.sparkSession.sparkContext._jsc is None:
+        spark: Any = self._job.spark
+        if hasattr(spark, "_jsparkSession") and spark.sparkContext._jsc is None:
             raise ClosedError(f"data set {self._dataset}: its Spark application has ended, and nothing can be computed")
 
     def _commit(self, ttl_s: float) -> list[int]:

@@ -17,7 +17,6 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocatio
 from bowstring.sharing.partition_memory import PartitionMemory
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.arrow_files import write_batches
-from bowstring.spark.batch_byte_limit import drop_padding_rows
 from bowstring.spark.executor_memory import spare_executor_bytes
 
 REPORT_SCHEMA = (
@@ -71,7 +70,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
     assert task is not None
     started_s = time.monotonic()
     partition_id, attempt = task.partitionId(), task.taskAttemptId()
-    columns = (drop_padding_rows(batch).select(range(len(schema))) for batch in batches)
+    columns = (batch.select(range(len(schema))) for batch in batches)
     location, nbytes = AttemptLocation((), ""), 0
     with PartitionMemory(agent_key, f"{dataset}/{partition_id}", spare_executor_bytes) as memory:
         try:

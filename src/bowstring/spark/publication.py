@@ -128,9 +128,7 @@ def publish(  # noqa: PLR0913 -- all but one are options
     Jobs have a description in Spark's UI, unless the caller has set one.
 
     Columns keep their names, including duplicates and names with a dot. Rows of a frame without columns are counted. A
-    data set without rows has one URI, of an empty partition on the driver's host. Frames of fixed-width columns and
-    strings skip Spark's check of the batch size after each row; frames that run Python or have other columns, Connect
-    sessions, and sessions with their own ``maxBytesPerBatch`` keep it. No setting of the session is changed.
+    data set without rows has one URI, of an empty partition on the driver's host. No setting of the session is changed.
 
     Raises:
         UnsupportedTypeError: a column's type has no counterpart in Arrow; raised before any job runs, with the column's

@@ -30,8 +30,8 @@ def hide_traceback() -> Iterator[None]:
 
 def find_resource_error(problem: BaseException) -> ResourceError | None:
     """The `ResourceError` for which tasks have failed, from the text of Spark's error; None if it was another error."""
-    match = re.search(r"bowstring\.errors\.ResourceError: (.+)", str(problem))
-    return ResourceError(match[1]) if match is not None else None
+    messages = re.findall(r"bowstring\.errors\.ResourceError: (.+)", str(problem))
+    return ResourceError(messages[-1]) if messages else None  # tracebacks begin with the cause
 
 
 def _is_spark_worker() -> bool:
