@@ -99,7 +99,7 @@ def agent_session() -> tuple[bytes, bytes]:
         requests += [
             _message({"op": "reserve", "memory": asdict(_MEMORY)}),
             build_frame(FrameKind.REGION, index, region),
-            _message({**put, "ttl_s": 60.0, "needs_commit": not index}),
+            _message({**put, "ttl_s": 60.0, "needs_commit": not index, "is_detached": False, "is_temporary": False}),
         ]
     requests += [_message({"op": "commit", "dataset": "d", "attempts": [[0, 7], [1, 7]]}), _message(_STATUS)]
     requests += [_message({"op": "drop", "dataset": "d"})]

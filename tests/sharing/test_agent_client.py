@@ -232,7 +232,7 @@ def test_the_time_to_live_of_a_data_set_begins_with_its_commit(key: AgentKey) ->
         agent.put("short", (1, 0), region, rows=rows, ttl_s=0.1).uris[0]
         assert agent.commit_attempts("short", {0: 0, 1: 0}) == []
         assert wait_until(lambda: "short" not in agent.status()["datasets"])
-        with pytest.raises(NotFoundError, match=r"data set 'short' expired at .*, 0\.1 s after its commit"):
+        with pytest.raises(NotFoundError, match=r"data set 'short' expired at .*, after its lifetime of 0\.1 s"):
             bs.connect(uri)
 
 

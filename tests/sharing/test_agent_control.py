@@ -140,7 +140,7 @@ def test_tickets_are_refused_once_the_data_set_has_expired(key: AgentKey) -> Non
         agent.commit_attempts("d", {0: 0})
         assert wait_until(lambda: not agent.status()["datasets"])
         for uri in location.uris:
-            with pytest.raises(NotFoundError, match=r"data set 'd' expired at .* 0\.1 s after its commit"):
+            with pytest.raises(NotFoundError, match=r"data set 'd' expired at .*, after its lifetime of 0\.1 s"):
                 bs.connect(uri)
 
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_a_data_set_is_named(spark: SparkSession, tmp_path: Path)
         for target, options, message in (
             (published, {"mergeSchema": "true"}, "option mergeSchema: a data set has one schema"),
             ([published.uris[0], str(tmp_path)], {}, "is a path, but unix:@bowstring.* is a data set"),
-            ([published, other], {}, "data-.*: expected .*id.*, found .*x"),
+            ([published, other], {}, "data: expected .*id.*, found .*x"),
             ("{", {}, "InvalidDataError: data set: expected JSON"),
         ):
             with pytest.raises(Exception, match=message):
