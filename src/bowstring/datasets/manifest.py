@@ -175,11 +175,11 @@ def remove_old_manifests(folder: Path) -> None:
     oldest_s = time.time() - MANIFEST_RETENTION_S
     is_old = {path.name: path.stat().st_mtime < oldest_s for path in (folder / MANIFEST_FOLDER).iterdir()}
     numbers = _list_sequence_numbers(folder)
-    first_kept = next((n for n in numbers if not is_old.get(_manifest_path(folder, n).name, False)), numbers[-1])
-    base = _read_record(_manifest_path(folder, first_kept)).base
-    kept = {_manifest_path(folder, n).name for n in numbers if n >= (first_kept if base is None else base)}
+    first_recent = next((n for n in numbers if not is_old.get(_manifest_path(folder, n).name, False)), numbers[-1])
+    base = _read_record(_manifest_path(folder, first_recent)).base
+    needed_names = {_manifest_path(folder, n).name for n in numbers if n >= (first_recent if base is None else base)}
     for name, is_removable in is_old.items():
-        if is_removable and name not in kept and (_MANIFEST_FILE_NAME.fullmatch(name) or name.startswith(".")):
+        if is_removable and name not in needed_names and (_MANIFEST_FILE_NAME.fullmatch(name) or name.startswith(".")):
             (folder / MANIFEST_FOLDER / name).unlink(missing_ok=True)
 
 

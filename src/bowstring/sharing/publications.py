@@ -124,16 +124,16 @@ def _read_fields(cls: type[Publication | PublishedSummary], value: object) -> di
         raise ProtocolError(f"published data set: expected a JSON object, found {type(value).__name__}")
     checked: dict[str, Any] = {}
     for field in fields(cls):
-        found = value.get(field.name)
+        field_value = value.get(field.name)
         if field.name in ("created_at", "expires_at"):
-            checked[field.name] = parse_time(found)
+            checked[field.name] = parse_time(field_value)
             is_valid = checked[field.name] is not None or field.name == "expires_at"
         elif field.name == "hosts":
-            is_valid = isinstance(found, list | tuple) and all(isinstance(host, str) for host in found)
-            checked[field.name] = tuple(found) if isinstance(found, list | tuple) else ()
+            is_valid = isinstance(field_value, list | tuple) and all(isinstance(host, str) for host in field_value)
+            checked[field.name] = tuple(field_value) if isinstance(field_value, list | tuple) else ()
         else:
-            is_valid = type(found) is _KINDS[str(field.type)]
-            checked[field.name] = found
+            is_valid = type(field_value) is _KINDS[str(field.type)]
+            checked[field.name] = field_value
         if not is_valid:
-            raise ProtocolError(f"published data set: {field.name}: found {str(found)[:_MAX_TEXT]}")
+            raise ProtocolError(f"published data set: {field.name}: found {str(field_value)[:_MAX_TEXT]}")
     return checked

@@ -143,8 +143,8 @@ class FolderJob:
             if self.overwrite:
                 manifest = (newest or Manifest(0, {}, ())).replace_all(schema, entries, batch)
             elif newest is None:
-                kept = self._find_entries_to_keep(None)
-                manifest = Manifest(0, {}, ()).replace_all(schema, (*kept, *entries), batch)
+                previous = self._find_entries_to_keep(None)
+                manifest = Manifest(0, {}, ()).replace_all(schema, (*previous, *entries), batch)
             else:
                 self._find_entries_to_keep(newest)
                 manifest = newest.append(entries, batch)

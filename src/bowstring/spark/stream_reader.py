@@ -141,12 +141,14 @@ class _FileList:
 
 def _find_complete_files(folder: Path, known: frozenset[str]) -> Iterator[ManifestEntry]:
     """Yield the complete files of a folder that are not known, the oldest first."""
-    found = []
+    paths_by_time = []
     for path in list_files_without_manifest(folder) if folder.is_dir() else []:
         if path.name not in known:
             with contextlib.suppress(FileNotFoundError):
-                found.append((path.stat().st_mtime_ns, path))
-    for modified_ns, path in sorted(found):
+                paths_by_time.append((path.stat().st_mtime_ns, path))
+    for modified_ns, path in sorted(paths_by_time):
+        # Once, so that a malformed file is not taken for a complete one between two looks at the clock.
+        is_old = time.time_ns() - modified_ns > INCOMPLETE_FILE_AGE_S * 1e9
         try:
             size_bytes = path.stat().st_size
             lengths_bytes = describe_file(path).batch_lengths_bytes
@@ -154,11 +156,11 @@ def _find_complete_files(folder: Path, known: frozenset[str]) -> Iterator[Manife
         except NotFoundError:
             continue
         except InvalidDataError:
-            is_complete = False
-            if time.time_ns() - modified_ns > INCOMPLETE_FILE_AGE_S * 1e9:
+            if is_old:
                 raise
+            continue
         # A stream may also end without a marker; then its age shows that it is complete.
-        if is_complete or time.time_ns() - modified_ns > INCOMPLETE_FILE_AGE_S * 1e9:
+        if is_complete or is_old:
             yield ManifestEntry(path.name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
 
 
