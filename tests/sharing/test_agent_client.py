@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -65,17 +64,6 @@ listener.listen()
 send("ready")
 host_agent.main(listener.detach())
 """
-
-
-@pytest.fixture
-def key() -> Iterator[AgentKey]:
-    agent_key = AgentKey.create()
-    yield agent_key
-    try:
-        with AgentClient.open(agent_key, start=False) as agent:
-            os.kill(agent.status()["pid"], 9)
-    except ConnectionLostError:
-        pass
 
 
 def put_partition(agent: AgentClient, values: list[int], attempt: tuple[int, int], dataset: str = "d") -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, InvalidArgumentError, InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation, find_spill_folders
@@ -39,17 +38,6 @@ with bs.connect(uris) as data:
     num_descriptors = len(os.listdir("/proc/self/fd"))
 send((table["a"].to_numpy()[::100].tolist(), num_descriptors))
 """
-
-
-@pytest.fixture
-def key() -> Iterator[AgentKey]:
-    agent_key = AgentKey.create()
-    yield agent_key
-    try:
-        with AgentClient.open(agent_key, start=False) as agent:
-            os.kill(agent.status()["pid"], 9)
-    except ConnectionLostError:
-        pass
 
 
 def request(
