@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.layouts.sort_keys import rank_bytes
+from bowstring.layouts.sort_keys import compare_bytes, find_extreme_bytes, rank_bytes
 from bowstring.testing import strategies
 from tests.cases import CASES, FLAT, Case
 
@@ -125,3 +125,24 @@ def test_integers_of_a_narrow_range_are_ordered(low: int, span: int) -> None:
     values[7], values[9] = low + span, low
     assert bs.array(values).sort().to_pylist() == sorted(values.tolist())
     assert bs.array(values).dictionary_encode().to_pylist() == values.tolist()
+
+
+SIMILAR_BYTES = st.lists(st.binary(max_size=3).flatmap(lambda end: st.integers(0, 80).map(lambda n: b"a" * n + end)))
+
+
+def concat_bytes(values: list[bytes]) -> tuple[Any, Any]:
+    """Return the bytes of the values end to end, and their offsets."""
+    return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)])
+
+
+@given(values=SIMILAR_BYTES.filter(len))
+def test_the_smallest_and_the_greatest_byte_string_are_those_of_python(values: list[bytes]) -> None:
+    least, greatest = find_extreme_bytes(*concat_bytes(values))
+    assert (values[least], values[greatest]) == (min(values), max(values))
+
+
+@given(values=SIMILAR_BYTES, bound=SIMILAR_BYTES.filter(len).map(lambda bounds: bounds[0]))
+def test_byte_strings_compare_as_those_of_python(values: list[bytes], bound: bytes) -> None:
+    values = [*values, bound, bound + b"\0", bound[:-1]]
+    expected = [(value > bound) - (value < bound) for value in values]
+    assert compare_bytes(*concat_bytes(values), bound).tolist() == expected

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bowstring as bs
+
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
 pytest.importorskip("pyspark")
@@ -78,6 +80,19 @@ def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession,
         assert table.num_rows == 150
         addresses = [chunk.buffers()[1].address for chunk in table["id"].chunks]
         assert [(address - start) % 64 for address in addresses] == [0] * len(addresses)
+
+
+def test_the_footers_of_the_files_have_statistics_of_columns_with_an_order(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(0, 450, 1, 1).selectExpr("id", "array(id) list", "nullif(id, 449) n", "string(id) s")
+    write(frame, tmp_path)
+    (file,) = part_files(tmp_path)
+    with bs.open_file(file) as reader:
+        reader.check_statistics()
+        assert reader.statistics is not None
+        assert list(reader.statistics.columns) == [0, 2, 3]
+        assert reader.find_batches("id", 200, 299) == [2]
+        assert reader.find_batches("n", 449) == []
+        assert reader.find_batches("s", "99") == [0]
 
 
 def test_timestamps_do_not_depend_on_the_time_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:

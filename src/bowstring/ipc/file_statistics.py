@@ -23,14 +23,7 @@ import numpy.typing as npt
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.compute.nulls import drop_null
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field, Metadata
-from bowstring.datatypes.schema import Schema
-from bowstring.datatypes.types import Int, Struct
-from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.io.memory_source import MemorySource
-from bowstring.ipc.array_statistics import (
+from bowstring.compute.array_statistics import (
     MinMax,
     compute_dense_ranks,
     count_distinct,
@@ -39,6 +32,13 @@ from bowstring.ipc.array_statistics import (
     is_orderable,
     min_max,
 )
+from bowstring.compute.nulls import drop_null
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.types import Int, Struct
+from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
 from bowstring.ipc.metadata.schema import IpcSchema
@@ -287,6 +287,11 @@ class StatisticsCollector:
             Array.from_array_data(layout.concat(side) if side else layout.from_pylist([])) for side in sides
         )
         return ColumnStatistics(null_counts, minima, maxima, distinct_counts)
+
+
+def find_orderable_columns(schema: Schema) -> list[int]:
+    """Return the indices of the columns whose statistics have a minimum and a maximum."""
+    return [index for index, field in enumerate(schema.fields) if is_orderable(layout_of(get_decoded_type(field.type)))]
 
 
 def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileStatistics:

@@ -10,6 +10,8 @@ from bowstring.layouts.base import Indices, Values
 
 _WORD = 8
 _ROUNDS = 8
+_MASKS = np.array([(1 << 64) - (1 << 8 * (_WORD - count)) for count in range(_WORD + 1)], np.uint64)
+"""A mask of the first 0 to 8 bytes of a word."""
 
 
 def rank_bytes(data: Values, offsets: Indices) -> Indices:
@@ -18,29 +20,84 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
     Compares bytes, which for UTF-8 is the order of code points. Memory use is proportional to the number of strings.
     Strings with equal first 64 bytes are compared as Python byte strings.
     """
-    starts = offsets[:-1].astype(np.int64)
-    lengths = offsets[1:] - starts
-    padded = np.zeros(len(data) + _WORD, np.uint8)
-    padded[: len(data)] = data
-    words = np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
+    words, starts, lengths = _view_words(data), offsets[:-1], np.diff(offsets)
     ranks = np.zeros(len(starts), np.int64)
     ties = np.arange(len(starts))
     for depth in range(0, _ROUNDS * _WORD, _WORD):
         if not ties.size:
             return ranks
-        left = np.clip(lengths[ties] - depth, 0, _WORD + 1)
-        shift = ((_WORD - np.minimum(left, _WORD)) * 8).astype(np.uint64)
-        prefixes = words[np.minimum(starts[ties] + depth, len(data))].astype(np.uint64)
-        prefixes = np.where(
-            left > 0, prefixes >> np.minimum(shift, np.uint64(63)) << np.minimum(shift, np.uint64(63)), np.uint64(0)
-        )
-        ties = _refine_ranks(ranks, ties, (prefixes, left), left > _WORD)
+        keys = _read_words(words, starts[ties], lengths[ties], depth)
+        ties = _refine_ranks(ranks, ties, keys, keys[1] > _WORD)
     if ties.size:
         tails = [data[starts[i] + _ROUNDS * _WORD : starts[i] + lengths[i]].tobytes() for i in ties.tolist()]
         rank_by_tail = {tail: rank for rank, tail in enumerate(sorted(set(tails)))}
         codes = np.fromiter((rank_by_tail[tail] for tail in tails), np.int64, len(tails))
         _refine_ranks(ranks, ties, (codes,), np.zeros(len(ties), np.bool_))
     return ranks
+
+
+def find_extreme_bytes(data: Values, offsets: Indices) -> tuple[int, int]:
+    """Return the indices of a smallest and a greatest string between consecutive offsets, of which there are some."""
+    words, starts, lengths = _view_words(data), offsets[:-1], np.diff(offsets)
+    first_keys = _read_words(words, starts, lengths, 0)
+    indices = []
+    for choose in (min, max):
+        ties, (prefixes, left) = np.arange(len(starts)), first_keys
+        for depth in range(_WORD, _ROUNDS * _WORD, _WORD):
+            is_extreme = prefixes == (prefixes.min() if choose is min else prefixes.max())
+            ties, left = ties[is_extreme], left[is_extreme]
+            # A string that ends here is less than longer ones, and equal to those of its length.
+            ties = ties[left == choose(left.min(), left.max())]
+            if len(ties) == 1 or lengths[ties[0]] <= depth:
+                ties = ties[:1]
+                break
+            prefixes, left = _read_words(words, starts[ties], lengths[ties], depth)
+        indices.append(choose(ties.tolist(), key=lambda i: data[starts[i] : starts[i] + lengths[i]].tobytes()))
+    return indices[0], indices[1]
+
+
+def compare_bytes(data: Values, offsets: Indices, value: bytes) -> Values:
+    """Return -1, 0 or 1 for each string between consecutive offsets: less than, equal to or greater than a value.
+
+    The shape is (strings,), the type int8.
+    """
+    words, starts, lengths = _view_words(data), offsets[:-1], np.diff(offsets)
+    value_words = _view_words(np.frombuffer(value, np.uint8))
+    signs = np.zeros(len(starts), np.int8)
+    ties = np.arange(len(starts))
+    for depth in range(0, len(value) + 1, _WORD):
+        keys = _read_words(words, starts[ties], lengths[ties], depth)
+        bounds = _read_words(value_words, np.zeros(1, np.int64), np.array([len(value)]), depth)
+        signs[ties] = compare_keys(keys, bounds)
+        ties = ties[signs[ties] == 0]  # none after the last word of the value
+    return signs
+
+
+def compare_keys(keys: Sequence[Values], bounds: Sequence[Values]) -> Values:
+    """Return -1, 0 or 1 for each row of keys, the most significant first, that is less than, equal to or greater than
+    the single row of `bounds`.
+    """
+    signs = np.zeros(len(keys[0]), np.int8)
+    for key, bound in reversed(list(zip(keys, bounds, strict=True))):
+        signs[key < bound] = -1
+        signs[key > bound] = 1
+    return signs
+
+
+def _view_words(data: Values) -> Values:
+    """Return the eight bytes from each byte on as a big-endian integer, zero after the end."""
+    padded = np.zeros(len(data) + _WORD, np.uint8)
+    padded[: len(data)] = data
+    return np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
+
+
+def _read_words(words: Values, starts: Indices, lengths: Indices, depth: int) -> tuple[Values, Indices]:
+    """Return for each string the eight bytes from `depth` on as an integer, zero after its end, and the number of bytes
+    that are left, at most nine.
+    """
+    left = np.clip(lengths - depth, 0, _WORD + 1)
+    prefixes = words[np.minimum(starts + depth, len(words) - 1)].astype(np.uint64)
+    return prefixes & _MASKS.take(left, mode="clip"), left
 
 
 def _refine_ranks(ranks: Indices, members: Indices, keys: tuple[Values, ...], has_more_bytes: Values) -> Indices:

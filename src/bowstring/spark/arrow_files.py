@@ -15,6 +15,7 @@ from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import BowstringError, MissingFileError, translate_os_error
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
+from bowstring.ipc.file_statistics import find_orderable_columns
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
 from bowstring.spark.types import to_spark_schema, with_utc_timestamps
@@ -43,7 +44,7 @@ def write_file(
     Raises:
         BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
     """
-    num_rows, num_batches = write_batches(path, batches, schema)
+    num_rows, num_batches = write_batches(path, batches, schema, statistics=True)
     if not num_rows:
         return None
     try:
@@ -56,12 +57,15 @@ def write_file(
         raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
 
 
-def write_batches(sink: Path | int, batches: Iterator[Any], schema: Schema | None = None) -> tuple[int, int]:
+def write_batches(
+    sink: Path | int, batches: Iterator[Any], schema: Schema | None = None, *, statistics: bool = False
+) -> tuple[int, int]:
     """Write the pyarrow batches that have rows as an uncompressed, 64-byte aligned Arrow file, and return the numbers
     of rows and batches. Write nothing if there is not a single row.
 
     The file has the batches' types, with timestamps labelled UTC. `schema` gives the columns' names, nullability and
-    metadata; they are the batches' own by default.
+    metadata; they are the batches' own by default. With `statistics`, the footer has those of the columns whose values
+    have an order.
     """
     num_rows = num_batches = 0
     writer: FileWriter | None = None
@@ -77,6 +81,8 @@ def write_batches(sink: Path | int, batches: Iterator[Any], schema: Schema | Non
                 else:
                     file_schema = Schema(tuple(f.with_type(own.type) for f, own in zip(schema, fields, strict=True)))
                 writer = new_file(sink, file_schema, alignment=64)
+                if statistics:
+                    writer.enable_statistics(find_orderable_columns(file_schema))
             _, array = batch.__arrow_c_array__()
             writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
             num_rows += batch.num_rows

@@ -5,7 +5,7 @@ Each layout gives NumPy arrays that compare like its values (`Layout.sort_keys`)
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.nested import RunEndEncoded
 from bowstring.datatypes.types import Dictionary
-from bowstring.layouts.base import ArrayData, Indices, Layout, Values
-from bowstring.layouts.binary import BinaryLayout
+from bowstring.layouts.base import ArrayData, Layout, Values
+from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.sort_keys import run_start_mask
+from bowstring.layouts.sort_keys import find_extreme_bytes, run_start_mask
 
 MAX_BOUND_BYTES = 64
 MinMax: TypeAlias = tuple[ArrayData, ArrayData]
@@ -59,44 +59,35 @@ def min_max(array: ArrayData, truncate: bool = True) -> MinMax | None:
     """
     if not array.length or not is_orderable(array.layout):
         return None
-    least, greatest = (_select_extreme(array, side) for side in (np.min, np.max))
-    if least is None or greatest is None:
+    layout = array.layout
+    if isinstance(layout, ByteStringLayout):
+        indices: tuple[int, int] | None = find_extreme_bytes(*layout.bytes_and_offsets(array))
+    else:
+        indices = _find_extremes(layout.sort_keys(array))
+    if indices is None:
         return None
+    least, greatest = (decode_array(layout.take(array, np.array([index]))) for index in indices)
     return (_truncate_bound(least, False), _truncate_bound(greatest, True)) if truncate else (least, greatest)
 
 
-def _select_extreme(array: ArrayData, reduce: Any) -> ArrayData | None:
-    prefixes = _prefixes_as_integers(array)
-    if prefixes is not None:
-        array = array.layout.take(array, np.flatnonzero(prefixes == reduce(prefixes)))
-    keys = array.layout.sort_keys(array)
-    assert keys is not None
-    indices: Indices = np.arange(array.length)
-    if keys[0].dtype.kind == "f":
-        indices = np.flatnonzero(~np.isnan(keys[0]))
-        if not indices.size:
-            return None
-    for key in keys:
-        values = key[indices]
-        indices = indices[values == reduce(values)]
-    return decode_array(array.layout.take(array, indices[:1]))
-
-
-def _prefixes_as_integers(array: ArrayData) -> Values | None:
-    """Return the first eight bytes of strings with offsets as integers, to select the few strings to compare."""
-    layout = array.layout
-    if not isinstance(layout, BinaryLayout):
-        return None
-    offsets = layout.offsets(array).astype(np.int64)
-    data = layout.data_buffer(array).bytes
-    padded = np.zeros(len(data) + 8, np.uint8)
-    padded[: len(data)] = data
-    words = np.ndarray((len(data) + 1,), np.dtype(">u8"), padded.data, 0, (1,))
-    lengths = np.minimum(np.diff(offsets), 8)
-    shift = ((8 - lengths) * 8).astype(np.uint64) % np.uint64(64)
-    first_words = words[offsets[:-1]].astype(np.uint64)
-    prefixes: Values = np.where(lengths > 0, first_words >> shift << shift, np.uint64(0))
-    return prefixes
+def _find_extremes(keys: tuple[Values, ...] | None) -> tuple[int, int] | None:
+    """Return the indices of a smallest and a greatest row of keys, NaN ignored; None if there is no other."""
+    indices = []
+    for is_greatest in (False, True):
+        ties = None
+        for key in keys or ():
+            values = key if ties is None else key[ties]
+            if key.dtype.kind == "f":
+                extreme = (np.fmax if is_greatest else np.fmin).reduce(values)  # NaN only if there is nothing else
+                if np.isnan(extreme):
+                    return None
+            else:
+                extreme = values.max() if is_greatest else values.min()
+            equal = np.flatnonzero(values == extreme)
+            ties = equal if ties is None else ties[equal]
+        assert ties is not None
+        indices.append(int(ties[0]))
+    return indices[0], indices[1]
 
 
 def _truncate_bound(array: ArrayData, rounds_up: bool) -> ArrayData:
