@@ -2,6 +2,9 @@
 
 The peers are `toArrow()` with Arrow IPC to that process, as a stream through a socket or as a mapped file, and Parquet
 (snappy, uncompressed), of which pyarrow reads the one column. The process has imported everything before.
+
+Two more lines compare `publish` alone with what Spark needs for the same rows as Arrow batches: in the JVM, and until
+Python has counted them without Spark's size check of each row. That is the least that any method can take.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 _ROWS, _QUICK_ROWS = 5_000_000, 200_000
 _TO_ARROW_BOUND, _PARQUET_BOUND, _MEMORY_BOUND_MB = 0.8, 0.6, 50.0
+_JVM_BOUND, _COUNT_BOUND = 1.3, 1.1
+_MAX_BYTES_SETTING, _UNCHECKED = "spark.sql.execution.arrow.maxBytesPerBatch", 2**31 - 1
 _CLUSTER = "local-cluster[1,2,1536]"
 _BUFFER_BYTES = 1 << 20
 _REPOSITORY = Path(__file__).resolve().parent.parent
@@ -47,11 +52,14 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
             methods = PublishMethods(create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows))
             long_calls = settings.for_long_calls(1 if settings.is_quick else 2)
             published, *peers = measure(methods.candidates(), long_calls)
+            alone, jvm, count = measure(methods.candidates_without_consumer(), long_calls)
         finally:
             spark.stop()
     line = f"{rows:,} rows until another process has summed a column"
     yield compare_timings(f"{line}, toArrow() and IPC", _TO_ARROW_BOUND, published, peers[:2])
     yield compare_timings(f"{line}, Parquet and pyarrow", _PARQUET_BOUND, published, peers[2:])
+    yield compare_timings(f"{rows:,} rows published, the JVM's rows to Arrow", _JVM_BOUND, alone, [jvm])
+    yield compare_timings(f"{rows:,} rows published, counted in mapInArrow", _COUNT_BOUND, alone, [count])
     yield from _measure_driver_memory(rows)
 
 
@@ -80,6 +88,28 @@ class PublishMethods:
                 for codec in ("snappy", "uncompressed")
             ),
         ]
+
+    def candidates_without_consumer(self) -> list[Candidate]:
+        """`publish` alone, then the JVM's step, then ``mapInArrow`` that counts."""
+        handles: list[bowstring.spark.PublishedFrame] = []
+        frame: Any = self.df
+        return [
+            Candidate.of_call(
+                "bowstring",
+                lambda: handles.append(bowstring.spark.publish(self.df)),
+                teardown=lambda: handles.pop().close(),
+            ),
+            Candidate.of_call("toArrowBatchRdd().count()", lambda: frame._jdf.toArrowBatchRdd().count()),
+            Candidate.of_call("mapInArrow", self._count_in_python),
+        ]
+
+    def _count_in_python(self) -> None:
+        settings = self.df.sparkSession.conf
+        settings.set(_MAX_BYTES_SETTING, _UNCHECKED)
+        try:
+            self.df.mapInArrow(_count_rows, "rows long").collect()
+        finally:
+            settings.unset(_MAX_BYTES_SETTING)
 
     def _publish(self, handles: list[Any]) -> None:
         handles.append(bowstring.spark.publish(self.df))
@@ -110,6 +140,10 @@ class PublishMethods:
 
     def _check_sum(self, reply: dict[str, Any]) -> None:
         assert reply == {"sum": self.sum}, f"expected the sum {self.sum}, found {reply}"
+
+
+def _count_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
 
 
 def _measure_driver_memory(rows: int) -> Iterator[Measurement]:

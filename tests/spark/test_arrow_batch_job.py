@@ -31,7 +31,7 @@ WIDE = "if(id % 7 = 3, null, repeat('é', cast(id * id % 5000 as int)))"
 
 
 @contextmanager
-def spark_setting(spark: SparkSession, name: str, value: int) -> Iterator[None]:
+def spark_setting(spark: SparkSession, name: str, value: int | str) -> Iterator[None]:
     before = spark.conf.getAll.get(name)
     spark.conf.set(name, str(value))
     try:
@@ -71,11 +71,12 @@ def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: Spark
         assert [batch.num_rows for batch in dataset] == [65_536, 4464]
 
 
-def test_a_byte_limit_of_the_user_limits_published_batches(spark: SparkSession) -> None:
+@pytest.mark.parametrize("limit", [20_000, "20000b", "20k"])
+def test_a_byte_limit_of_the_user_limits_published_batches(spark: SparkSession, limit: int | str) -> None:
     frame = spark.range(0, 2000, 1, 1).selectExpr("id", "repeat('x', 100) as s")
     with (
         spark_setting(spark, MAX_RECORDS, 10_000),
-        spark_setting(spark, MAX_BYTES, 20_000),
+        spark_setting(spark, MAX_BYTES, limit),
         publish(frame) as published,
         bs.connect(published) as dataset,
     ):

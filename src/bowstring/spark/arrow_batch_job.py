@@ -21,6 +21,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bowstring.spark.options import parse_byte_size
+
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -144,7 +146,9 @@ def _create_converter(frame: Any, java_class: Any) -> Any:
     """
     settings = frame.sparkSession.conf
     own_max_bytes = settings._jconf.getAllAsJava().get(_MAX_BYTES_SETTING)
-    max_bytes = min(int(own_max_bytes), MAX_BATCH_BYTES) if own_max_bytes else MAX_BATCH_BYTES
+    max_bytes = MAX_BATCH_BYTES
+    if own_max_bytes:
+        max_bytes = min(parse_byte_size(_MAX_BYTES_SETTING, own_max_bytes), MAX_BATCH_BYTES)
     max_records = int(settings.get(_MAX_RECORDS_SETTING) or 0)
     prefers_large_types = settings.get(_LARGE_TYPES_SETTING) == "true"
     field = java_class.forName("sun.misc.Unsafe").getDeclaredField("theUnsafe")
