@@ -76,6 +76,7 @@ from bowstring.ipc.api import (
     new_stream as new_stream,
     open_file as open_file,
     open_stream as open_stream,
+    read_table as read_table,
 )
 from bowstring.sharing.connect import connect as connect
 from bowstring.sharing.server import serve as serve

@@ -31,6 +31,16 @@ def test_a_description_has_the_rows_and_bytes_of_its_parts_and_is_read_by_its_ow
     assert repr(served).startswith("<bowstring.datasets.Dataset numbers: 3 rows, 128 bytes in 2 parts>")
 
 
+def test_filters_select_rows_and_may_name_columns_that_are_not_selected() -> None:
+    table = bs.table({"x": [1, 2, 3], "y": ["a", "b", "a"]})
+    with bs.serve({"a": table}) as server:
+        dataset = Dataset("numbers", table.schema, [DatasetPart(3, 64, (server.uri("a"),), "host")])
+        assert dataset.read_all([("x", ">", 1)]) == table.slice(1)
+        assert dataset.select(["x"]).read_all([("y", "==", "a")]).to_pydict() == {"x": [1, 3]}
+        with bs.connect(dataset) as reader:
+            assert reader.read_all([[("x", "==", 1)], [("y", "==", "b")]]) == table.slice(0, 2)
+
+
 def test_a_description_survives_json_and_pickling(served: Dataset) -> None:
     for copy in (Dataset.from_json(served.to_json()), pickle.loads(pickle.dumps(served))):
         assert copy == served

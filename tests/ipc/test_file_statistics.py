@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.ipc import FileReader
 from bowstring.ipc.file_statistics import METADATA_KEY
 from tests.ipc.samples import as_stream, batch
 
@@ -96,6 +98,37 @@ def test_without_statistics_no_batch_is_skipped() -> None:
     assert reader.statistics is None
     assert reader.find_batches("n", 1000) == [0]
     assert reader.num_rows == 10
+
+
+def test_filters_read_only_batches_with_matching_rows_and_select_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = file_with_statistics(*NUMBERS)
+    read: list[int] = []
+    get_batch = FileReader.get_batch
+
+    def record_index(reader: FileReader, index: int) -> bs.RecordBatch:
+        read.append(index)
+        return get_batch(reader, index)
+
+    monkeypatch.setattr(FileReader, "get_batch", record_index)
+    filters: list[list[tuple[Any, ...]]] = [[("n", ">", 38), ("n", "<=", 40)], [("n", "==", 71), ("s", "!=", "x")]]
+    assert bs.open_file(raw).read_all(filters).to_pydict() == {"n": [39, 40, 71], "s": ["030", "040", "070"]}
+    assert read == [3, 4, 7]
+    assert [batch.num_rows for batch in bs.open_file(raw).filter_batches(filters)] == [1, 1, 1]
+    table = bs.open_file(raw).read_all([("n", "<", 0)])
+    assert (table.num_rows, table.column_names, len(read)) == (0, ["n", "s"], 6)
+
+
+def test_filters_may_name_columns_that_are_not_selected(tmp_path: Path) -> None:
+    (tmp_path / "file.arrow").write_bytes(file_with_statistics(*NUMBERS))
+    (tmp_path / "stream.arrows").write_bytes(as_stream(*NUMBERS))
+    MemoryFileSystem().pipe("/numbers.arrow", file_with_statistics(*NUMBERS))
+    filters: list[tuple[Any, ...]] = [("n", "in", [12, 25, 99, 100])]
+    for source in (tmp_path / "file.arrow", str(tmp_path / "stream.arrows"), "memory://numbers.arrow"):
+        assert bs.read_table(source, ["s"], filters).to_pydict() == {"s": ["010", "020", "090"]}
+        assert bs.read_table(source, filters=filters)["n"].to_pylist() == [12, 25, 99]
+        assert bs.read_table(source, ["s"]).num_rows == 100
+        with pytest.raises(errors.NotFoundError, match="no column is called 'm'"):
+            bs.read_table(source, filters=[("m", "==", 1)])
 
 
 def test_row_counts_alone_give_num_rows() -> None:

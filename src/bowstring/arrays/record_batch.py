@@ -13,6 +13,7 @@ from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer, get_distinct_names
 from bowstring.arrays.construction import array
 from bowstring.compute.filter import MaskLike, mask_to_indices
+from bowstring.compute.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.compute.nulls import check_no_nulls
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
@@ -121,8 +122,15 @@ class RecordBatch(ColumnContainer):
         columns = _LazyColumns(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))
         return RecordBatch(self.schema, length, columns, self.pairs)
 
-    def filter(self, mask: MaskLike | ChunkedArray) -> RecordBatch:
-        """Return the rows at which `mask` is true, copied, as `Array.filter`."""
+    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike) -> RecordBatch:
+        """Return the rows at which `mask` is true, copied, as `Array.filter`.
+
+        In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, of which all have
+        to be true, or a list of such lists, of which one has to be; see `bowstring.compute.filters`.
+        """
+        if is_filters(mask):
+            (batch,) = filter_batches([self], parse_filters(mask, self.schema), keeps_empty=True)
+            return batch
         return self._take_rows(mask_to_indices(combine_if_chunked(mask), self.num_rows))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
@@ -209,6 +217,20 @@ class RecordBatch(ColumnContainer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
+
+
+def filter_batches(
+    batches: Iterable[RecordBatch], filters: Filters, num_columns: int | None = None, keeps_empty: bool = False
+) -> Iterator[RecordBatch]:
+    """Yield the first columns of the rows that match, copied batch by batch, or the batch itself if all rows do.
+
+    A batch without such rows is left out, unless `keeps_empty`.
+    """
+    for batch in batches:
+        rows = np.flatnonzero(filters.evaluate(batch.lazy_columns))
+        if len(rows) or keeps_empty:
+            selected = batch if num_columns is None else batch.select(range(num_columns))
+            yield selected if len(rows) == batch.num_rows else selected._take_rows(rows)
 
 
 def check_is_schema(schema: object, function: str) -> None:

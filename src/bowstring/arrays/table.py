@@ -19,6 +19,7 @@ from bowstring.arrays.record_batch import (
     build_columns_and_schema,
     check_is_schema,
     check_names_fit,
+    filter_batches,
     import_batch,
     import_stream,
     is_sequence_of_rows,
@@ -27,6 +28,7 @@ from bowstring.arrays.record_batch import (
     schema_of_columns,
 )
 from bowstring.compute.filter import MaskLike, mask_to_indices
+from bowstring.compute.filters import FiltersLike, is_filters, parse_filters
 from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -175,11 +177,14 @@ class Table(ColumnContainer):
         columns = [Array.from_array_data(column._take_from_chunks(*slots)) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
-    def filter(self, mask: MaskLike | ChunkedArray) -> Table:
-        """Return the rows at which `mask` is true, copied batch by batch, as `Array.filter`.
+    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike) -> Table:
+        """Return the rows at which `mask` is true, or that match filters, copied batch by batch: `RecordBatch.filter`.
 
         Batches without such rows are dropped; if there are none, the table has one empty batch.
         """
+        if is_filters(mask):
+            filtered = list(filter_batches(self._batches, parse_filters(mask, self.schema)))
+            return Table(self.schema, filtered or self._empty_batches())
         indices = mask_to_indices(combine_if_chunked(mask), self.num_rows)
         starts = self._starts
         offsets = np.searchsorted(indices, starts).tolist()

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from bowstring.arrays.html import MAX_ROWS
 from bowstring.arrays.table import Table
+from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.ipc.api import new_stream, open_stream
@@ -108,10 +109,19 @@ class Dataset:
             raise InvalidArgumentError(f"expected a slice of parts, such as [2:3], found {parts!r:.80}")
         return self.with_parts(self.parts[parts])
 
-    def read_all(self) -> Table:
-        """Read all parts into a table, without copying those in shared memory of this host. Raises as `connect`."""
-        with connect(self) as reader:
-            return reader.read_all()
+    def read_all(self, filters: FiltersLike | None = None) -> Table:
+        """Read all parts into a table, without copying those in shared memory of this host. Raises as `connect`.
+
+        With filters such as ``[("a", ">", 5)]``, read the rows that match, as `Table.filter`; the filters may name
+        columns that are not selected.
+        """
+        if filters is None or self.column_indices is None:
+            with connect(self) as reader:
+                return reader.read_all(filters)
+        others = set(parse_filters(filters, self.part_schema).column_indices) - set(self.column_indices)
+        columns = (*self.column_indices, *sorted(others))
+        with connect(Dataset(self.name, self.part_schema, self.parts, columns)) as reader:
+            return reader.read_all(filters).select(range(len(self.column_indices)))
 
     def read_rows(self, start: int, stop: int) -> Table:
         """Read the rows from index `start` to `stop`, as `read_all`; connects only to the parts that have them.

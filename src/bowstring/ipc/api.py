@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from bowstring.arrays.table import Table
+from bowstring.compute.filters import FiltersLike
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import SchemaLike
 from bowstring.io.memory_source import MemorySource
@@ -77,6 +79,28 @@ def open_any(
     with close_on_error(opened):
         create = StreamReader if format_ == "stream" else create_file_reader
         return create(opened, columns, limits)
+
+
+def read_table(
+    source: Any,
+    columns: Sequence[str | int] | None = None,
+    filters: FiltersLike | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
+) -> Table:
+    """Read an Arrow file or stream, detected by its first bytes, into a table.
+
+    Sources and errors are those of `open_any`, `filters` those of `Table.filter`; they may name columns that are not in
+    `columns`. Of a file, batches that have no matching rows according to its statistics are not read. A local file is
+    mapped, not copied.
+    """
+    with open_any(source, None, limits) as reader:
+        if not isinstance(reader, FileReader):
+            table = reader.read_all(filters)
+            return table if columns is None else table.select(columns)
+        table = create_file_reader(reader.messages.source, columns, limits).read_all(filters)
+        if isinstance(reader, RemoteFileReader):
+            tuple(table.columns)  # fetched before the file is closed
+        return table
 
 
 def create_file_reader(

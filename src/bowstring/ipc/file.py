@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.chunked_array import ChunkedArray
-from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
+from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError
@@ -368,11 +369,34 @@ class FileReader(Closable):
         index = schema.index(key)
         return index, schema.field(index)
 
-    def read_all(self) -> Table:
-        """Return all batches as a table, without copying."""
-        batches = list(self)
-        link_for_decompression(batches)
+    def read_all(self, filters: FiltersLike | None = None) -> Table:
+        """Return all batches as a table, without copying, or the rows that match filters, as `filter_batches`."""
+        batches = list(self if filters is None else self.filter_batches(filters))
+        if filters is None:
+            link_for_decompression(batches)
         return Table.from_batches(batches, self.schema)
+
+    def filter_batches(self, filters: FiltersLike) -> Iterator[RecordBatch]:
+        """Yield the rows that match filters such as ``[("a", ">", 5)]``, as `Table.filter`, batch by batch.
+
+        The filters may name columns of the file that are not selected. Batches that have no matching rows according to
+        the file's statistics are not read. Raises as `Table.filter`.
+        """
+        parsed, selected = parse_filters(filters, self.ipc_schema.schema), self._select_columns().indices
+        candidates: Sequence[int] = range(self.num_record_batches)
+        if self.statistics is not None:
+            candidates = np.flatnonzero(self.statistics.may_match(parsed)).tolist()
+        if selected is None:
+            yield from filter_batches(self.iter_batches(candidates), parsed)
+            return
+        columns = [*selected, *(index for index in parsed.column_indices if index not in selected)]
+        reader = type(self)(self.messages.source, columns, self.messages.limits)
+        filters_of_columns = parsed.with_column_indices({index: at for at, index in enumerate(columns)})
+        yield from filter_batches(reader.iter_batches(candidates), filters_of_columns, len(selected))
+
+    def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
+        """Iterate over the record batches at `indices`."""
+        return map(self.get_batch, indices)
 
     @overload
     def __getitem__(self, index: int) -> RecordBatch: ...
@@ -387,7 +411,7 @@ class FileReader(Closable):
         return self.num_record_batches
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        return map(self.get_batch, range(self.num_record_batches))
+        return self.iter_batches(range(self.num_record_batches))
 
     def close(self) -> None:
         """Close the file. Batches that were read stay valid; they keep the mapping alive."""

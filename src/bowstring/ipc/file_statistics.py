@@ -32,11 +32,12 @@ from bowstring.compute.array_statistics import (
     is_orderable,
     min_max,
 )
+from bowstring.compute.filters import Filters, Predicate, compare
 from bowstring.compute.nulls import drop_null
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
-from bowstring.datatypes.types import Int, Struct
+from bowstring.datatypes.types import FloatingPoint, Int, Struct
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
@@ -45,6 +46,7 @@ from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.registry import layout_of, primitive_layout
+from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Memory
 from bowstring.memory.iovec import Int64Array
 
@@ -101,6 +103,44 @@ class FileStatistics:
             is_candidate &= lows <= bounds[-1]
         candidates: list[int] = batch_indices[is_candidate].tolist()
         return candidates
+
+    def may_match(self, filters: Filters) -> Mask:
+        """Return which batches may have rows that match filters of all columns of the file, shape (batches,)."""
+        return filters.combine(self._may_match_predicate)
+
+    def _may_match_predicate(self, predicate: Predicate) -> Mask:
+        column = self.columns.get(predicate.column_index)
+        if column is None:
+            return np.ones(len(self.row_counts), np.bool_)
+        has_values: Mask = column.null_counts < self.row_counts
+        if predicate.values is None:
+            return column.null_counts > 0 if predicate.operator == "is null" else has_values
+        if column.minima is None or column.maxima is None:
+            return has_values
+        return has_values & _may_match_bounds(predicate, column.minima, column.maxima)
+
+
+def _may_match_bounds(predicate: Predicate, minima: Array, maxima: Array) -> Mask:
+    """Return which batches with these bounds may match a predicate with values."""
+    values = predicate.values
+    assert values is not None
+    is_float = isinstance(minima.type, FloatingPoint)  # then other values may be NaN, which has no bounds
+    has_bounds = ~_is_null(minima)
+    match predicate.operator:
+        case "<" | "<=" as symbol:
+            return has_bounds & compare(minima, symbol, values)
+        case ">" | ">=" as symbol:
+            return has_bounds & compare(maxima, symbol, values)
+    singles = [values.slice(index, 1) for index in range(values.length)]
+    if predicate.operator in ("==", "in"):
+        mask = np.zeros(minima.length, np.bool_)
+        for value in singles:
+            mask |= has_bounds & compare(minima, "<=", value) & compare(maxima, ">=", value)
+        return mask | (is_float and predicate.operator == "in" and has_nan(values))
+    mask = np.ones(minima.length, np.bool_)
+    for value in singles if not is_float else ():
+        mask &= ~(has_bounds & compare(minima, "==", value) & compare(maxima, "==", value))
+    return mask
 
 
 def read_statistics(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
+from bowstring.compute.filters import FiltersLike
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import read_root
 from bowstring.io.byte_ranges import FetchedRanges, Span
@@ -259,8 +260,12 @@ class RemoteFileReader(FileReader):
         batches = self._read_batches(range(len(self)), [index if column_indices is None else column_indices[index]])
         return ChunkedArray([batch.column(index) for batch in batches], field.type)
 
-    def read_all(self) -> Table:
-        """All batches as a table; a column is fetched for all batches on first access."""
+    def read_all(self, filters: FiltersLike | None = None) -> Table:
+        """All batches as a table; a column is fetched for all batches on first access. With filters as in
+        `FileReader`.
+        """
+        if filters is not None:
+            return super().read_all(filters)
         return Table.from_batches(self._read_batches(range(len(self)), self._select_columns().indices), self.schema)
 
     @overload
@@ -272,15 +277,18 @@ class RemoteFileReader(FileReader):
             return self._read_batches(range(*index.indices(len(self))), self._select_columns().indices)
         return self.get_batch(index)
 
-    def __iter__(self) -> Iterator[RecordBatch]:
-        first = 0
-        while first < len(self):
-            last, total_bytes = first, 0
-            while last < min(first + _MAX_ITERATED_BATCHES, len(self)) and total_bytes <= MAX_ROUND_BYTES:
-                total_bytes += max(self._get_block(last)[2], 0)
-                last += 1
-            yield from self._read_batches(range(first, max(last, first + 1)), self._select_columns().indices)
-            first = max(last, first + 1)
+    def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
+        """Iterate over the record batches at `indices`, of which up to 64, or 64 MiB, are fetched together."""
+        group: list[int] = []
+        total_bytes = 0
+        for index in indices:
+            if len(group) == _MAX_ITERATED_BATCHES or total_bytes > MAX_ROUND_BYTES:
+                yield from self._read_batches(group, self._select_columns().indices)
+                group, total_bytes = [], 0
+            group.append(index)
+            total_bytes += max(self._get_block(index)[2], 0)
+        if group:
+            yield from self._read_batches(group, self._select_columns().indices)
 
 
 def _find_round_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:

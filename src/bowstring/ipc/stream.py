@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
+from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -314,8 +315,10 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
         header = message.header
         return None if header is None else self._decoder.decode_body(header, self._read_body(message))
 
-    def read_all(self) -> Table:
-        """Return all remaining batches as a table."""
+    def read_all(self, filters: FiltersLike | None = None) -> Table:
+        """Return all remaining batches as a table, or the rows that match filters, as `Table.filter`."""
+        if filters is not None:
+            return Table(self.schema, filter_batches(self, parse_filters(filters, self.schema)))
         batches = list(self)
         link_for_decompression(batches)
         return Table.from_batches(batches, self.schema)

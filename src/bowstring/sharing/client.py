@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
+from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.uri import StreamURI
@@ -181,13 +182,18 @@ class DatasetReader(Closable):
                 else:
                     self._close_connection(opened)
 
-    def read_all(self) -> Table:
-        """Read all batches into a table, without copying. Raises as iterating."""
-        return Table(self.schema, self.to_batches())
+    def read_all(self, filters: FiltersLike | None = None) -> Table:
+        """Read all batches into a table, without copying, or the rows that match filters, as `Table.filter`.
 
-    def to_batches(self) -> list[RecordBatch]:
-        """Read all batches. Raises as iterating."""
-        return list(self._read_batches())
+        Raises as iterating.
+        """
+        return Table(self.schema, self.to_batches(filters))
+
+    def to_batches(self, filters: FiltersLike | None = None) -> list[RecordBatch]:
+        """Read all batches, or of each the rows that match filters. Raises as iterating."""
+        if filters is None:
+            return list(self._read_batches())
+        return list(filter_batches(self._read_batches(), parse_filters(filters, self.schema)))
 
     def close(self) -> None:
         """Close the connections, which ends all leases. Tables and arrays stay valid. Idempotent."""
