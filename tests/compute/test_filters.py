@@ -8,6 +8,7 @@ import math
 import operator
 import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -133,6 +134,18 @@ def test_numbers_of_other_types_compare_exactly(data: st.DataObject, type_: Any,
         for value in array.to_pylist()
     ]
     assert evaluate(bs.table({"a": array}), ("a", symbol, bound)) == expected
+
+
+@pytest.mark.parametrize("type_", ["int8", "uint64", "float32", "decimal32(3, 1)", "decimal256(40, 2)"])
+def test_numbers_between_the_values_of_a_type_compare_exactly(type_: str) -> None:
+    values = [value if "int" in type_ else Decimal(value) / 2 for value in (2, 3, 100)]
+    table = column([float(value) for value in values] if type_ == "float32" else values, type_)
+    bound = Fraction(values[0]) + Fraction(1, 10**12)
+    for symbol, count in {"<": 1, "<=": 1, ">": 2, ">=": 2, "==": 0, "!=": 3}.items():
+        assert len(matches(table, ("a", symbol, bound))) == count
+    for symbol, count in {"<": 3, "<=": 3, ">": 0, ">=": 0, "==": 0, "!=": 3}.items():
+        assert len(matches(table, ("a", symbol, 10**90))) == count
+        assert len(matches(table, ("a", symbol, -math.inf))) == (3 - count if symbol not in ("==", "!=") else count)
 
 
 @given(data=st.data(), symbol=st.sampled_from(sorted(COMPARISONS)))

@@ -102,11 +102,11 @@ def _truncate_bound(array: ArrayData, rounds_up: bool) -> ArrayData:
         if isinstance(value, bytes)
         else value.encode()[:MAX_BOUND_BYTES].decode(errors="ignore")
     )
-    truncated = _upper_bound_of_prefix(short) if rounds_up else short
+    truncated = get_upper_bound_of_prefix(short) if rounds_up else short
     return array if truncated is None else array.layout.from_pylist([truncated])
 
 
-def _upper_bound_of_prefix(prefix: str | bytes) -> str | bytes | None:
+def get_upper_bound_of_prefix(prefix: str | bytes) -> str | bytes | None:
     """Return a value, not longer than a prefix, that is greater than all values with it; None if there is none."""
     if isinstance(prefix, bytes):
         stem = prefix.rstrip(b"\xff")

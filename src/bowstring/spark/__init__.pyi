@@ -9,4 +9,5 @@ from bowstring.spark.publication import (
     publish as publish,
 )
 from bowstring.spark.remote_options import RemoteOptions as RemoteOptions
+from bowstring.spark.source import count_rows as count_rows
 from bowstring.spark.spark_session import register as register, session as session

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import find_orderable_columns
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
+from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.types import to_spark_schema, with_utc_timestamps
 
 if TYPE_CHECKING:
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileDescription:
-    """The Spark schema of a file, and the lengths of its batches."""
+    """The Spark schema of a file, and its batches."""
 
     schema: StructType
     batch_lengths_bytes: tuple[int, ...] | None
     """The length of each record batch; None for a stream, which can only be read as a whole."""
+    may_match: tuple[bool, ...] | None = None
+    """Which record batches may have rows that match the filters, by the file's statistics; None for all."""
 
 
 def write_file(
@@ -95,8 +99,10 @@ def write_batches(
     return num_rows, num_batches
 
 
-def describe_file(path: Path) -> FileDescription:
+def describe_file(path: Path, filters: RowFilters | None = None) -> FileDescription:
     """The Spark schema of a file or stream, and how long a file's batches are; reads its footer or first message.
+
+    With filters, also the batches that may have matching rows.
 
     Raises:
         NotFoundError: it does not exist.
@@ -109,11 +115,30 @@ def describe_file(path: Path) -> FileDescription:
                 return FileDescription(to_spark_schema(stream.schema), None)
         with open_file(path) as reader:
             batch_lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
-            return FileDescription(to_spark_schema(reader.schema), batch_lengths_bytes)
+            mask = None if filters is None else filters.find_batches(reader)
+            may_match = None if mask is None else tuple(mask.tolist())
+            return FileDescription(to_spark_schema(reader.schema), batch_lengths_bytes, may_match)
 
 
-def read_batches(path: Path, batch_indices: range | None, column_names: list[str]) -> Iterator[tuple[int, Any]]:
+def count_file_rows(path: Path) -> int:
+    """Return the number of rows of a file, by its statistics or the headers of its batches, or of a stream.
+
+    Raises as `describe_file`.
+    """
+    with prefix_errors(path):
+        if _is_stream(path):
+            with open_stream(path, ()) as stream:
+                return sum(batch.num_rows for batch in stream)
+        with open_file(path) as reader:
+            return reader.num_rows
+
+
+def read_batches(
+    path: Path, batch_indices: range | None, column_names: list[str], filters: RowFilters | None = None
+) -> Iterator[tuple[int, Any]]:
     """The pyarrow batches, with their index, of some columns of a file or (where `batch_indices` is None) of a stream.
+
+    With filters, without those batches of a file that have no matching rows according to its statistics.
 
     Every value is validated first, because Spark would crash on malformed data or accept it.
 
@@ -123,7 +148,7 @@ def read_batches(path: Path, batch_indices: range | None, column_names: list[str
     """
     import pyarrow as pa
 
-    for index, batch in _iter_batches(path, batch_indices, column_names):
+    for index, batch in _iter_batches(path, batch_indices, column_names, filters):
         with prefix_errors(path, index):
             batch.validate(full=True)
             pyarrow_batch = pa.record_batch(batch)
@@ -131,20 +156,23 @@ def read_batches(path: Path, batch_indices: range | None, column_names: list[str
 
 
 def _iter_batches(
-    path: Path, batch_indices: range | None, column_names: list[str]
+    path: Path, batch_indices: range | None, column_names: list[str], filters: RowFilters | None
 ) -> Iterator[tuple[int, RecordBatch]]:
     with prefix_errors(path):
         reader = open_stream(path, column_names) if _is_stream(path) else open_file(path, column_names)
     with reader:
-        remaining = map(reader.get_batch, batch_indices or ()) if isinstance(reader, FileReader) else reader
-        index = 0 if batch_indices is None else batch_indices.start
-        while True:
+        indices: Iterator[int] = count() if batch_indices is None else iter(batch_indices)
+        if isinstance(reader, FileReader) and filters is not None:
+            with prefix_errors(path):
+                mask = filters.find_batches(reader)
+            if mask is not None:
+                indices = (index for index in indices if index >= len(mask) or mask[index])
+        for index in indices:
             with prefix_errors(path, index):
-                batch = next(remaining, None)
+                batch = reader.get_batch(index) if isinstance(reader, FileReader) else next(reader, None)
             if batch is None:
                 return
             yield index, batch
-            index += 1
 
 
 def _is_stream(path: Path) -> bool:

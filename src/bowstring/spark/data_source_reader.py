@@ -17,6 +17,7 @@ from bowstring.datasets.manifest import ManifestEntry, list_files_without_manife
 from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError
 from bowstring.spark.arrow_files import describe_file, read_batches
 from bowstring.spark.casting import cast_batch
+from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import (
     check_read_conversions,
     check_same_schema,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 64 << 20
 """The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
+MAX_PLANNED_FOOTERS = 1000
+"""How many footers are read on the driver for the statistics in them; those of more files are read in the tasks."""
 MAX_SENT_BATCH_BYTES = 128 << 20
 """The maximum size of a batch sent to the JVM; larger ones are sliced."""
 
@@ -74,17 +77,17 @@ class ArrowReader(DataSourceReader):
         paths: list[Path],
         schema: StructType,
         split_bytes: int,
+        filters: RowFilters | None = None,
         *,
         is_inferred: bool = False,
         merge_schema: bool = False,
-        truncate_times: bool = False,
     ) -> None:
         self._paths = paths
         self._schema = schema
         self._split_bytes = split_bytes
         self._is_inferred = is_inferred
         self._merge_schema = merge_schema
-        self._truncate_times = truncate_times
+        self._filters = filters or RowFilters(schema)
 
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
@@ -113,34 +116,41 @@ class ArrowReader(DataSourceReader):
         with hide_traceback():
             for batch_range in partition.value:
                 indices = None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop)
-                column_names = [name for name in self._schema.names if name not in batch_range.missing_columns]
-                for index, batch in _read_planned_batches(Path(batch_range.path), indices, column_names):
+                schema = self._filters.schema
+                column_names = [name for name in schema.names if name not in batch_range.missing_columns]
+                for index, batch in _read_planned_batches(Path(batch_range.path), indices, column_names, self._filters):
                     location = f"{batch_range.path}, record batch {index}"
-                    yield from split_batch(
-                        cast_batch(batch, self._schema, location, truncate_times=self._truncate_times)
-                    )
+                    spark_batch = cast_batch(batch, schema, location, truncate_times=self._filters.truncate_times)
+                    rows = self._filters.select_rows(spark_batch)
+                    if schema != self._schema:
+                        rows = rows.select(self._schema.names)
+                    yield from split_batch(rows)
 
     def _iter_batch_ranges(self, groups: Iterable[FileGroup]) -> Iterator[tuple[BatchRange, int]]:
+        num_files = 0
         for group in groups:
-            check_unique_column_names(group.path, group.schema, self._schema.names)
-            missing_columns = find_missing_columns(
-                group.path, group.schema, self._schema, allow_missing=self._merge_schema
-            )
+            schema = self._filters.schema
+            check_unique_column_names(group.path, group.schema, schema.names)
+            missing_columns = find_missing_columns(group.path, group.schema, schema, allow_missing=self._merge_schema)
             check_types = check_same_schema if self._is_inferred else check_read_conversions
-            check_types(group.path, group.schema, self._schema)
+            check_types(group.path, group.schema, schema)
             for file in group.files:
-                for start, stop, length_bytes in _split_file(file, self._split_bytes):
+                num_files += 1
+                filters = self._filters if num_files <= MAX_PLANNED_FOOTERS else None
+                for start, stop, length_bytes in _split_file(file, self._split_bytes, filters):
                     yield BatchRange(str(file.path), start, stop, missing_columns), length_bytes
 
 
-def _read_planned_batches(path: Path, indices: range | None, column_names: list[str]) -> Iterator[tuple[int, Any]]:
+def _read_planned_batches(
+    path: Path, indices: range | None, column_names: list[str], filters: RowFilters
+) -> Iterator[tuple[int, Any]]:
     """Read batches of a file that existed when the query was planned.
 
     Raises:
         MissingFileError: it does not exist any more; the message names the cure.
     """
     try:
-        yield from read_batches(path, indices, column_names)
+        yield from read_batches(path, indices, column_names, filters)
     except MissingFileError as error:
         raise MissingFileError(
             f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or run "
@@ -186,13 +196,17 @@ def get_checked_data_file(folder: Path, entry: ManifestEntry, sequence_number: i
     return DataFile(path, entry)
 
 
-def _split_file(file: DataFile, split_bytes: int) -> Iterator[tuple[int, int, int]]:
+def _split_file(file: DataFile, split_bytes: int, filters: RowFilters | None) -> Iterator[tuple[int, int, int]]:
     """Yield ranges of record batches of up to `split_bytes` (or one batch): start, stop, and length in bytes.
 
-    The stop is the index after the last batch; -1 for a stream, which can only be read as a whole.
+    The stop is the index after the last batch; -1 for a stream, which can only be read as a whole. With filters, the
+    ranges have the batches with matching rows, according to the statistics in the file's footer.
     """
-    batch_lengths_bytes = file.batch_lengths_bytes
-    if file.entry is not None:
+    batch_lengths_bytes, may_match = file.batch_lengths_bytes, None
+    if filters is not None and filters.conjunctions:
+        description = describe_file(file.path, filters)
+        batch_lengths_bytes, may_match = description.batch_lengths_bytes, description.may_match
+    elif file.entry is not None:
         if file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
             yield 0, file.entry.batches, file.entry.length_bytes
             return
@@ -202,10 +216,14 @@ def _split_file(file: DataFile, split_bytes: int) -> Iterator[tuple[int, int, in
         return
     start = range_bytes = 0
     for index, length_bytes in enumerate(batch_lengths_bytes):
-        if index > start and range_bytes + length_bytes > split_bytes:
+        is_skipped = may_match is not None and not may_match[index]
+        if index > start and (is_skipped or range_bytes + length_bytes > split_bytes):
             yield start, index, range_bytes
             start, range_bytes = index, 0
-        range_bytes += length_bytes
+        if is_skipped:
+            start = index + 1
+        else:
+            range_bytes += length_bytes
     if start < len(batch_lengths_bytes):
         yield start, len(batch_lengths_bytes), range_bytes
 

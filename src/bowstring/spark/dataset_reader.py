@@ -25,6 +25,7 @@ from bowstring.sharing.uris import parse_scheme
 from bowstring.spark.arrow_files import prefix_errors
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.data_source_reader import split_batch
+from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import check_read_conversions, check_unique_column_names, find_missing_columns
 from bowstring.spark.types import to_spark_schema
 from bowstring.spark.worker_errors import hide_traceback
@@ -90,11 +91,11 @@ class PartRows:
 class DatasetSourceReader(DataSourceReader):
     """Plans the partitions on the driver and reads them on the executors."""
 
-    def __init__(self, dataset: Dataset, schema: StructType, split_bytes: int, *, truncate_times: bool) -> None:
+    def __init__(self, dataset: Dataset, schema: StructType, split_bytes: int, filters: RowFilters) -> None:
         self._dataset = dataset
         self._schema = schema
         self._split_bytes = split_bytes
-        self._truncate_times = truncate_times
+        self._filters = filters
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader is sent with each task, which gets its parts with its partition.
@@ -110,14 +111,14 @@ class DatasetSourceReader(DataSourceReader):
             UnsupportedTypeError: a column can't be read as the requested type.
         """
         name, schema = self._dataset.name, to_spark_schema(self._dataset.schema)
-        check_unique_column_names(name, schema, self._schema.names)
-        missing_columns = find_missing_columns(name, schema, self._schema, allow_missing=True)
+        check_unique_column_names(name, schema, self._filters.schema.names)
+        missing_columns = find_missing_columns(name, schema, self._filters.schema, allow_missing=True)
         if missing_columns:
             names = ", ".join(map(repr, schema.names))
             raise NotFoundError(
                 f"{name}: no column is called {', '.join(map(repr, missing_columns))}; there are {names}"
             )
-        check_read_conversions(name, schema, self._schema)
+        check_read_conversions(name, schema, self._filters.schema)
         self._check_availability()
         partitions: list[InputPartition] = []
         group: list[PartRows] = []
@@ -134,18 +135,22 @@ class DatasetSourceReader(DataSourceReader):
         """Yield the batches of a partition with Spark's types."""
         import pyarrow as pa
 
-        column_names = self._schema.names
+        read_schema = self._filters.schema
         with hide_traceback():
             for rows, batch in self._iter_batches(partition.value):
                 location = f"{self._dataset.name}, part {rows.index}"
-                columns = batch.select(column_names)
+                columns = batch.select(read_schema.names)
                 with prefix_errors(location):
                     # Spark would crash on malformed data or accept it.
                     columns.validate(full=True)
                     pyarrow_batch = pa.record_batch(columns)
-                yield from split_batch(
-                    cast_batch(pyarrow_batch, self._schema, location, truncate_times=self._truncate_times)
+                spark_batch = cast_batch(
+                    pyarrow_batch, read_schema, location, truncate_times=self._filters.truncate_times
                 )
+                matching_rows = self._filters.select_rows(spark_batch)
+                if read_schema != self._schema:
+                    matching_rows = matching_rows.select(self._schema.names)
+                yield from split_batch(matching_rows)
 
     def _check_availability(self) -> None:
         """Raise an error if the first part was closed or has expired, before any task runs.

@@ -5,6 +5,7 @@ Spark passes names in lower case, and adds `path` or `paths` for ``load`` and ``
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 from collections.abc import Mapping
@@ -17,9 +18,9 @@ from bowstring.errors import InvalidArgumentError
 Action = Literal["reading", "writing", "reading a stream", "writing a stream"]
 
 _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
-    "reading": ("splitBytes", "truncate", "mergeSchema"),
+    "reading": ("columns", "filters", "splitBytes", "truncate", "mergeSchema"),
     "reading a stream": (
-        *("splitBytes", "truncate", "mergeSchema"),
+        *("columns", "filters", "splitBytes", "truncate", "mergeSchema"),
         *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst"),
     ),
     "writing": ("fsync",),
@@ -79,6 +80,22 @@ def parse_positive_integer(options: Mapping[str, str], name: str) -> int | None:
     if not value.isdecimal() or int(value) == 0:
         raise InvalidArgumentError(f"option {name}: expected a positive integer, found {value!r}")
     return int(value)
+
+
+def parse_names(options: Mapping[str, str], name: str) -> list[str] | None:
+    """Parse an option of names, separated by commas or as a Python list of strings; None if it is not given."""
+    value = options.get(name)
+    if value is None:
+        return None
+    if not value.lstrip().startswith("["):
+        return [each.strip() for each in value.split(",") if each.strip()]
+    try:
+        names = ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise InvalidArgumentError(f"option {name}: expected names such as 'id, price', or a list, found {value:.200}")
+    return names
 
 
 def parse_byte_size(name: str, value: int | str) -> int:

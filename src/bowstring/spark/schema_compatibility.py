@@ -7,7 +7,7 @@ if the cast checks each value (`bowstring.spark.casting`). For all others, users
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,46 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
                     f"choose one with .schema()"
                 )
     return StructType([field for _, field in columns.values()])
+
+
+def select_columns(schema: StructType, paths: Sequence[str]) -> StructType:
+    """Return the fields of a schema at these column paths, in their order; those of a struct, as "a.b", are joined.
+
+    Raises:
+        NotFoundError: there is no such column or field.
+        InvalidArgumentError: a column is named twice.
+    """
+    from pyspark.sql.types import StructField, StructType
+
+    inner_paths: dict[str, list[str] | None] = {}
+    for path in paths:
+        name, _, rest = (path, "", "") if path in schema.names else path.partition(".")
+        if name not in schema.names:
+            names = ", ".join(map(repr, schema.names))
+            raise NotFoundError(f"option columns: no column is called {name!r}; there are {names}")
+        others = inner_paths.setdefault(name, [] if rest else None)
+        if (others is None) != (not rest) or (others is None and list(paths).count(path) > 1):
+            raise InvalidArgumentError(f"option columns: {name!r} is named twice")
+        if others is not None:
+            others.append(rest)
+    fields = []
+    for name, inner in inner_paths.items():
+        field = schema[name]
+        data_type = field.dataType
+        if inner is not None:
+            if not isinstance(data_type, StructType):
+                raise NotFoundError(f"option columns: {name!r} is {data_type.simpleString()}, which has no fields")
+            data_type = select_columns(data_type, inner)
+        fields.append(StructField(name, data_type, field.nullable, field.metadata))
+    return StructType(fields)
+
+
+def add_columns(schema: StructType, others: StructType, names: Iterable[str]) -> StructType:
+    """Return a schema with those of the columns `names` that it lacks and `others` has."""
+    from pyspark.sql.types import StructType
+
+    missing = [name for name in dict.fromkeys(names) if name not in schema.names and name in others.names]
+    return StructType([*schema.fields, *(others[name] for name in missing)])
 
 
 def check_unique_column_names(path: Path | str, schema: StructType, names: Iterable[str]) -> None:

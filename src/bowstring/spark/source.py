@@ -6,21 +6,23 @@ A path is that of a file or folder, or a data set: see `bowstring.spark.dataset_
 from __future__ import annotations
 
 import json
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 
 from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.manifest import expand_glob
 from bowstring.errors import InvalidArgumentError, MissingFileError
+from bowstring.spark.arrow_files import count_file_rows
 from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
 from bowstring.spark.dataset_reader import DatasetSourceReader, is_dataset_text, parse_datasets
-from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
-from bowstring.spark.schema_compatibility import merge_schemas
+from bowstring.spark.options import check_options, parse_flag, parse_names, parse_path, parse_positive_integer
+from bowstring.spark.row_filters import RowFilters, find_column_names
+from bowstring.spark.schema_compatibility import add_columns, merge_schemas, select_columns
 from bowstring.spark.stream_reader import ArrowStreamReader, StreamLimits
 from bowstring.spark.types import to_spark_schema
 from bowstring.spark.worker_errors import hide_traceback
@@ -32,14 +34,16 @@ if TYPE_CHECKING:
 class ArrowDataSource(DataSource):
     """Arrow files and data sets, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
-    Options for reading: ``splitBytes`` (of a partition), ``mergeSchema`` (read the columns of all files, with nulls for
-    those that a file lacks), ``truncate`` (truncate times finer than microseconds towards zero). Option for writing:
+    Options for reading: ``columns`` and ``filters`` (read some columns and rows), ``splitBytes`` (of a partition),
+    ``mergeSchema`` (read the columns of all files, with nulls for those that a file lacks), ``truncate`` (truncate
+    times finer than microseconds towards zero). Option for writing:
     ``fsync`` (write to disk before the commit). All others are an `InvalidArgumentError`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._is_inferred = False
+        self._inferred_schema: StructType | None = None
+        """All columns of the files, if Spark asked for their schema."""
 
     @classmethod
     def name(cls) -> str:
@@ -48,21 +52,34 @@ class ArrowDataSource(DataSource):
 
     @hide_traceback()
     def schema(self) -> StructType:
-        """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all."""
+        """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all; or some ``columns``."""
         check_options(self.options, "reading", "reading a stream")
         if self._names_dataset():
-            return to_spark_schema(self._dataset().schema)
-        self._is_inferred = True  # Spark pickles this object with the schema for `reader`
-        schemas = ((group.path, group.schema) for group in iter_file_groups(self._paths()))
-        return merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
+            schema = to_spark_schema(self._dataset().schema)
+        else:
+            schemas = ((group.path, group.schema) for group in iter_file_groups(self._paths()))
+            schema = merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
+        self._inferred_schema = schema  # Spark pickles this object with the schema for `reader`
+        columns = parse_names(self.options, "columns")
+        return schema if columns is None else select_columns(schema, columns)
+
+    def count_rows(self) -> int:
+        """Count the rows of all files, as `bowstring.spark.count_rows`."""
+        check_options(self.options, "reading")
+        if "filters" in self.options:
+            raise InvalidArgumentError("count_rows: counts all rows, and does not support the option 'filters'")
+        if self._names_dataset():
+            raise InvalidArgumentError("count_rows: expected files or folders; a data set has `num_rows`")
+        files = (file for group in iter_file_groups(self._paths()) for file in group.files)
+        entries = ((file.path, None if file.entry is None else file.entry.rows) for file in files)
+        return sum(count_file_rows(path) if rows is None else rows for path, rows in entries)
 
     @hide_traceback()
     def reader(self, schema: StructType) -> ArrowReader | DatasetSourceReader:
         """Return a reader of the columns of `schema`, which may have other types than the files."""
         check_options(self.options, "reading")
         if self._names_dataset():
-            split_bytes, truncate_times = self._split_bytes(), parse_flag(self.options, "truncate")
-            return DatasetSourceReader(self._dataset(), schema, split_bytes, truncate_times=truncate_times)
+            return DatasetSourceReader(self._dataset(), schema, self._split_bytes(), self._parse_filters(schema))
         return self._create_reader(self._paths(), schema)
 
     def _create_reader(self, paths: list[Path], schema: StructType) -> ArrowReader:
@@ -70,10 +87,19 @@ class ArrowDataSource(DataSource):
             paths,
             schema,
             self._split_bytes(),
-            is_inferred=self._is_inferred,
+            self._parse_filters(schema),
+            is_inferred=self._inferred_schema is not None and "columns" not in self.options,
             merge_schema=parse_flag(self.options, "mergeSchema"),
-            truncate_times=parse_flag(self.options, "truncate"),
         )
+
+    def _parse_filters(self, schema: StructType) -> RowFilters:
+        """Return the filters; if the user has given no schema, they may have other columns than `schema`."""
+        if "columns" in self.options and self._inferred_schema is None:
+            raise InvalidArgumentError("option columns: can't be combined with .schema(), which selects columns itself")
+        text, truncate_times = self.options.get("filters", ""), parse_flag(self.options, "truncate")
+        if text and self._inferred_schema is not None:
+            schema = add_columns(schema, self._inferred_schema, find_column_names(text))
+        return RowFilters.parse(text, schema, truncate_times=truncate_times)
 
     @hide_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
@@ -139,6 +165,18 @@ class ArrowDataSource(DataSource):
             paths += matches
         _check_same_partition_folders(paths, parse_path(named_paths[0]))
         return paths
+
+
+def count_rows(path: str | Path | Sequence[str | Path], **options: str | bool) -> int:
+    """Count the rows of files and folders without a Spark job: by their manifests, or the footers of the files.
+
+    Paths and options are those of ``spark.read.format("arrow").options(…).load(path)``, except ``filters``. Raises
+    `InvalidArgumentError` for other options and for data sets, `MissingFileError` if there is no such path,
+    `InvalidDataError` for malformed files.
+    """
+    paths = [path] if isinstance(path, str | Path) else path
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}
+    return ArrowDataSource(CaseInsensitiveDict({**texts, "paths": json.dumps(list(map(str, paths)))})).count_rows()
 
 
 def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
