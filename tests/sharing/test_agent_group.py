@@ -13,6 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.published_dataset import describe_publication
 from bowstring.errors import ConnectionLostError, NotFoundError
 from bowstring.sharing import agent_group
 from bowstring.sharing.agent_client import AgentClient, AgentKey
@@ -226,6 +227,40 @@ def test_a_reader_of_a_data_set_on_this_host_opens_no_tcp_connection(cluster: Cl
     dataset = Dataset("d", schema, [DatasetPart(3, 100, uris) for uris in cluster.uris])
     assert run_python(READ, target=dataset) == (18, 0)
     cluster.group.drop("d", cluster.attempts)
+
+
+def test_a_process_that_finds_a_data_set_by_name_reaches_the_agents_of_all_hosts(cluster: Cluster) -> None:
+    assert cluster.group.commit("d", cluster.attempts, 3600.0) == {}
+    schema = bs.connect(cluster.uris[0][0]).schema
+    dataset = Dataset("everywhere", schema, [DatasetPart(3, 100, uris) for uris in cluster.uris])
+    publication = describe_publication(dataset, "application", tuple(cluster.control_uris))
+    cluster.group.publish("d", cluster.attempts, publication)
+    agents = [AgentClient.dial(cluster.key, uri) for uri in cluster.control_uris]
+    code = """
+import bowstring as bs
+dataset = bs.open_published("d")
+dataset.extend(7200)
+send(dataset.expires_at)
+receive()
+dataset.close()
+send(None)
+"""
+    with PythonProcess(code) as other:
+        expires_at = other.receive()
+        for agent in agents:
+            publication, agent_expires_at, access = agent.describe("d")
+            assert access is not None
+            assert cluster.key.access is not None
+            assert access.secret == cluster.key.access.secret
+            assert agent_expires_at is not None
+            assert abs(agent_expires_at - expires_at).total_seconds() < 10
+        other.send(None)
+        other.receive()
+    for agent in agents:
+        with agent, pytest.raises(NotFoundError):
+            agent.describe("d")
+    with pytest.raises(NotFoundError, match="does not exist any more"):
+        cluster.group.extend("d", cluster.attempts, 60)
 
 
 def test_an_unreachable_agent_is_an_error_that_is_raised_in_time(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from bowstring.cli.demo.simulated_cluster import start_cluster
 from bowstring.cli.demo.simulated_hosts import SimulatedHosts
 from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, UnmetRequirementError
 from tests.polling import wait_until
-from tests.sharing.python_process import PythonProcess
+from tests.sharing.python_process import PythonProcess, run_python
 
 pytest.importorskip("pyspark")
 
@@ -198,6 +199,23 @@ def test_the_parts_of_a_killed_agent_are_computed_again_and_those_of_the_other_h
     assert changed == lost
     for worker in WORKERS:
         assert cluster_report.consume(worker, cluster_report.published)[0] == list(range(ROWS))
+
+
+def test_any_process_extends_and_closes_by_name_what_all_hosts_have(cluster_report: Cluster) -> None:
+    # The agent of worker2 is another one than at first.
+    dataset_id, one, other = cluster_report.published.id, *map(cluster_report.hosts.namespace, WORKERS)
+    extend = "dataset = bs.open_published(name)\ndataset.extend(9999)\nsend(dataset.expires_at)"
+    expires_at = run_python(f"import bowstring as bs\n{extend}", network=one, name=dataset_id)
+    listed = "import bowstring as bs\nsend({each.id: each.expires_at for each in bs.published()})"
+    for network in (one, other):
+        assert abs(run_python(listed, network=network)[dataset_id] - expires_at).total_seconds() < 10
+    command = ["ip", "netns", "exec", one, sys.executable, "-m", "bowstring", "close", dataset_id]
+    subprocess.run(command, check=True, capture_output=True)
+    for network in (one, other):
+        assert dataset_id not in run_python(listed, network=network)
+    assert isinstance(cluster_report.consume("worker2", cluster_report.published)[0], NotFoundError)
+    assert cluster_report.command("missing") == json.dumps(list(range(len(cluster_report.published.parts))))
+    cluster_report.publish()
 
 
 def test_a_killed_driver_leaves_no_memory_on_any_host(cluster_report: Cluster) -> None:

@@ -10,8 +10,9 @@ from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
 from bowstring.memory.closable import Closable
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.agent_directory import find_published, list_published
+from bowstring.sharing.agent_group import AgentGroup
 from bowstring.sharing.publications import Publication, PublishedSummary
 
 DEFAULT_TIMEOUT_S = 5.0
@@ -46,6 +47,23 @@ class LocalDatasetControl:
         """As `DatasetControl.extend`. Raises `ConnectionLostError` if the agent has ended."""
         with AgentClient.connect(self._address) as agent:
             return agent.extend(self._dataset_id, ttl_s)
+
+
+class RemoteDatasetControl:
+    """The control of a data set of the agents of several hosts, which another process may have published."""
+
+    def __init__(self, agents: AgentGroup, uris: Iterable[str], dataset_id: str) -> None:
+        self._agents = agents
+        self._uris = tuple(uris)
+        self._dataset_id = dataset_id
+
+    def drop(self) -> None:
+        """As `DatasetControl.drop`, on the hosts that can be reached."""
+        self._agents.drop(self._dataset_id, self._uris)
+
+    def extend(self, ttl_s: float) -> datetime | None:
+        """As `DatasetControl.extend`, on the hosts that can be reached."""
+        return self._agents.extend(self._dataset_id, self._uris, ttl_s)
 
 
 class PublishedDataset(Dataset, Closable):
@@ -143,20 +161,24 @@ def published(timeout_s: float = DEFAULT_TIMEOUT_S) -> list[PublishedSummary]:
 
 
 def open_published(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> PublishedDataset:
-    """Return the published data set with an ID, or else the newest with a name. Its `close` frees the memory.
+    """Return the published data set with an ID, or else the newest with a name. Its `close` frees the memory, of a data
+    set published with `remote` that of all hosts that can be reached.
 
     Raises `NotFoundError`, and as `published`.
     """
     address, summary = find_published(name, timeout_s)
     with AgentClient.connect(address, timeout_s=timeout_s) as agent:
-        publication, expires_at = agent.describe(summary.id)
+        publication, expires_at, access = agent.describe(summary.id)
     dataset = Dataset.from_json(publication.description)
-    control = LocalDatasetControl(address, summary.id)
+    control: DatasetControl = LocalDatasetControl(address, summary.id)
+    if access is not None and publication.control_uris:
+        agents = AgentGroup(AgentKey.of_others(address, access))
+        control = RemoteDatasetControl(agents, publication.control_uris, summary.id)
     return PublishedDataset(dataset.name, dataset.schema, dataset.parts, summary.id, expires_at, control)
 
 
-def describe_publication(dataset: Dataset, lifetime: str) -> Publication:
+def describe_publication(dataset: Dataset, lifetime: str, control_uris: tuple[str, ...] = ()) -> Publication:
     """Return what host agents know of a data set."""
     hosts = tuple(dict.fromkeys(part.host for part in dataset.parts if part.host))
     num_rows, nbytes, num_parts = dataset.num_rows or 0, dataset.nbytes or 0, len(dataset.parts)
-    return Publication(dataset.name, num_rows, nbytes, num_parts, hosts, lifetime, dataset.to_json())
+    return Publication(dataset.name, num_rows, nbytes, num_parts, hosts, lifetime, dataset.to_json(), control_uris)

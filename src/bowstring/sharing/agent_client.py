@@ -90,6 +90,11 @@ class AgentKey:
         """The address of the agent; the same on every host."""
         return f"{agent_address_prefix()}{self.token}"
 
+    @classmethod
+    def of_others(cls, address: str, access: RemoteAccess) -> AgentKey:
+        """The key of agents that another process owns, by the address of the one of this host."""
+        return cls(address.removeprefix(agent_address_prefix()), ProcessIdentity.current(), access=access)
+
     def find_local_owner(self) -> ProcessIdentity:
         """The process of this host whose end ends the agent: the owner if it runs here, else the executor's JVM."""
         return self.owner if self.owner.is_local else find_java_ancestor() or ProcessIdentity.current()
@@ -261,10 +266,16 @@ class AgentClient(Closable):
         """Let a data set expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
         return parse_time(self._request({"op": "extend", "dataset": dataset, "ttl_s": ttl_s}).get("expires_at"))
 
-    def describe(self, dataset: str) -> tuple[Publication, datetime | None]:
-        """Return what was published of a data set, and when it expires, None for never. Raises `NotFoundError`."""
+    def describe(self, dataset: str) -> tuple[Publication, datetime | None, RemoteAccess | None]:
+        """Return what was published of a data set, when it expires (None for never), and the access to its agents on
+        other hosts, if they have any. Raises `NotFoundError`.
+        """
         reply = self._request({"op": "describe", "dataset": dataset})
-        return Publication.from_json(reply.get("publication")), parse_time(reply.get("expires_at"))
+        try:
+            access = None if reply.get("access") is None else RemoteAccess.from_json(reply["access"])
+        except (LookupError, TypeError, ValueError):
+            raise ProtocolError("host agent: access: expected the secret and the host of agents") from None
+        return Publication.from_json(reply.get("publication")), parse_time(reply.get("expires_at")), access
 
     def list_published(self, name: str | None = None) -> list[PublishedSummary]:
         """Return the published data sets, or those with a name or ID, in the order in which they were put."""

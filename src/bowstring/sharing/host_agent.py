@@ -273,9 +273,11 @@ class HostAgent(Closable):
         return {"expires_at": self.datasets.extend(str(request["dataset"]), float(request["ttl_s"]))}
 
     def describe(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What was published of a data set, with its description."""
+        """What was published of a data set, with its description, and the access to the agents of other hosts."""
         publication, expires_at = self.datasets.describe(str(request["dataset"]))
-        return {"publication": publication.to_json(), "expires_at": expires_at}
+        # The peer has the secret already or is a process of this user, which may change all that the agent has.
+        access = None if self._access is None else self._access.to_json()
+        return {"publication": publication.to_json(), "expires_at": expires_at, "access": access}
 
     def list_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The published data sets, or those with a name or ID, without their descriptions."""

@@ -41,7 +41,10 @@ def check_lifetime(lifetime: str, ttl_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The name of a data set, its size on all hosts, and its `description`, the text of `Dataset.to_json`."""
+    """The name of a data set, its size on all hosts, and its `description`, the text of `Dataset.to_json`.
+
+    `control_uris` are the agents that have it, for `AgentClient.dial`; empty if it is on this host only.
+    """
 
     name: str
     num_rows: int
@@ -50,6 +53,7 @@ class Publication:
     hosts: tuple[str, ...]
     lifetime: str
     description: str
+    control_uris: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, for `from_json`."""
@@ -128,8 +132,8 @@ def _read_fields(cls: type[Publication | PublishedSummary], value: object) -> di
         if field.name in ("created_at", "expires_at"):
             checked[field.name] = parse_time(field_value)
             is_valid = checked[field.name] is not None or field.name == "expires_at"
-        elif field.name == "hosts":
-            is_valid = isinstance(field_value, list | tuple) and all(isinstance(host, str) for host in field_value)
+        elif field.name in ("hosts", "control_uris"):
+            is_valid = isinstance(field_value, list | tuple) and all(isinstance(text, str) for text in field_value)
             checked[field.name] = tuple(field_value) if isinstance(field_value, list | tuple) else ()
         else:
             is_valid = type(field_value) is _KINDS[str(field.type)]

@@ -24,6 +24,8 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 
 _MAX_DROPPED_IDS = 100_000
+_DESCRIPTION = ("description", "control_uris")
+"""The fields of a publication that a list of data sets does not have."""
 _SMALL_BYTES = 256 << 10
 """Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
 _MERGE_BYTES = 256 << 20
@@ -201,7 +203,7 @@ class PublishedDatasets(Closable):
         return [
             {
                 "id": name,
-                **{key: value for key, value in dataset.publication.to_json().items() if key != "description"},
+                **{key: value for key, value in dataset.publication.to_json().items() if key not in _DESCRIPTION},
                 "created_at": dataset.published_at,
                 "expires_at": dataset.expiry_time,
                 "num_readers": readers[name],

@@ -126,18 +126,18 @@ class PartitionJob:
 
     def publish(self, dataset: Dataset) -> datetime | None:
         """Name the data set on its agents, or name it anew. Return when it expires, None for never."""
-        publication = describe_publication(dataset, "detached" if self.agent_key.is_detached else "application")
+        lifetime = "detached" if self.agent_key.is_detached else "application"
+        control_uris = tuple(sorted(self._agent_uris - {LOCAL_AGENT}))
+        publication = describe_publication(dataset, lifetime, control_uris)
         times = self._agents.publish(self._dataset, self._agent_uris, publication)
         # Without any, all partitions are on hosts whose agents this process can't reach.
         return times[0] if times else parse_time(time.time() + self._expires_at - time.monotonic())
 
     def extend(self, ttl_s: float) -> datetime | None:
         """Let the data set expire `ttl_s` from now. Raises as `PublishedDataset.extend`."""
-        times = self._agents.extend(self._dataset, self._agent_uris, ttl_s)
-        if not times:
-            raise NotFoundError(f"data set {self._dataset} does not exist any more, or only on hosts out of reach")
+        expires_at = self._agents.extend(self._dataset, self._agent_uris, ttl_s)
         self._expires_at = time.monotonic() + ttl_s
-        return times[0]
+        return expires_at
 
     def _compute_and_commit(self, lost: Sequence[int] | None, ttl_s: float) -> None:
         """Compute the lost partitions, all for None, until no agent has lost any."""
