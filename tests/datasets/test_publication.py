@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import secrets
 import signal
 import socket
@@ -16,16 +17,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bowstring as bs
 from bowstring.datasets import PublishedDataset
-from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.sharing import PublishedSummary, agent_directory, stored_dataset
 from bowstring.sharing.agent_client import AgentClient, AgentKey, agent_address_prefix
 from bowstring.transports.unix_socket import encode_unix_address
+from tests.control_group import limit_memory
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
+from tests.small_disk import run_on_4_mb
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="requires root, to be several users")
 
@@ -228,6 +232,100 @@ def test_a_large_table_is_published_in_several_parts(monkeypatch: pytest.MonkeyP
         assert len(dataset.parts) == 4
         assert dataset.read_all() == table
         assert bs.open_published(dataset.id).parts == dataset.parts
+
+
+def spilled_bytes(token: str, dataset_id: str) -> tuple[int, int]:
+    """What is in memory and in files."""
+    entry = status(agent_address(token))[dataset_id]
+    return entry["memory_bytes"], entry["spilled_bytes"]
+
+
+def create_batches(count: int) -> Iterator[bs.RecordBatch]:
+    """Batches of 1 MiB."""
+    return (bs.table({"a": np.full(1 << 17, number)}).to_batches()[0] for number in range(count))
+
+
+@pytest.mark.parametrize("spare_batches", [7, 6, 1, -1])
+def test_what_memory_can_not_be_spared_for_is_copied_to_an_unnamed_file(
+    token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare_batches: int
+) -> None:
+    used_bytes = 0
+
+    def count_batches() -> Iterator[bs.RecordBatch]:
+        nonlocal used_bytes
+        for batch in create_batches(8):
+            yield batch
+            used_bytes += 1 << 20
+
+    monkeypatch.setattr(stored_dataset, "spare_memory_bytes", lambda: (spare_batches << 20) - used_bytes)
+    with bs.publish(count_batches(), spill_folder=tmp_path) as dataset:
+        in_memory, in_files = spilled_bytes(token, dataset.id)
+        assert (in_memory, in_files) == ((0, dataset.nbytes) if spare_batches < 7 else (dataset.nbytes, 0))
+        assert not list(tmp_path.iterdir())
+        code = "import bowstring as bs\nsend(int(bs.open_published(name)[:].read_all()['a'].to_numpy().sum()))"
+        assert run_python(code, name=dataset.id) == sum(range(8)) << 17
+    assert wait_until(lambda: held_bytes(token) == 0)
+
+
+def test_parts_of_a_table_are_copied_to_files_by_several_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setattr(stored_dataset, "_PART_BYTES", 1 << 20)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(stored_dataset, "spare_memory_bytes", lambda: 0)
+    table = bs.Table.from_batches(list(create_batches(8)))
+    with bs.publish(table, spill_folder=tmp_path) as dataset:
+        assert len(dataset.parts) == 4
+        assert spilled_bytes(token, dataset.id) == (0, dataset.nbytes)
+        assert dataset.read_all() == table
+
+
+def test_if_there_is_no_space_either_the_error_has_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_dataset, "spare_memory_bytes", lambda: 1000)
+    expected = r"memory is short: 1048576 bytes more are needed, and 1000 can be spared; files in /dev/shm take memory"
+    with pytest.raises(ResourceError, match=expected):
+        bs.publish(create_batches(2), spill_folder="/dev/shm")
+    with pytest.raises(NotFoundError, match=r"spill_folder: .* is not a folder"):
+        bs.publish(create_batches(2), spill_folder=tmp_path / "none")
+    code = """
+import sys
+import bowstring as bs
+import numpy as np
+from bowstring.sharing import stored_dataset
+stored_dataset.spare_memory_bytes = lambda: 0
+stored_dataset.is_in_memory = lambda folder: False  # as for a disk
+try:
+    bs.publish((bs.table({"a": np.arange(1 << 17)}).to_batches()[0] for _ in range(8)),
+        name="too-large", spill_folder=sys.argv[1])
+except bs.errors.ResourceError as error:
+    print(error)
+"""
+    process = run_on_4_mb(tmp_path, "-c", code, tmp_path)
+    assert re.search(rf"1048576 bytes more are needed in {tmp_path}, which has \d+ bytes free", process.stdout), process
+    assert not find("too-large")
+
+
+def test_a_control_group_without_memory_spills_and_no_process_dies(token: str, tmp_path: Path) -> None:
+    code = (
+        SETUP
+        + """
+import os
+import numpy as np
+open(f"{group}/cgroup.procs", "w").write(str(os.getpid()))
+dataset = bs.publish((bs.table({"a": np.full(1 << 20, n)}).to_batches()[0] for n in range(40)), spill_folder=folder)
+send((dataset, int(sum(batch["a"].to_numpy().sum() for batch in bs.connect(dataset)))))
+"""
+    )
+    with limit_memory(300 << 20) as group:
+        dataset, total = run_python(code, token=token, group=str(group), folder=str(tmp_path))
+        assert total == sum(range(40)) << 20
+        assert spilled_bytes(token, dataset.id) == (0, dataset.nbytes)
+        bs.open_published(dataset.id).close()
+        with AgentClient.connect(agent_address(token)) as agent:
+            pid = agent.status()["pid"]
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("token")

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.published_dataset import LocalDatasetControl, PublishedDataset, describe_publication
+from bowstring.errors import MissingFileError
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.agent_directory import open_detached_agent
+from bowstring.sharing.memory_budget import find_spill_folders
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
-from bowstring.sharing.share import TableSource, to_regions
+from bowstring.sharing.share import SharedTableHandle, TableSource, to_regions
 from bowstring.sharing.stored_dataset import index_stored_dataset, open_region_reader
 
 _agent_keys: dict[ProcessIdentity, AgentKey] = {}
 
 
 def publish(
-    source: TableSource, *, name: str | None = None, ttl_s: float = DEFAULT_TTL_S, lifetime: Lifetime = "detached"
+    source: TableSource,
+    *,
+    name: str | None = None,
+    ttl_s: float = DEFAULT_TTL_S,
+    lifetime: Lifetime = "detached",
+    spill_folder: str | os.PathLike[str] | None = None,
 ) -> PublishedDataset:
     """Keep a table in memory for other processes of this user and host, which find it by `name`.
 
@@ -32,13 +40,18 @@ def publish(
     `close` or `ttl_s` (a day) after it was published. With the lifetime "application", it also ends with this process,
     however that ends. If this process is killed before `publish` returns, nothing remains, or all of it.
 
-    Raises `InvalidArgumentError` for invalid options, `ResourceError` if memory is short or the agent can't be started,
-    and as `share`.
+    What memory can't be spared for, leaving a margin of a sixteenth, is copied to unnamed files in `spill_folder`, by
+    default in Spark's local folders in its tasks, and else in the temporary folder. They are read in place like memory,
+    and the kernel removes them with their last holder.
+
+    Raises `InvalidArgumentError` for invalid options, `MissingFileError` if there is no such folder, `ResourceError` if
+    memory and disk space are short or the agent can't be started, and as `share`.
     """
     check_lifetime(lifetime, ttl_s)
     dataset_id = create_dataset_id(name)
+    spill_folders = find_spill_folders() if spill_folder is None else [_check_folder(spill_folder)]
     with ExitStack() as stack:
-        regions = [stack.enter_context(region) for region in _to_sealed_regions(source, dataset_id)]
+        regions = [stack.enter_context(region) for region in _to_fixed_regions(source, dataset_id, spill_folders)]
         schema = open_region_reader(regions[0]).schema
         address, agent = _open_agent(lifetime)
         stack.enter_context(agent)
@@ -54,14 +67,21 @@ def publish(
     return PublishedDataset(publication.name, schema, parts, dataset_id, expires_at, control)
 
 
-def _to_sealed_regions(source: TableSource, name: str) -> tuple[Region, ...]:
-    """Return regions that nobody can change; files are copied."""
-    regions, _ = to_regions(source, name)
-    if all(region.is_sealed for region in regions):
+def _to_fixed_regions(source: TableSource, name: str, spill_folders: Sequence[str]) -> tuple[Region, ...]:
+    """Return regions that nobody can change; files of others are copied."""
+    is_copied = not isinstance(source, str | os.PathLike | Region | SharedTableHandle)
+    regions, _ = to_regions(source, name, spill_folders=spill_folders)
+    if is_copied or all(region.is_sealed for region in regions):
         return regions
     for region in regions:
         region.close()
-    return to_regions(source, name, copy=True)[0]
+    return to_regions(source, name, copy=True, spill_folders=spill_folders)[0]
+
+
+def _check_folder(folder: str | os.PathLike[str]) -> str:
+    if not os.path.isdir(folder):
+        raise MissingFileError(f"spill_folder: {os.fspath(folder)} is not a folder", filename=os.fspath(folder))
+    return os.path.abspath(folder)
 
 
 def _open_agent(lifetime: Lifetime) -> tuple[str, AgentClient]:

@@ -90,6 +90,14 @@ def free_bytes(folder: str) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def check_free_space(folder: str, size_bytes: int, name: str) -> None:
+    """Raise `ResourceError` if a folder's file system has less space."""
+    if size_bytes > free_bytes(folder):
+        cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        message = f"{name}: {size_bytes} bytes more are needed in {folder}, which has {free_bytes(folder)} bytes free"
+        raise ResourceError(message, cause)
+
+
 def _find_devices_in_memory() -> set[int]:
     """The devices of mounted file systems in memory."""
     devices = set()

@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -253,19 +254,25 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
 
 
 def to_regions(
-    source: TableSource, name: str, copy: bool | None = None, arena: Arena | None = None
+    source: TableSource,
+    name: str,
+    copy: bool | None = None,
+    arena: Arena | None = None,
+    spill_folders: Sequence[str] = (),
 ) -> tuple[tuple[Region, ...], int | None]:
-    """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`."""
+    """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`. What
+    memory is short for is copied to unnamed files in one of `spill_folders`, if there are any.
+    """
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
             raise WouldCopyError(_format_copy_required_error(source))
-        return store_in_regions(source, name, arena)
+        return store_in_regions(source, name, arena, spill_folders)
     regions, num_rows = _open_regions(source)
     if not copy:
         return regions, num_rows
     with ExitStack() as stack:
         tables = [open_region_reader(stack.enter_context(region)).read_all() for region in regions]
-        return store_in_regions(concat_tables(tables), name, arena)
+        return store_in_regions(concat_tables(tables), name, arena, spill_folders)
 
 
 def _open_regions(source: str | os.PathLike[str] | Region | SharedTableHandle) -> tuple[tuple[Region, ...], int | None]:

@@ -23,7 +23,7 @@ from bowstring.arrays.record_batch import RecordBatch, as_batch
 from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.messages import AddressBody, PackedBody
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, ResourceError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
 from bowstring.ipc.file import FileReader
@@ -35,9 +35,10 @@ from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.tools.scan import BatchMessage, StreamScan, create_scan
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
-from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory
+from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory, spare_memory_bytes
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
-from bowstring.memory.region import Region
+from bowstring.memory.region import Region, RegionWriter
+from bowstring.memory.unnamed_file import check_free_space, is_in_memory
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 
 
@@ -53,9 +54,13 @@ BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | Suppo
 
 _PART_BYTES = 32 << 20
 _MAX_PARTS = 8
+_MIN_CHECKED_BYTES, _MAX_CHECKED_BYTES = 1 << 20, 16 << 20
+"""How much is written between two looks at the memory that can be spared: what eight threads write is in its margin."""
 
 
-def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | None = None) -> tuple[Region, int]:
+def store_in_region(
+    source: BatchesLike, name: str = "table", arena: Arena | None = None, spill_folders: Sequence[str] = ()
+) -> tuple[Region, int]:
     """Copy batches once into a new sealed region, or into memory of an arena. Return the region and the number of rows.
 
     With an arena, all batches of a reader are read first. Raises `InvalidArgumentError` for other objects,
@@ -65,10 +70,10 @@ def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | Non
     if arena is not None:
         batches = list(batches)
     if isinstance(source, RecordBatch | Table):
-        if arena is None:
+        if arena is None and not spill_folders:
             check_available_memory(source.nbytes, name)
         try:
-            return _write_region(FileWriter, schema, batches, name, arena)
+            return _write_region(FileWriter, schema, batches, name, arena, spill_folders)
         except InvalidArgumentError:
             if not has_dictionary_fields(schema):
                 raise
@@ -76,15 +81,16 @@ def store_in_region(source: BatchesLike, name: str = "table", arena: Arena | Non
             # reader not.
             batches = as_schema_and_batches(source)[1]
     writer_class = StreamWriter if has_dictionary_fields(schema) else FileWriter
-    return _write_region(writer_class, schema, batches, name, arena)
+    return _write_region(writer_class, schema, batches, name, arena, spill_folders)
 
 
 def store_in_regions(
-    source: BatchesLike, name: str = "table", arena: Arena | None = None
+    source: BatchesLike, name: str = "table", arena: Arena | None = None, spill_folders: Sequence[str] = ()
 ) -> tuple[tuple[Region, ...], int]:
     """As `store_in_region`, but a large table is copied by one thread per processor, each into its own region.
 
-    Memory of an arena is one region, as several threads can write it.
+    Memory of an arena is one region, as several threads can write it. With `spill_folders`, what memory can't be spared
+    for is written to unnamed files in the first of them that allows it.
 
     Return the regions, whose batches follow one another, and the number of rows. A table with dictionaries is one
     region.
@@ -92,14 +98,15 @@ def store_in_regions(
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | StreamReader):
         source = table(source)
     if arena is not None or not isinstance(source, Table) or len(groups := _group_batches_by_size(source)) < 2:
-        region, rows = store_in_region(source, name, arena)
+        region, rows = store_in_region(source, name, arena, spill_folders)
         return (region,), rows
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and rarely needed
 
-    check_available_memory(source.nbytes, name)
+    if not spill_folders:
+        check_available_memory(source.nbytes, name)
     schema = source.schema
     with ThreadPoolExecutor(len(groups), "bowstring-copy") as pool:
-        futures = [pool.submit(_write_region, FileWriter, schema, group, name) for group in groups]
+        futures = [pool.submit(_write_region, FileWriter, schema, group, name, None, spill_folders) for group in groups]
     try:
         return tuple(future.result()[0] for future in futures), source.num_rows
     except BaseException:
@@ -155,6 +162,7 @@ def _write_region(
     batches: Iterable[RecordBatch],
     name: str,
     arena: Arena | None = None,
+    spill_folders: Sequence[str] = (),
 ) -> tuple[Region, int]:
     if arena is not None:
         sink = DeferredCopySink(name)
@@ -163,7 +171,8 @@ def _write_region(
             sink.copy_into(builder.memory)
             return builder.seal(), rows
     with Region.create_writer(name) as memory:
-        rows = _write_batches(writer_class, open_sink(memory.fileno()), schema, _check_memory(batches, name))
+        checked = _spill_if_short(batches, memory, spill_folders) if spill_folders else _check_memory(batches, name)
+        rows = _write_batches(writer_class, open_sink(memory.fileno()), schema, checked)
         return memory.seal(), rows
 
 
@@ -178,6 +187,37 @@ def _check_memory(batches: Iterable[RecordBatch], name: str) -> Iterator[RecordB
             check_available_memory(unchecked_bytes, name)
             unchecked_bytes = 0
         yield batch
+
+
+def _spill_if_short(
+    batches: Iterable[RecordBatch], memory: RegionWriter, folders: Sequence[str]
+) -> Iterator[RecordBatch]:
+    """The batches, before each of which `memory` becomes a file if memory for it can't be spared.
+
+    The available memory is read in growing steps: what is written in between is in its margin. Raises `ResourceError`
+    if the file system lacks space, too.
+    """
+    unchecked_bytes, step_bytes = 0, _MIN_CHECKED_BYTES
+    for batch in batches:
+        unchecked_bytes += batch.nbytes
+        if unchecked_bytes >= step_bytes and memory.spill_folder is None:
+            spare_bytes = spare_memory_bytes()
+            if spare_bytes is not None and batch.nbytes > spare_bytes:
+                _spill(memory, batch.nbytes, spare_bytes, folders)
+            unchecked_bytes, step_bytes = 0, min(2 * step_bytes, _MAX_CHECKED_BYTES)
+        if memory.spill_folder is not None:
+            check_free_space(memory.spill_folder, batch.nbytes, f"region {memory.name!r}: memory is short")
+        yield batch
+
+
+def _spill(memory: RegionWriter, needed_bytes: int, spare_bytes: int, folders: Sequence[str]) -> None:
+    shortage = f"memory is short: {needed_bytes} bytes more are needed, and {max(spare_bytes, 0)} can be spared"
+    if is_in_memory(folders[0]):
+        raise ResourceError(f"region {memory.name!r}: {shortage}; files in {', '.join(folders)} take memory, too")
+    try:
+        memory.spill(folders)
+    except ResourceError as problem:
+        raise ResourceError(f"region {memory.name!r}: {shortage}; {problem}", problem) from problem
 
 
 def _write_batches(
