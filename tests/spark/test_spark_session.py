@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bowstring.sharing.processes import wait_for_exit
 from bowstring.spark import spark_session
 
 if TYPE_CHECKING:
@@ -46,3 +49,35 @@ def test_a_script_that_neither_stops_spark_nor_closes_what_it_published_prints_n
     process = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     printed = [line for line in (process.stdout + process.stderr).splitlines() if "incubator" not in line]
     assert [line for line in printed if "JDK_JAVA_OPTIONS" not in line] == []
+
+
+def print_of_a_worker_whose_socket_is_closed(daemon_module: str, folder: Path) -> str:
+    variables = {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+        "SPARK_REUSE_WORKER": "1",
+    }
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", daemon_module, "pyspark.worker"],
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert daemon.stdout is not None
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(daemon.stdout.read(int.from_bytes(daemon.stdout.read(4), "big")))
+        worker = os.pidfd_open(int.from_bytes(connection.recv(4), "big"))
+    assert wait_for_exit(worker, 60)
+    os.close(worker)
+    return daemon.communicate()[1].decode()
+
+
+def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSession) -> None:
+    """Spark does so after a minute without work, and when it stops."""
+    with tempfile.TemporaryDirectory() as folder:
+        module = spark.sparkContext.getConf().get("spark.python.daemon.module", "")
+        assert print_of_a_worker_whose_socket_is_closed(module, Path(folder)) == ""
+        printed = print_of_a_worker_whose_socket_is_closed("pyspark.daemon", Path(folder))
+        assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.worker_daemon"

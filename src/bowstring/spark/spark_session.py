@@ -107,7 +107,7 @@ def session(
     if running is None:
         if master.startswith("local-cluster"):
             _remove_worker_folder_at_exit(spark)
-        # Otherwise Java ends first, and PySpark's workers print tracebacks of broken pipes.
+        # Otherwise Java ends first, and tasks that still run print errors.
         atexit.register(_stop_quietly, spark)
     return register(spark)
 
@@ -189,6 +189,8 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
         if len(os.fsencode(folder)) <= _MAX_SOCKET_FOLDER_BYTES:
             settings["spark.python.unix.domain.socket.enabled"] = True
             settings["spark.python.unix.domain.socket.dir"] = str(folder)
+        if not master.startswith("local-cluster"):  # whose executors may find this package only in a task
+            settings["spark.python.daemon.module"] = "bowstring.spark.worker_daemon"
     if master.startswith("local-cluster"):
         settings["spark.executor.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
     return settings
