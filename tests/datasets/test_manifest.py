@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +99,30 @@ def test_appended_manifests_have_only_what_they_add_and_every_hundredth_is_compl
     sizes = [path.stat().st_size for path in sorted((tmp_path / MANIFEST_FOLDER).iterdir())]
     assert sum(size > 1000 for size in sizes) == 10
     assert sum(sizes) < 11 * 1001 * 70 // 2 + 1001 * 300
+
+
+def test_files_of_a_manifest_are_read_once_unless_they_were_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[str]()
+    open_path = Path.open
+
+    def open_and_count(path: Path, *arguments: Any) -> Any:
+        opened.extend([path.name] if arguments == ("rb",) else [])
+        return open_path(path, *arguments)
+
+    monkeypatch.setattr(Path, "open", open_and_count)
+    current = manifest(1, "f1")
+    for number in range(2, 60):
+        assert try_create_manifest(tmp_path, current)
+        assert read_manifest(tmp_path) == current
+        assert opened == [f"{each:020d}.json" for each in range(1, number)]
+        current = current.append([ManifestEntry(f"f{number}", 8)])
+    (tmp_path / "other").mkdir()
+    assert try_create_manifest(tmp_path / "other", manifest(1, "g1"))
+    shutil.rmtree(tmp_path / MANIFEST_FOLDER)
+    (tmp_path / "other" / MANIFEST_FOLDER).rename(tmp_path / MANIFEST_FOLDER)
+    assert read_manifest(tmp_path) == manifest(1, "g1")
 
 
 def test_replacing_all_files_begins_a_generation_and_keeps_the_batches_of_streams(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_an_offset_is_a_set_of_ranges() -> None:
     assert offset.ranges == ((0, 2), (4, 7))
     assert StreamOffset.from_json(offset.to_json()) == offset
     assert [index for index in range(8) if index in offset] == [0, 1, 4, 5, 6]
+    assert [list(offset.missing(count)) for count in (0, 3, 8)] == [[], [2], [2, 3, 7]]
     malformed: tuple[dict[str, Any], ...] = ({}, {**offset.to_json(), "files": "1-x"}, {"source": "a", "generation": 1})
     for each in malformed:
         with pytest.raises(InvalidDataError, match="is not an offset of a stream"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,20 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bowstring.datasets.manifest import StreamBatch, read_manifest
+from pyspark.sql.types import LongType, StructType
+
+from bowstring.datasets.manifest import (
+    Manifest,
+    ManifestEntry,
+    StreamBatch,
+    part_file_name,
+    read_manifest,
+    try_create_manifest,
+)
 from bowstring.errors import InvalidArgumentError
+from bowstring.sharing.processes import ProcessIdentity
+from bowstring.spark import staging
+from bowstring.spark.folder_job import FolderJob
 from bowstring.spark.source import ArrowDataSource
 
 if TYPE_CHECKING:
@@ -115,6 +128,26 @@ def test_a_failed_batch_leaves_no_rows_and_its_files_go_with_the_next_one(spark:
     assert not (tmp_path / "data" / "_staging").exists()
 
 
+def test_nobody_removes_the_files_of_a_commit_that_outlives_its_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["true"]) as process:
+        driver = ProcessIdentity.from_pid(process.pid)
+    job = FolderJob(tmp_path, StructType().add("x", LongType()), False, False)
+    staging.create_staging_folder(tmp_path, job.id, "query", driver)
+    entry = ManifestEntry(part_file_name(job.id, 0, 1), 4, 1, 1)
+    (job.staging_folder / entry.name).write_bytes(b"data")
+
+    def start_another_driver(folder: Path, manifest: Manifest) -> bool:
+        staging.discard_orphaned_jobs(folder)
+        return try_create_manifest(folder, manifest)
+
+    monkeypatch.setattr("bowstring.spark.folder_job.try_create_manifest", start_another_driver)
+    job.commit([entry], StreamBatch("query", 0))
+    assert (tmp_path / entry.name).read_bytes() == b"data"
+    assert not (tmp_path / "_staging").exists()
+
+
 def test_other_columns_than_those_of_the_folder_end_the_query(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).write.format("arrow").mode("append").save(str(tmp_path / "data"))
     with pytest.raises(Exception, match="cannot be appended to: column 0 is id bigint there, but value bigint"):
@@ -124,7 +157,5 @@ def test_other_columns_than_those_of_the_folder_end_the_query(spark: SparkSessio
 
 @pytest.mark.parametrize("options", [{"compression": "zstd"}, {"path": "s3://bucket"}, {}])
 def test_wrong_options_are_an_error_before_the_first_batch(options: dict[str, str]) -> None:
-    from pyspark.sql.types import LongType, StructType
-
     with pytest.raises(InvalidArgumentError):
         ArrowDataSource(options).streamWriter(StructType().add("a", LongType()), False)

@@ -27,6 +27,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -299,7 +300,16 @@ def _to_record(manifest: Manifest) -> dict[str, Any]:
 
 
 def _read_record(path: Path) -> _Record:
-    """Read one file of a manifest. Raises `FileNotFoundError`, `InvalidDataError`, `LimitError`."""
+    """Read one file of a manifest, unless this process has just read it: a commit and a stream's source need the newest
+    manifest several times, and a few files are new each time. Raises `FileNotFoundError`, `InvalidDataError`,
+    `LimitError`.
+    """
+    status = path.stat()
+    return _read_record_once(path, (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size))
+
+
+@lru_cache(maxsize=2 * MAX_ADDITIONS)
+def _read_record_once(path: Path, identity: tuple[int, ...]) -> _Record:  # noqa: ARG001 -- part of the key
     with path.open("rb") as file:
         content = file.read(MAX_MANIFEST_BYTES + 1)
     if len(content) > MAX_MANIFEST_BYTES:

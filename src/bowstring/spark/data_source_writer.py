@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, StreamBatch
 from bowstring.errors import InvalidArgumentError
+from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark import staging
 from bowstring.spark.folder_job import FolderJob
 from bowstring.spark.types import as_nullable
@@ -78,6 +79,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
         self._job = FolderJob(folder, as_nullable(schema), overwrite, fsync)
         self._job.check()
+        self._driver = find_java_ancestor()
 
     @hide_traceback()
     def write(self, iterator: Iterator[Any]) -> StreamCommitMessage:
@@ -88,7 +90,8 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
         query = None if task is None else task.getLocalProperty(_QUERY_PROPERTY)
         if query is None:
             raise InvalidArgumentError("ArrowStreamWriter.write: expected to run in a task of a streaming query")
-        return StreamCommitMessage(self._job.write_part(iterator, query=query), self._job.id, query)
+        entry = self._job.write_part(iterator, query=query, driver=self._driver)
+        return StreamCommitMessage(entry, self._job.id, query)
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's own

@@ -33,6 +33,7 @@ from bowstring.errors import (
     UnmetRequirementError,
     translate_os_error,
 )
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark import staging
 from bowstring.spark.arrow_files import describe_file, write_file
 from bowstring.spark.types import as_nullable, parse_struct_type, to_arrow_schema
@@ -64,12 +65,17 @@ class FolderJob:
         staging.discard_orphaned_jobs(self.folder)
 
     def write_part(
-        self, batches: Iterator[Any], *, schema: Schema | None = None, query: str | None = None
+        self,
+        batches: Iterator[Any],
+        *,
+        schema: Schema | None = None,
+        query: str | None = None,
+        driver: ProcessIdentity | None = None,
     ) -> ManifestEntry | None:
         """Write the rows of a task, on an executor; None if there are none. `schema` is as for `write_batches`.
 
-        The task of a streaming query creates the staging folder, since Spark plans each of its batches without calling
-        the driver's part of a job.
+        The task of a streaming query creates the staging folder, for the query's driver, since the driver does not know
+        the query when it plans a batch.
         """
         from pyspark import TaskContext
 
@@ -78,7 +84,7 @@ class FolderJob:
             raise InvalidArgumentError('format("arrow"): expected to write in a Spark task')
         name = part_file_name(self.id, task.partitionId(), task.taskAttemptId())
         if query is not None:
-            staging.create_staging_folder(self.folder, self.id, query)
+            staging.create_staging_folder(self.folder, self.id, query, driver)
         if not self.staging_folder.is_dir():
             raise UnmetRequirementError(
                 f"{self.staging_folder} does not exist for partition {task.partitionId()} on {os.uname().nodename}: "
@@ -95,12 +101,13 @@ class FolderJob:
             self.discard()
             return
         self._move_staged_files(entries)
-        superseded_names = self._commit_manifest(entries, batch)
+        manifest, superseded_names = self._commit_manifest(entries, batch)
         staging.remove_staging_folder(self.folder, self.id)
         try:
             for name in superseded_names:
                 (self.folder / name).unlink(missing_ok=True)
-            remove_old_manifests(self.folder)
+            if manifest.base is None:  # a complete one replaces others
+                remove_old_manifests(self.folder)
         except OSError:
             pass  # the data is committed; files that remain are not read
 
@@ -116,7 +123,7 @@ class FolderJob:
     def _move_staged_files(self, entries: Sequence[ManifestEntry]) -> None:
         """Move the staged files to the folder; no manifest lists them yet."""
         try:
-            os.utime(self.staging_folder)
+            staging.take_over(self.folder, self.id)
             for entry in entries:
                 source = self.staging_folder / entry.name
                 size_bytes = source.stat().st_size
@@ -132,14 +139,16 @@ class FolderJob:
         except OSError as problem:
             raise translate_os_error(problem, f"{self.folder}: cannot be committed: {problem.strerror}") from problem
 
-    def _commit_manifest(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None) -> list[str]:
-        """Create the next manifest; return the names of the files that it no longer lists."""
+    def _commit_manifest(
+        self, entries: Sequence[ManifestEntry], batch: StreamBatch | None
+    ) -> tuple[Manifest, list[str]]:
+        """Create the next manifest, and return it with the names of the files that it no longer lists."""
         schema = self.schema.jsonValue()
         for _ in range(MAX_COMMIT_ATTEMPTS):
             newest = read_manifest(self.folder)
             if newest is not None and newest.has_batch(batch):  # by another driver of the same query
-                return [entry.name for entry in entries]
-            existing_names = self._existing_file_names(newest)
+                return newest, [entry.name for entry in entries]
+            existing_names = self._existing_file_names(newest) if self.overwrite else []
             if self.overwrite:
                 manifest = (newest or Manifest(0, {}, ())).replace_all(schema, entries, batch)
             elif newest is None:
@@ -149,7 +158,7 @@ class FolderJob:
                 self._find_entries_to_keep(newest)
                 manifest = newest.append(entries, batch)
             if try_create_manifest(self.folder, manifest):
-                return existing_names if self.overwrite else []
+                return manifest, existing_names
         raise ResourceError(f"{self.folder}: {MAX_COMMIT_ATTEMPTS} other jobs committed before this one could")
 
     def _existing_file_names(self, manifest: Manifest | None) -> list[str]:

@@ -1,8 +1,9 @@
 """Staging folders: the files of a job until its commit, and the removal of orphaned ones.
 
 The driver creates a job's folder before its tasks run. An attempt that starts after the commit or abort finds no folder
-and fails. The folder contains its owner, the driver's JVM; a later job removes the folder of a dead owner, at once on
-the same machine and in the same process namespace, otherwise after a day without a change.
+and fails. The folder contains its owner: the driver's JVM, and during the commit the process that commits, which may
+outlive a killed JVM. A later job removes the folder of a dead owner, at once on the same machine and in the same
+process namespace, otherwise after a day without a change.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import json
 import shutil
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -29,9 +31,11 @@ def find_missing_folders(folder: Path) -> tuple[Path, ...]:
     return tuple(path for path in (folder, *folder.parents) if not path.exists())
 
 
-def create_staging_folder(folder: Path, job: str, query: str | None = None) -> Path:
+def create_staging_folder(
+    folder: Path, job: str, query: str | None = None, owner: ProcessIdentity | None = None
+) -> Path:
     """Create the staging folder of `job` under `folder`, and `folder` itself. Each task of a streaming query does this,
-    so it may exist.
+    so it may exist. The owner is by default the JVM that has started this process.
 
     Raises:
         BowstringError, also an OSError: it can't be created (no permission, a file with this name, a full
@@ -48,7 +52,7 @@ def create_staging_folder(folder: Path, job: str, query: str | None = None) -> P
                 if attempt == _MKDIR_ATTEMPTS - 1:
                     raise
         if query is None or not (staging / OWNER_FILE_NAME).exists():
-            (staging / OWNER_FILE_NAME).write_text(encode_owner_json(find_java_ancestor(), query))
+            _write_owner(staging, owner or find_java_ancestor(), query)
     except OSError as problem:
         if query is None:
             remove_staging_folder(folder, job)
@@ -56,6 +60,14 @@ def create_staging_folder(folder: Path, job: str, query: str | None = None) -> P
         message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
     return staging
+
+
+def take_over(folder: Path, job: str) -> None:
+    """Make this process the owner of a job, so that nobody removes its files while this process commits them, even if
+    the JVM is killed. Raises `OSError`.
+    """
+    staging = folder / STAGING_FOLDER / job
+    _write_owner(staging, ProcessIdentity.current(), _read_owner(staging).get("query"))
 
 
 def remove_empty_folders(folders: Iterable[Path]) -> None:
@@ -94,6 +106,13 @@ def discard_jobs_of_query(folder: Path, query: str) -> None:
     for staging in _list_staging_folders(folder):
         if _read_owner(staging).get("query") == query:
             discard_job(folder, staging.name)
+
+
+def _write_owner(staging: Path, owner: ProcessIdentity | None, query: str | None) -> None:
+    """Write the owner's file; whoever reads it meanwhile gets the one before or this one."""
+    temporary = staging / f".{uuid.uuid4().hex}"
+    temporary.write_text(encode_owner_json(owner, query))
+    temporary.replace(staging / OWNER_FILE_NAME)
 
 
 def _list_staging_folders(folder: Path) -> list[Path]:

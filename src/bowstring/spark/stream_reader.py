@@ -30,6 +30,7 @@ from bowstring.datasets.manifest import (
     ManifestEntry,
     list_files_without_manifest,
     read_manifest,
+    remove_old_manifests,
     try_create_manifest,
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError, translate_os_error
@@ -61,6 +62,13 @@ class StreamOffset:
 
     def __contains__(self, index: int) -> bool:
         return any(start <= index < stop for start, stop in self.ranges)
+
+    def missing(self, num_files: int) -> Iterator[int]:
+        """Yield the indices of the files that it lacks; thousands that were read take no time."""
+        begin = 0
+        for start, stop in (*self.ranges, (num_files, num_files)):
+            yield from range(begin, min(start, num_files))
+            begin = stop
 
     def add(self, indices: Iterable[int]) -> StreamOffset:
         """Return the offset after more files."""
@@ -136,6 +144,8 @@ class _FileList:
         # Only this query adds to its log, and only one driver runs it.
         if not try_create_manifest(log_folder, next_log):
             raise InvalidDataError(f"{log_folder}: another driver runs the same query")
+        if next_log.base is None:
+            remove_old_manifests(log_folder)
         return next_log
 
 
@@ -223,11 +233,8 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if files is None:
             return offset.to_json()
         names = self._names_available_now
-        pending = [
-            index
-            for index, entry in enumerate(files.entries)
-            if index not in offset and (names is None or entry.name in names)
-        ]
+        entries = files.entries
+        pending = [index for index in offset.missing(len(entries)) if names is None or entries[index].name in names]
         if self._limits.latest_first:
             pending.reverse()
         return offset.add(_take(pending, files, limit)).to_json()
