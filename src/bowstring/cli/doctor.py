@@ -1,0 +1,166 @@
+"""`bowstring doctor`: what this machine and environment have of what Bowstring uses."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import click
+from packaging.requirements import Requirement
+from rich.text import Text
+
+from bowstring import __version__
+from bowstring.cli.input_output import echo_json
+from bowstring.cli.options import json_option
+from bowstring.cli.terminal_tables import borderless_table, open_console
+from bowstring.errors import BowstringError
+from bowstring.inspection.printable_text import format_size, to_printable
+from bowstring.memory import cuda
+from bowstring.memory.available_memory import read_memory_limits
+from bowstring.memory.region import Region
+from bowstring.memory.unnamed_file import open_unnamed_file
+from bowstring.sharing.memory_budget import find_spill_folders
+from bowstring.spark.java_runtime import find_java
+
+Status = Literal["ok", "missing", "failed"]
+
+_STYLES: dict[Status, str] = {"ok": "green", "missing": "yellow", "failed": "red"}
+_MIN_DESCRIPTORS = 1024
+_DEVELOPMENT_EXTRAS = frozenset(("dev", "fuzz", "test"))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one part of the environment is: `missing` disables a feature, `failed` means that much does not work."""
+
+    name: str
+    status: Status
+    detail: str
+
+
+@click.command()
+@json_option("Write the checks as JSON.")
+def doctor(*, as_json: bool) -> int:
+    """Check Python, memory, limits, Java, GPUs and the packages of each extra.
+
+    The exit status is 1 if a check failed. What is missing is not a failure: only some features need it.
+    """
+    checks = [check for function in _CHECKS for check in function()]
+    if as_json:
+        echo_json({"checks": [asdict(check) for check in checks]})
+    else:
+        table = borderless_table(("check", False), ("status", False), ("", False))
+        for check in checks:
+            table.add_row(check.name, Text(check.status, _STYLES[check.status]), to_printable(check.detail))
+        with open_console() as console:
+            console.print(table)
+    return int(any(check.status == "failed" for check in checks))
+
+
+def _check_versions() -> Iterator[Check]:
+    python = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    yield Check("bowstring", "ok", f"{__version__}, {Path(__file__).parent.parent}")
+    yield Check("Python", "ok", python)
+    system = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    is_supported = platform.system() == "Linux" and sys.maxsize > 2**32
+    yield Check("system", "ok" if is_supported else "failed", system if is_supported else f"{system}: not 64-bit Linux")
+
+
+def _check_memory() -> Iterator[Check]:
+    limits = ", ".join(
+        f"{limit.name}: {format_size(limit.available_bytes)} of {format_size(limit.total_bytes)} available"
+        for limit in read_memory_limits()
+    )
+    yield Check("memory", "ok", limits or "unknown")
+    try:
+        with Region.create_writer("doctor") as memory:
+            os.write(memory.fileno(), b"\0")
+            memory.seal().close()
+        yield Check("shared memory", "ok", "sealed memory files")
+    except (BowstringError, OSError) as problem:
+        yield Check("shared memory", "failed", str(problem))
+
+
+def _check_folders() -> Iterator[Check]:
+    """Where published data goes that does not fit into memory."""
+    folders = find_spill_folders()
+    try:
+        descriptor, folder = open_unnamed_file(folders)
+    except (BowstringError, OSError) as problem:
+        yield Check("spill folder", "missing", str(problem))
+        return
+    os.close(descriptor)
+    yield Check("spill folder", "ok", f"{folder}: {format_size(shutil.disk_usage(folder).free)} free")
+
+
+def _check_limits() -> Iterator[Check]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{soft} (ulimit -n), at most {hard}"
+    is_low = soft < _MIN_DESCRIPTORS
+    yield Check("descriptors", "missing" if is_low else "ok", f"{text}; {_MIN_DESCRIPTORS} suffice" if is_low else text)
+
+
+def _check_java() -> Iterator[Check]:
+    try:
+        java = find_java()
+        yield Check("Java", "ok", f"{java.version}, {java.home} (from {java.origin})")
+    except BowstringError as problem:
+        yield Check("Java", "missing", str(problem))
+
+
+def _check_gpus() -> Iterator[Check]:
+    try:
+        count = cuda.count_gpus()
+        yield Check("GPUs", "ok" if count else "missing", str(count))
+    except BowstringError as problem:
+        yield Check("GPUs", "missing", str(problem))
+
+
+def _check_extras() -> Iterator[Check]:
+    """One check for each extra that users install."""
+    distribution = metadata.distribution("bowstring")
+    requirements = [Requirement(text) for text in distribution.requires or ()]
+    for extra in sorted(set(distribution.metadata.get_all("Provides-Extra") or ()) - _DEVELOPMENT_EXTRAS):
+        packages = [r for r in requirements if _is_of_extra(r, extra) and r.name != "bowstring"]
+        if not packages:
+            continue
+        states = [_describe_package(requirement) for requirement in packages]
+        is_complete = all(is_usable for is_usable, _ in states)
+        detail = ", ".join(text for _, text in states)
+        advice = "" if is_complete else f"; pip install 'bowstring[{extra}]'"
+        yield Check(f"extra {extra}", "ok" if is_complete else "missing", detail + advice)
+
+
+def _is_of_extra(requirement: Requirement, extra: str) -> bool:
+    marker = requirement.marker
+    return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+
+
+def _describe_package(requirement: Requirement) -> tuple[bool, str]:
+    """Return whether a package is usable, and its version or what is wrong."""
+    try:
+        version = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        return False, f"{requirement.name} is not installed"
+    if not requirement.specifier.contains(version, prereleases=True):
+        return False, f"{requirement.name} {version} does not match {requirement.specifier}"
+    return True, f"{requirement.name} {version}"
+
+
+_CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
+    _check_versions,
+    _check_memory,
+    _check_folders,
+    _check_limits,
+    _check_java,
+    _check_gpus,
+    _check_extras,
+)

