@@ -333,3 +333,40 @@ def test_tables_are_cast_by_schema() -> None:
         table.cast(bs.schema([bs.field("a", bs.int64(), False), bs.field("b", bs.string())]))
     with pytest.raises(bs.errors.InvalidArgumentError, match="the columns are"):
         table.cast(bs.schema({"a": bs.int8()}))
+
+
+@pytest.mark.parametrize("mode", ["sparse", "dense"])
+def test_a_union_is_cast_to_a_struct_in_which_only_the_active_child_is_set(mode: str) -> None:
+    union = getattr(bs, f"{mode}_union")([("n", bs.int32()), ("s", bs.string())])
+    array = bs.array([5, "x", None, 7, "y"], union)
+    target = bs.struct([("n", bs.int64()), ("s", bs.string())])
+    for part in (array, array.slice(1, 3)):
+        structs = part.cast(target)
+        structs.validate(full=True)
+        values = part.to_pylist()
+        assert structs.to_pylist() == [
+            {"n": v if isinstance(v, int) else None, "s": v if isinstance(v, str) else None} for v in values
+        ]
+    nested = bs.array([[5, "x"], None, []], bs.list_(union)).cast(bs.list_(target))
+    assert nested.to_pylist() == [[{"n": 5, "s": None}, {"n": None, "s": "x"}], None, []]
+    with pytest.raises(bs.errors.TypeMismatchError, match="nulls, but its field is not nullable"):
+        array.cast(bs.struct([bs.field("n", bs.int64(), nullable=False), ("s", bs.string())]))
+    with pytest.raises(bs.errors.TypeMismatchError, match="expected the fields"):
+        array.cast(bs.struct([("n", bs.int64()), ("t", bs.string())]))
+
+
+def test_calendar_intervals_are_cast_to_their_fields() -> None:
+    fields = bs.struct([("months", bs.int32()), ("days", bs.int32()), ("time", bs.duration("us"))])
+    months = bs.array([14, None, -1], bs.month_interval())
+    assert months.cast(bs.int32()).to_pylist() == [14, None, -1]
+    assert months.cast(fields).to_pylist()[:2] == [{"months": 14, "days": 0, "time": timedelta(0)}, None]
+    days = bs.array([(3, -4), None], bs.day_time_interval())
+    assert days.cast(fields).to_pylist() == [{"months": 0, "days": 3, "time": timedelta(milliseconds=-4)}, None]
+    nanos = bs.array([(1, -2, 3_000), None], bs.month_day_nano_interval())
+    expected = [{"months": 1, "days": -2, "time": timedelta(microseconds=3)}, None]
+    assert nanos.cast(fields).to_pylist() == expected
+    assert bs.array([nanos.to_pylist()], bs.list_(nanos.type)).cast(bs.list_(fields)).to_pylist() == [expected]
+    with pytest.raises(bs.errors.TypeMismatchError, match="is finer than"):
+        bs.array([(0, 0, 1)], bs.month_day_nano_interval()).cast(fields)
+    with pytest.raises(bs.errors.TypeMismatchError, match="several fields"):
+        nanos.cast(bs.int32())

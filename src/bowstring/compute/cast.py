@@ -14,7 +14,7 @@ import numpy as np
 
 from bowstring.compute import cast_numeric, cast_string, cast_temporal
 from bowstring.compute.encode import dictionary_encode, run_end_decode, run_end_encode
-from bowstring.compute.nulls import check_no_nulls, insert_nulls
+from bowstring.compute.nulls import check_no_nulls, insert_nulls, insert_nulls_at
 from bowstring.compute.value_field import extract_value_field
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
@@ -29,6 +29,7 @@ from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
+from bowstring.layouts.union import UnionLayout
 
 Caster: TypeAlias = Callable[[ArrayData, Any, bool], ArrayData]
 
@@ -116,6 +117,26 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
     return insert_nulls(ArrayData(layout, compact.length, (None,), (elements,)), array)
 
 
+def _cast_union_to_struct(array: ArrayData, target: t.Struct, safe: bool) -> ArrayData:
+    """Cast a union to a struct with a field for each child, which is null in the slots of the other children."""
+    assert isinstance(array.layout, UnionLayout)
+    names = [field.name for field in target.fields]
+    if array.layout.names != names:
+        raise TypeMismatchError(f"can't cast {array.type} to {target}: expected the fields {array.layout.names}")
+    columns = []
+    for (slots, child), field in zip(array.layout.split_by_child(array), target.fields, strict=True):
+        with prefix_errors(f"child {field.name!r}"):
+            values = cast(child, field.type, safe)
+            is_active = np.zeros(array.length, np.bool_)
+            is_active[slots] = True
+            columns.append(insert_nulls_at(values, ~is_active))
+            if not field.nullable:
+                check_no_nulls(columns[-1])
+    layout = layout_of(target)
+    assert isinstance(layout, StructLayout)
+    return layout.create_array(columns, array.length)
+
+
 def _cast_from_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> ArrayData:
     """Cast each referenced dictionary value once."""
     layout = array.layout
@@ -201,6 +222,9 @@ _CASTS: tuple[tuple[_Types, _Types, Caster], ...] = (
     (t.Timestamp, t.Time, cast_temporal.cast_to_time_of_day),
     (t.BaseTemporal, t.Int, cast_temporal.cast_temporal_to_integers),
     (t.Int, t.BaseTemporal, cast_temporal.cast_integers_to_temporal),
+    (t.Interval, t.Int, cast_temporal.cast_months_to_integers),
+    (t.Interval, t.Struct, lambda array, target, safe: cast(cast_temporal.split_intervals(array), target, safe)),
+    (t.Union, t.Struct, _cast_union_to_struct),
     (t.BaseList, t.BaseList, _cast_lists),
 )
 """The function that casts between two families of types; the first row that fits applies."""

@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 
 from bowstring.compute.cast_numeric import build_with_validity, cast_slots_to_integers, raise_if_any_invalid
-from bowstring.datatypes.types import DataType, Date, Duration, Int, Time
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.types import DataType, Date, Duration, Int, Interval, Struct, Time
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.base import ArrayData, Values
-from bowstring.layouts.registry import primitive_layout
+from bowstring.layouts.registry import layout_of, primitive_layout
+from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 
+INTERVAL_FIELDS = Struct((Field("months", Int(32)), Field("days", Int(32)), Field("time", Duration("ns"))))
+"""The fields of all calendar intervals."""
 _MILLISECONDS_PER_DAY = SECONDS_PER_DAY * 1000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": SECONDS_PER_DAY * 10**9}
 
@@ -85,6 +89,29 @@ def cast_to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData
 def cast_temporal_to_integers(array: ArrayData, target: Int, safe: bool) -> ArrayData:
     """Cast to the number of units since midnight or 1970."""
     return build_with_validity(target, cast_slots_to_integers(array, array.buffer_values(1), target, safe), array)
+
+
+def cast_months_to_integers(array: ArrayData, target: Int, safe: bool) -> ArrayData:
+    """Cast calendar intervals of whole months to integers."""
+    if array.type != Interval("year_month"):
+        raise TypeMismatchError(f"can't cast {array.type} to {target}: it has several fields")
+    return cast_temporal_to_integers(array, target, safe)
+
+
+def split_intervals(array: ArrayData) -> ArrayData:
+    """Return calendar intervals as structs of `months`, `days` and the duration `time`; fields they lack are 0."""
+    slots = array.buffer_values(1)
+    fields = slots.dtype.names or ()
+    numbers = {"months": slots} if not fields else {name: slots[name] for name in fields}
+    if "milliseconds" in numbers:
+        numbers["nanoseconds"] = numbers["milliseconds"] * np.int64(1_000_000)
+    columns = []
+    for name, child in zip(("months", "days", "nanoseconds"), INTERVAL_FIELDS.fields, strict=True):
+        layout = primitive_layout(child.type)
+        columns.append(layout.create_array(numbers.get(name, np.zeros(array.length)).astype(layout.dtype)))
+    layout_of_fields = layout_of(INTERVAL_FIELDS)
+    assert isinstance(layout_of_fields, StructLayout)
+    return layout_of_fields.create_array(columns, array.length, array.validity_mask())
 
 
 def cast_integers_to_temporal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:

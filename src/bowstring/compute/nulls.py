@@ -79,11 +79,14 @@ def drop_null(array: ArrayData) -> ArrayData:
 def insert_nulls(values: ArrayData, array: ArrayData) -> ArrayData:
     """Return `values`, one for each valid slot of `array`, at the indices of these slots; the other slots are null."""
     mask = array.validity_mask()
-    if mask is None:
-        return values
+    return values if mask is None else insert_nulls_at(values, ~mask)
+
+
+def insert_nulls_at(values: ArrayData, mask: Values) -> ArrayData:
+    """Return an array with nulls where `mask`, booleans of shape (length,), is true, and `values` elsewhere."""
     layout = values.layout
     values_and_null = layout.concat([values, layout.nulls(1)])
-    return layout.take(values_and_null, np.where(mask, np.cumsum(mask) - 1, values.length))
+    return layout.take(values_and_null, np.where(mask, values.length, np.cumsum(~mask) - 1))
 
 
 def set_nulls(array: ArrayData, mask: Values) -> ArrayData:
