@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import import_batch
 from bowstring.datasets.manifest import ManifestEntry
+from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema, import_schema
-from bowstring.errors import BowstringError, MissingFileError, translate_os_error
+from bowstring.errors import BowstringError, InvalidDataError, MissingFileError, translate_os_error
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import find_orderable_columns
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.writers import FileWriter
 from bowstring.spark.row_filters import RowFilters
-from bowstring.spark.types import to_spark_schema, with_utc_timestamps
+from bowstring.spark.types import to_file_type, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -67,9 +68,8 @@ def write_batches(
     """Write the pyarrow batches that have rows as an uncompressed, 64-byte aligned Arrow file, and return the numbers
     of rows and batches. Write nothing if there is not a single row.
 
-    The file has the batches' types, with timestamps labelled UTC. `schema` gives the columns' names, nullability and
-    metadata; they are the batches' own by default. With `statistics`, the footer has those of the columns whose values
-    have an order.
+    The file has the batches' types, as `to_file_type`. `schema` has their names, nullability and metadata; they are the
+    batches' own by default. With `statistics`, the footer has those of the columns whose values have an order.
     """
     num_rows = num_batches = 0
     writer: FileWriter | None = None
@@ -78,12 +78,7 @@ def write_batches(
             if batch.num_rows == 0:
                 continue
             if writer is None:
-                batch_schema = import_schema(batch.schema)
-                fields = tuple(replace(field, type=with_utc_timestamps(field.type)) for field in batch_schema)
-                if schema is None:
-                    file_schema = Schema(fields, batch_schema.pairs)
-                else:
-                    file_schema = Schema(tuple(f.with_type(own.type) for f, own in zip(schema, fields, strict=True)))
+                file_schema = _choose_file_schema(import_schema(batch.schema), schema)
                 writer = new_file(sink, file_schema, alignment=64)
                 if statistics:
                     writer.enable_statistics(find_orderable_columns(file_schema))
@@ -99,15 +94,26 @@ def write_batches(
     return num_rows, num_batches
 
 
+def _choose_file_schema(batch_schema: Schema, schema: Schema | None) -> Schema:
+    """Return the schema of a file of Spark's batches. Raises `InvalidDataError` if `schema` has other types."""
+    fields = [replace(field, type=to_file_type(field.type)) for field in batch_schema]
+    if schema is None:
+        return Schema(tuple(fields), batch_schema.pairs)
+    own_schema = Schema(tuple(own.with_name(field.name) for own, field in zip(fields, schema, strict=True)))
+    if as_nullable(own_schema) != as_nullable(schema):
+        raise InvalidDataError(f"expected batches of {schema!r} from Spark, found {own_schema!r}")
+    return schema
+
+
 def describe_file(path: Path, filters: RowFilters | None = None) -> FileDescription:
     """The Spark schema of a file or stream, and how long a file's batches are; reads its footer or first message.
 
-    With filters, also the batches that may have matching rows.
+    With filters, also the batches that may have matching rows. Columns without a counterpart in Spark have an
+    `UnsupportedType`.
 
     Raises:
         NotFoundError: it does not exist.
         InvalidDataError: it is not an Arrow file or stream, or malformed.
-        UnsupportedTypeError: a column's type has no counterpart in Spark.
     """
     with prefix_errors(path):
         if _is_stream(path):

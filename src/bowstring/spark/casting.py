@@ -1,21 +1,29 @@
 """Cast batches of files to the types of Spark's schema.
 
 pyarrow, which PySpark requires, casts offsets, integers and units of time, and selects fields of structs. Before that,
-Bowstring decodes what pyarrow can't cast, or casts wrongly, such as list views.
+Bowstring decodes what pyarrow can't cast, or casts wrongly, such as list views and unions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bowstring.arrays.array import import_array
+from bowstring.arrays.record_batch import import_batch
+from bowstring.compute.cast_temporal import INTERVAL_FIELDS
 from bowstring.datatypes import types as arrow
+from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.nullability import as_nullable
+from bowstring.datatypes.schema import import_schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.spark.types import map_child_types
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from bowstring.arrays.array import Array
 
 
 def cast_batch(batch: Any, spark_schema: StructType, location: str, *, truncate_times: bool) -> Any:
@@ -32,21 +40,18 @@ def cast_batch(batch: Any, spark_schema: StructType, location: str, *, truncate_
     from pyspark.sql.pandas.types import to_arrow_schema
 
     target_schema = to_arrow_schema(spark_schema, timezone="UTC")
+    # pyarrow casts no nulls to fields that are not nullable, even those under the null of a parent.
+    nullable_schema = pa.schema(as_nullable(import_schema(target_schema)))
+    arrays = import_batch(batch).columns  # pyarrow has no arrays of some types
     columns = []
-    for field, spark_field in zip(target_schema, spark_schema.fields, strict=True):
-        checked_type = _with_checked_times(field.type, spark_field.dataType)
+    for field, nullable, spark_field in zip(target_schema, nullable_schema, spark_schema.fields, strict=True):
+        checked_type = _with_checked_times(nullable.type, spark_field.dataType)
         index = batch.schema.get_field_index(field.name)
-        column = pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
-        try:
-            columns.append(_cast_column(column, checked_type, field.type, truncate_times))
-        except pa.ArrowNotImplementedError as problem:
-            raise UnsupportedTypeError(
-                f"{location}, column {field.name}: {column.type} cannot be read as {field.type}: {problem}"
-            ) from problem
-        except pa.ArrowException as problem:
-            raise InvalidDataError(
-                f"{location}, column {field.name}: a value of {column.type} does not fit {checked_type}: {problem}"
-            ) from problem
+        if index < 0:
+            columns.append(pa.nulls(batch.num_rows, nullable.type))
+        else:
+            with _explain_failed_cast(f"{location}, column {field.name}", batch.schema.field(index).type, checked_type):
+                columns.append(_cast_column(arrays[index], checked_type, nullable.type, truncate_times))
         null_count = _count_forbidden_nulls(columns[-1], field)
         if null_count:
             raise InvalidDataError(
@@ -54,30 +59,40 @@ def cast_batch(batch: Any, spark_schema: StructType, location: str, *, truncate_
             )
     if not columns:
         return batch.select([])  # which has the number of rows
-    return pa.record_batch(columns, schema=target_schema)
+    _, array = pa.record_batch(columns, schema=nullable_schema).__arrow_c_array__()
+    return pa.record_batch(import_batch((target_schema.__arrow_c_schema__(), array)))
 
 
-def _cast_column(column: Any, checked_type: Any, data_type: Any, truncate_times: bool) -> Any:
+@contextmanager
+def _explain_failed_cast(location: str, source: Any, target: Any) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowNotImplementedError as problem:
+        raise UnsupportedTypeError(f"{location}: {source} cannot be read as {target}: {problem}") from problem
+    except pa.ArrowException as problem:
+        raise InvalidDataError(f"{location}: a value of {source} does not fit {target}: {problem}") from problem
+
+
+def _cast_column(array: Array, checked_type: Any, data_type: Any, truncate_times: bool) -> Any:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = _decode_column(column)
+    column = pa.array(array.cast(_decoded_type(array.type)))
     for step in (checked_type, data_type):
         if column.type != step:
             column = pc.cast(column, options=pc.CastOptions(target_type=step, allow_time_truncate=truncate_times))
     return column
 
 
-def _decode_column(column: Any) -> Any:
-    """Decode extension types, dictionaries, runs and list views at every depth."""
-    import pyarrow as pa
-
-    array = import_array(column)
-    decoded_type = _decoded_type(array.type)
-    return column if decoded_type == array.type else pa.array(array.cast(decoded_type))
-
-
 def _decoded_type(data_type: arrow.DataType) -> arrow.DataType:
+    """Return a type that pyarrow casts, for any type: without extensions, dictionaries, runs, list views, unions and
+    calendar intervals at every depth.
+    """
     match data_type:
+        case Bool8Type():
+            return arrow.Bool()
         case ExtensionType():
             return _decoded_type(data_type.storage_type)
         case arrow.Dictionary() | arrow.RunEndEncoded():
@@ -86,6 +101,10 @@ def _decoded_type(data_type: arrow.DataType) -> arrow.DataType:
             data_type = arrow.List(data_type.value_field)
         case arrow.LargeListView():
             data_type = arrow.LargeList(data_type.value_field)
+        case arrow.Interval():
+            return arrow.Int(32) if data_type.unit == "year_month" else INTERVAL_FIELDS
+        case arrow.Union():
+            data_type = arrow.Struct(tuple(child.with_nullable(True) for child in data_type.children))
     return map_child_types(data_type, _decoded_type)
 
 
@@ -96,6 +115,8 @@ def _with_checked_times(data_type: Any, spark_type: Any) -> Any:
     """
     import pyarrow as pa
 
+    if hasattr(spark_type, "sqlType"):
+        spark_type = spark_type.sqlType()
     if pa.types.is_time(data_type):
         digits = spark_type.precision
         return pa.time32("s" if digits == 0 else "ms") if digits <= 3 else pa.time64("us" if digits <= 6 else "ns")
@@ -103,7 +124,7 @@ def _with_checked_times(data_type: Any, spark_type: Any) -> Any:
         key = _with_checked_times(data_type.key_type, spark_type.keyType)
         item = data_type.item_field.with_type(_with_checked_times(data_type.item_type, spark_type.valueType))
         return pa.map_(key, item)
-    if pa.types.is_struct(data_type):
+    if pa.types.is_struct(data_type) and hasattr(spark_type, "fields"):
         pairs = zip(data_type, spark_type.fields, strict=True)
         return pa.struct([field.with_type(_with_checked_times(field.type, own.dataType)) for field, own in pairs])
     if pa.types.is_list(data_type):

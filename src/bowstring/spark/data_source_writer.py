@@ -22,6 +22,7 @@ from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark import staging
 from bowstring.spark.folder_job import FolderJob
+from bowstring.spark.intervals import check_no_interval_columns
 from bowstring.spark.types import as_nullable
 from bowstring.spark.worker_errors import hide_traceback
 
@@ -51,6 +52,7 @@ class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
     def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
+        check_no_interval_columns(schema)
         self.job = FolderJob(folder, as_nullable(schema), overwrite, fsync)
         self.job.check()
         self._created_folders = staging.find_missing_folders(folder)
@@ -77,6 +79,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query to a folder, each of them once."""
 
     def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
+        check_no_interval_columns(schema)
         self._job = FolderJob(folder, as_nullable(schema), overwrite, fsync)
         self._job.check()
         self._driver = find_java_ancestor()

@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from bowstring.datasets.manifest import (
     sync_folder,
     try_create_manifest,
 )
-from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import (
     InvalidArgumentError,
     MissingFileError,
@@ -36,7 +37,14 @@ from bowstring.errors import (
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark import staging
 from bowstring.spark.arrow_files import describe_file, write_file
-from bowstring.spark.types import as_nullable, parse_struct_type, to_arrow_schema
+from bowstring.spark.types import (
+    check_supported,
+    has_large_types,
+    parse_struct_type,
+    to_arrow_schema,
+    to_json_value,
+    to_stored_type,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -72,7 +80,9 @@ class FolderJob:
         query: str | None = None,
         driver: ProcessIdentity | None = None,
     ) -> ManifestEntry | None:
-        """Write the rows of a task, on an executor; None if there are none. `schema` is as for `write_batches`.
+        """Write the rows of a task, on an executor; None if there are none.
+
+        `schema` is as for `write_batches`; by default it is made of the batches and the Spark schema.
 
         The task of a streaming query creates the staging folder, for the query's driver, since the driver does not know
         the query when it plans a batch.
@@ -90,6 +100,11 @@ class FolderJob:
                 f"{self.staging_folder} does not exist for partition {task.partitionId()} on {os.uname().nodename}: "
                 f"the job has ended, or {self.folder} is not on a file system that every executor mounts"
             )
+        if schema is None:
+            first_batches = list(islice(batches, 1))
+            prefers_large_types = any(has_large_types(import_schema(batch.schema)) for batch in first_batches)
+            schema = to_arrow_schema(self.schema, prefers_large_types=prefers_large_types)
+            batches = chain(first_batches, batches)
         return write_file(self.staging_folder / name, batches, schema, fsync=self.fsync)
 
     def commit(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None = None) -> None:
@@ -143,7 +158,7 @@ class FolderJob:
         self, entries: Sequence[ManifestEntry], batch: StreamBatch | None
     ) -> tuple[Manifest, list[str]]:
         """Create the next manifest, and return it with the names of the files that it no longer lists."""
-        schema = self.schema.jsonValue()
+        schema = to_json_value(self.schema)
         for _ in range(MAX_COMMIT_ATTEMPTS):
             newest = read_manifest(self.folder)
             if newest is not None and newest.has_batch(batch):  # by another driver of the same query
@@ -181,6 +196,7 @@ class FolderJob:
         entries = []
         for path in list_files_without_manifest(self.folder):
             description = describe_file(path)
+            check_supported(description.schema, str(path))
             _check_columns_for_append(path, description.schema, self.schema)
             batches = None if description.batch_lengths_bytes is None else len(description.batch_lengths_bytes)
             entries.append(ManifestEntry(path.name, path.stat().st_size, None, batches))
@@ -201,8 +217,10 @@ def _check_folder_and_schema(folder: Path, schema: StructType) -> None:
 
 
 def _check_columns_for_append(path: Path, old: StructType, new: StructType) -> None:
-    old_columns = [(field.name, field.dataType.simpleString()) for field in as_nullable(old).fields]
-    new_columns = [(field.name, field.dataType.simpleString()) for field in new.fields]
+    old_columns, new_columns = (
+        [(field.name, to_stored_type(field.dataType).simpleString()) for field in schema.fields]
+        for schema in (old, new)
+    )
     if old_columns == new_columns:
         return
     for index in range(max(len(old_columns), len(new_columns))):

@@ -1,4 +1,5 @@
-"""Extensions of PySpark's readers and writers: `load` accepts data sets, and `save` explains that `partitionBy` fails.
+"""Extensions of PySpark's readers and writers: `load` accepts data sets and joins intervals, and `save` explains that
+`partitionBy` fails.
 
 PySpark passes only strings to a data source, in a classic session through py4j and in Connect through protobuf, so
 `load` replaces a data set by its JSON text before either.
@@ -15,6 +16,7 @@ from pyspark.errors import PySparkException
 
 from bowstring.datasets.dataset import Dataset
 from bowstring.errors import InvalidArgumentError
+from bowstring.spark.intervals import join_intervals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,22 +31,25 @@ def partition_error() -> InvalidArgumentError:
 
 
 def extend_reader_and_writer(spark: SparkSession) -> None:
-    """Make ``read.load`` accept data sets, and ``write.format("arrow").partitionBy(…)`` raise `InvalidArgumentError`.
+    """Make ``read.load`` accept data sets and join intervals, and ``write.format("arrow").partitionBy(…)`` raise
+    `InvalidArgumentError`.
 
     This applies to sessions of the kind of `spark`, classic or Connect.
     """
     readwriter = import_module(type(spark.read).__module__)
-    for method, extend in (("load", _accept_datasets), ("save", _explain_partition_error)):
+    for method, extend in (("load", _extend_load), ("save", _explain_partition_error)):
         class_ = readwriter.DataFrameReader if method == "load" else readwriter.DataFrameWriter
         original = getattr(class_, method)
         if not hasattr(original, "__wrapped__"):
             setattr(class_, method, extend(original))
 
 
-def _accept_datasets(load: Callable[..., Any]) -> Callable[..., Any]:
+def _extend_load(load: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(load)
     def extended_load(self: Any, path: Any = None, *args: Any, **options: Any) -> Any:
-        return load(self, _to_text(path), *args, **options)
+        frame = load(self, _to_text(path), *args, **options)
+        # Only a reader of Connect has its format, and only there does a frame's schema need a request.
+        return join_intervals(frame) if getattr(self, "_format", "arrow") == "arrow" else frame
 
     return extended_load
 

@@ -25,7 +25,7 @@ from bowstring.compute.filters import parse_filters
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, UnsupportedTypeError
+from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 from bowstring.ipc.file import FileReader
 from bowstring.memory.bitmap import Mask
 from bowstring.spark.types import to_arrow_schema, to_spark_schema
@@ -87,7 +87,7 @@ class RowFilters:
         try:
             field = schema.field(name)
             file_type = to_spark_schema(Schema((field,)))[0].dataType.simpleString()
-        except (NotFoundError, UnsupportedTypeError):
+        except NotFoundError:
             return False
         is_truncated = self.truncate_times and "time" in file_type
         is_same_type = file_type == self.schema[name].dataType.simpleString()

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bowstring.datatypes import types as arrow
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
+from bowstring.spark.intervals import split_intervals, to_interval_parts
+from bowstring.spark.types import UnsupportedType, to_stored_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -26,6 +29,7 @@ _CONVERSIONS: Mapping[str, frozenset[str]] = {
     "DateType": frozenset(("TimestampNTZType",)),
     "StringType": frozenset(("BinaryType",)),
     "BinaryType": frozenset(("StringType",)),
+    "YearMonthIntervalType": frozenset(("IntegerType",)),
 }
 """The Spark types that each type can be read as, besides itself; null can be read as any."""
 
@@ -112,7 +116,7 @@ def check_same_schema(path: Path, schema: StructType, inferred: StructType) -> N
                 f"{path}: column {field.name} is not in the first file: read all columns with "
                 f'.option("mergeSchema", "true"), or name the columns to read with .schema()'
             )
-        if not _is_same_type(field.dataType, types[field.name]):
+        if not _is_same_type(to_interval_parts(field.dataType), types[field.name]):
             raise InvalidArgumentError(
                 f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
                 f"{types[field.name].simpleString()} in the first file: choose one with .schema()"
@@ -121,7 +125,7 @@ def check_same_schema(path: Path, schema: StructType, inferred: StructType) -> N
 
 def check_unique_field_names(path: Path, schema: StructType) -> None:
     """Raise `InvalidArgumentError` if a struct of the file at `path` has duplicate field names: Spark can't read it."""
-    check_read_conversions(path, schema, schema)
+    check_read_conversions(path, schema, split_intervals(schema))
 
 
 def find_missing_columns(
@@ -157,8 +161,19 @@ def check_read_conversions(path: Path | str, schema: StructType, requested: Stru
 
 
 def _check_type_conversion(source: Any, target: Any, location: str) -> None:
+    source, target = to_stored_type(source), to_stored_type(target)
+    if to_interval_parts(target) is not target:
+        raise UnsupportedTypeError(
+            f"{location}: PySpark takes {target.simpleString()} from no Python data source: read it without .schema(), "
+            f"or as {to_interval_parts(target).simpleString()}"
+        )
+    if type(source).__name__ == "CalendarIntervalType" and type(target).__name__ == "StructType":
+        source = to_interval_parts(source)
     kind = type(source).__name__
-    if kind == type(target).__name__:
+    if isinstance(source, UnsupportedType):
+        if type(source.arrow_type) is not arrow.Decimal or type(target).__name__ != "DecimalType":
+            raise source.to_error(location)
+    elif kind == type(target).__name__:
         if kind == "StructType":
             _check_struct_fields(source, target, location)
         elif kind == "ArrayType":

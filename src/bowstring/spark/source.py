@@ -20,11 +20,12 @@ from bowstring.spark.arrow_files import count_file_rows
 from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
 from bowstring.spark.dataset_reader import DatasetSourceReader, is_dataset_text, parse_datasets
+from bowstring.spark.intervals import split_intervals
 from bowstring.spark.options import check_options, parse_flag, parse_names, parse_path, parse_positive_integer
 from bowstring.spark.row_filters import RowFilters, find_column_names
 from bowstring.spark.schema_compatibility import add_columns, merge_schemas, select_columns
 from bowstring.spark.stream_reader import ArrowStreamReader, StreamLimits
-from bowstring.spark.types import to_spark_schema
+from bowstring.spark.types import check_supported, to_spark_schema
 from bowstring.spark.worker_errors import hide_traceback
 
 if TYPE_CHECKING:
@@ -55,13 +56,17 @@ class ArrowDataSource(DataSource):
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all; or some ``columns``."""
         check_options(self.options, "reading", "reading a stream")
         if self._names_dataset():
-            schema = to_spark_schema(self._dataset().schema)
+            dataset = self._dataset()
+            source, schema = dataset.name, to_spark_schema(dataset.schema)
         else:
+            source = " ".join(self._texts())
             schemas = ((group.path, group.schema) for group in iter_file_groups(self._paths()))
             schema = merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
-        self._inferred_schema = schema  # Spark pickles this object with the schema for `reader`
+        self._inferred_schema = split_intervals(schema)  # Spark pickles this object with the schema for `reader`
         columns = parse_names(self.options, "columns")
-        return schema if columns is None else select_columns(schema, columns)
+        selected = schema if columns is None else select_columns(schema, columns)
+        check_supported(selected, source)
+        return split_intervals(selected)
 
     def count_rows(self) -> int:
         """Count the rows of all files, as `bowstring.spark.count_rows`."""

@@ -1,5 +1,9 @@
 """Convert schemas between Spark and Arrow («Data Types»).
 
+Spark types without an Arrow type of their own have the one that Spark stores them as: a string for a string with a
+collation, a struct for a vector. Other readers see plain values; the metadata of the column's field has Spark's type
+(`TYPE_KEY`), so that Spark reads it back.
+
 Types that `_to_arrow_type` or `_to_spark_type` do not list are unsupported. Errors name the column path, in which
 ``[]`` stands for the elements of a list, ``{key}`` and ``{value}`` for those of a map.
 """
@@ -7,24 +11,34 @@ Types that `_to_arrow_type` or `_to_spark_type` do not list are unsupported. Err
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark import __version__ as spark_version
+from pyspark.sql import types as spark
 
 from bowstring.datatypes import types as arrow
+from bowstring.datatypes.canonical.bool8 import Bool8Type
+from bowstring.datatypes.canonical.parquet_variant import ParquetVariantType
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.nested import BaseList
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType as SparkType, StructType
-
 METADATA_KEY = b"SPARK::metadata::json"
 """Where Spark keeps the metadata of a column in the metadata of an Arrow field, as JSON."""
+TIME_PRECISION_KEY = b"SPARK::time::precision"
+"""Where Spark keeps the number of digits of a time of day."""
+TYPE_KEY = b"bowstring::spark::field"
+"""Where the field of a column has the Spark field, as JSON, if its type does not follow from the Arrow type."""
 SPARK_MAX_DIGITS = 38
+TRUSTED_USER_DEFINED_TYPES = frozenset(
+    f"pyspark.{package}.linalg.{name}" for package in ("ml", "mllib") for name in ("VectorUDT", "MatrixUDT")
+)
+"""The Python classes of user-defined types that a file may name: to read the type of a column imports its class."""
 
 _TYPES_WITHOUT_PARAMETERS: dict[str, arrow.DataType] = {
     "NullType": arrow.Null(),
@@ -42,58 +56,165 @@ _TYPES_WITHOUT_PARAMETERS: dict[str, arrow.DataType] = {
     "TimestampType": arrow.Timestamp("us", "UTC"),
     "TimestampNTZType": arrow.Timestamp("us"),
     "DayTimeIntervalType": arrow.Duration("us"),
+    "YearMonthIntervalType": arrow.Interval("year_month"),
+    "CalendarIntervalType": arrow.Interval("month_day_nano"),
 }
 """The types without parameters, by the name of Spark's class."""
 _SPARK_TYPE_NAMES = {arrow_type: name for name, arrow_type in _TYPES_WITHOUT_PARAMETERS.items()}
 
 
-def to_arrow_schema(struct: StructType, *, prefers_large_types: bool = False, prefix: str = "") -> Schema:
+_VARIANT_STORAGE = arrow.Struct(
+    (
+        Field("value", arrow.Binary(), nullable=False),
+        Field("metadata", arrow.Binary(), nullable=False, pairs=((b"variant", b"true"),)),
+    )
+)
+"""Variants as Spark sends them. Their encoding is that of Parquet, whose canonical extension type the files have."""
+
+
+class UnsupportedType(spark.DataType):
+    """The place of an Arrow type without a Spark counterpart in the schema of a file: columns can be read as others."""
+
+    def __init__(self, arrow_type: arrow.DataType, advice: str = "") -> None:
+        self.arrow_type = arrow_type
+        self.advice = advice
+
+    def simpleString(self) -> str:  # noqa: N802 -- Spark's own
+        """Return the Arrow type's name."""
+        return f"Arrow's type {self.arrow_type}"
+
+    def to_error(self, location: str) -> UnsupportedTypeError:
+        """Return the error for a column of this type."""
+        return UnsupportedTypeError(f"{location}: {self.simpleString()} has no counterpart in Spark: {self.advice}")
+
+
+def to_arrow_schema(struct: spark.StructType, *, prefers_large_types: bool = False) -> Schema:
     """Return the Arrow schema of ``DataFrame.toArrow``: timestamps have the time zone UTC, whatever the session's.
 
-    With `prefers_large_types`, strings and binaries have 64-bit offsets. `prefix` precedes the column paths in errors.
+    With `prefers_large_types`, strings and binaries have 64-bit offsets.
 
     Raises:
-        UnsupportedTypeError: a type has no Arrow counterpart that PySpark supports; the message has its column path.
+        UnsupportedTypeError: a type has no Arrow counterpart; the message has its column path.
     """
     fields = []
-    for field in struct.fields:
-        data_type = _to_arrow_type(field.dataType, prefix + field.name, prefers_large_types)
-        pairs = ((METADATA_KEY, json.dumps(field.metadata).encode()),) if field.metadata else ()
-        fields.append(Field(field.name, data_type, field.nullable, pairs))
+    for column in struct.fields:
+        field = _to_arrow_field(column, column.name, prefers_large_types)
+        if _needs_annotation(column.dataType):
+            field = replace(field, pairs=(*field.pairs, (TYPE_KEY, json.dumps(to_json_value(column)).encode())))
+        fields.append(field)
     return Schema(tuple(fields))
+
+
+def _to_arrow_field(field: spark.StructField, path: str, prefers_large_types: bool) -> Field:
+    pairs: Metadata = ((METADATA_KEY, json.dumps(field.metadata).encode()),) if field.metadata else ()
+    return _create_field(field.name, field.dataType, path, prefers_large_types, field.nullable, pairs)
+
+
+def _create_field(
+    name: str, data_type: Any, path: str, prefers_large_types: bool, nullable: bool, pairs: Metadata = ()
+) -> Field:
+    if type(data_type).__name__ == "TimeType":
+        pairs = (*pairs, (TIME_PRECISION_KEY, b"%d" % data_type.precision))
+    return Field(name, _to_arrow_type(data_type, path, prefers_large_types), nullable, pairs)
 
 
 def _to_arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.DataType:
     match type(data_type).__name__:
         case "StringType" | "BinaryType" as name if prefers_large_types:
             return arrow.LargeUtf8() if name == "StringType" else arrow.LargeBinary()
+        case "CharType" | "VarcharType":
+            return arrow.LargeUtf8() if prefers_large_types else arrow.Utf8()
         case name if name in _TYPES_WITHOUT_PARAMETERS:
             return _TYPES_WITHOUT_PARAMETERS[name]
         case "DecimalType":
             return arrow.Decimal(data_type.precision, data_type.scale)
         case "ArrayType":
-            element = _to_arrow_type(data_type.elementType, f"{path}[]", prefers_large_types)
-            return arrow.List(Field("element", element, data_type.containsNull))
+            element = data_type.elementType, f"{path}[]", prefers_large_types, data_type.containsNull
+            return arrow.List(_create_field("element", *element))
         case "MapType":
-            key = _to_arrow_type(data_type.keyType, f"{path}{{key}}", prefers_large_types)
-            value = _to_arrow_type(data_type.valueType, f"{path}{{value}}", prefers_large_types)
-            return arrow.map_(Field("key", key, nullable=False), Field("value", value, data_type.valueContainsNull))
+            key = _create_field("key", data_type.keyType, f"{path}{{key}}", prefers_large_types, nullable=False)
+            value = data_type.valueType, f"{path}{{value}}", prefers_large_types, data_type.valueContainsNull
+            return arrow.map_(key, _create_field("value", *value))
         case "StructType":
-            schema = to_arrow_schema(data_type, prefers_large_types=prefers_large_types, prefix=f"{path}.")
-            return arrow.Struct(schema.fields)
+            children = (_to_arrow_field(f, f"{path}.{f.name}", prefers_large_types) for f in data_type.fields)
+            return arrow.Struct(tuple(children))
+        case "VariantType":
+            return ParquetVariantType(_VARIANT_STORAGE)
+        case "GeometryType" | "GeographyType" as name:
+            pairs = ((name.removesuffix("Type").lower().encode(), b"true"), (b"srid", b"%d" % data_type.srid))
+            wkb = Field("wkb", arrow.Binary(), nullable=False, pairs=pairs)
+            return arrow.Struct((Field("srid", arrow.Int(32), nullable=False), wkb))
+        case _ if hasattr(data_type, "sqlType"):
+            return _to_arrow_type(data_type.sqlType(), path, prefers_large_types)
     raise UnsupportedTypeError(
         f"column {path}: Spark's type {data_type.simpleString()} has no Arrow counterpart that PySpark supports"
     )
 
 
-def with_utc_timestamps(data_type: arrow.DataType) -> arrow.DataType:
-    """Return the type with the time zone UTC for all timestamps in it that have one; their values are relative to UTC.
+def _needs_annotation(data_type: Any) -> bool:
+    """Whether a Spark type, or one in it, does not follow from the Arrow type."""
+    match type(data_type).__name__:
+        case "StringType":
+            return getattr(data_type, "collation", "UTF8_BINARY") != "UTF8_BINARY"
+        case "CharType" | "VarcharType":
+            return True
+        case "DayTimeIntervalType" | "YearMonthIntervalType":
+            return bool(data_type != type(data_type)())
+        case "ArrayType":
+            return _needs_annotation(data_type.elementType)
+        case "MapType":
+            return _needs_annotation(data_type.keyType) or _needs_annotation(data_type.valueType)
+        case "StructType":
+            return any(_needs_annotation(field.dataType) for field in data_type.fields)
+    return hasattr(data_type, "sqlType")
 
-    Spark sends batches with the session's time zone, whose names ("GMT+8", "Z") many Arrow readers do not support.
+
+def to_json_value(field: spark.StructField | spark.StructType) -> Any:
+    """Return Spark's JSON of a field or schema, without pickled classes of user-defined types, which nothing loads."""
+
+    def remove_classes(node: Any) -> Any:
+        if isinstance(node, list):
+            return list(map(remove_classes, node))
+        if isinstance(node, dict):
+            return {key: remove_classes(value) for key, value in node.items() if key != "serializedClass"}
+        return node
+
+    return remove_classes(field.jsonValue())
+
+
+def to_file_type(data_type: arrow.DataType) -> arrow.DataType:
+    """Return the type of columns in files for the `data_type` of the batches that Spark sends.
+
+    Timestamps have the session's time zone there, whose names ("GMT+8", "Z") many Arrow readers do not support, but
+    values relative to UTC. Variants are structs.
     """
     if isinstance(data_type, arrow.Timestamp) and data_type.timezone is not None:
         return replace(data_type, timezone="UTC")
-    return map_child_types(data_type, with_utc_timestamps)
+    if _find_tag(data_type) == "variant":
+        return ParquetVariantType(data_type)
+    return map_child_types(data_type, to_file_type)
+
+
+def _find_tag(data_type: arrow.DataType) -> str | None:
+    """Return "variant", "geometry" or "geography" if a struct is one for Spark, which marks a child of it."""
+    if not isinstance(data_type, arrow.Struct):
+        return None
+    marked = {child.name: child.metadata for child in data_type.children}
+    for tag, names in (
+        ("variant", ("value", "metadata")),
+        ("geometry", ("srid", "wkb")),
+        ("geography", ("srid", "wkb")),
+    ):
+        if tuple(marked) == names and marked[names[1]].get(tag.encode()) == b"true":
+            return tag
+    return None
+
+
+def has_large_types(parent: Schema | arrow.DataType) -> bool:
+    """Whether strings or binaries in a schema or type have 64-bit offsets."""
+    if isinstance(parent, arrow.LargeUtf8 | arrow.LargeBinary):
+        return True
+    return any(has_large_types(field.type) for field in parent.fields)
 
 
 def map_child_types(data_type: arrow.DataType, convert: Callable[[arrow.DataType], arrow.DataType]) -> arrow.DataType:
@@ -112,59 +233,124 @@ def map_child_types(data_type: arrow.DataType, convert: Callable[[arrow.DataType
     return data_type
 
 
-def to_spark_schema(schema: Schema) -> StructType:
+def to_spark_schema(schema: Schema) -> spark.StructType:
     """Return the Spark schema of data with an Arrow `schema`: fields are nullable.
 
     Types without an equivalent become wider: unsigned integers the next wider signed type (uint64: decimal(20,0)),
-    half floats float, dictionaries and run-end encoded arrays their values, all units of time microseconds (time of
-    day in nanoseconds: nanoseconds, since Spark 4.3).
-
-    Raises:
-        UnsupportedTypeError: a type has no counterpart; the message has its column path.
+    half floats float, dictionaries and run-end encoded arrays their values, unions structs, all units of time
+    microseconds (time of day in nanoseconds: nanoseconds, since Spark 4.3). Types without a counterpart are an
+    `UnsupportedType`, which `check_supported` rejects.
     """
-    return _to_spark_struct(schema, "")
+    fields = []
+    for field in schema:
+        plain_field = _to_spark_field(field)
+        data_type = _read_annotation(field, plain_field.dataType) or plain_field.dataType
+        fields.append(spark.StructField(field.name, data_type, True, plain_field.metadata))
+    return spark.StructType(fields)
 
 
-def parse_struct_type(folder: Path, schema: dict[str, Any]) -> StructType:
+def _read_annotation(field: Field, plain_type: spark.DataType) -> spark.DataType | None:
+    """Return the Spark type in the metadata of a column; None if there is none, or none that is stored as this type."""
+    text = field.metadata.get(TYPE_KEY)
+    if text is None:
+        return None
+    try:
+        columns = as_nullable(parse_json_schema({"type": "struct", "fields": [json.loads(text)]}))
+        (stored,) = to_arrow_schema(columns)
+    except Exception:  # noqa: BLE001 -- Spark raises many types of errors; malformed metadata does not affect the data
+        return None
+    is_same = _to_spark_type(stored).simpleString() == plain_type.simpleString()
+    return columns.fields[0].dataType if is_same else None
+
+
+def check_supported(schema: spark.StructType, source: str) -> None:
+    """Raise `UnsupportedTypeError` if a column of the schema of `source` has an Arrow type without a counterpart."""
+    for field in schema.fields:
+        _check_supported_type(field.dataType, f"{source}: column {field.name}")
+
+
+def _check_supported_type(data_type: Any, location: str) -> None:
+    if isinstance(data_type, UnsupportedType):
+        raise data_type.to_error(location)
+    match type(data_type).__name__:
+        case "ArrayType":
+            _check_supported_type(data_type.elementType, f"{location}[]")
+        case "MapType":
+            if type(data_type.keyType).__name__ == "NullType":
+                name = data_type.simpleString()
+                raise UnsupportedTypeError(
+                    f"{location}: PySpark takes {name} from no Python data source: leave it out with .schema()"
+                )
+            _check_supported_type(data_type.keyType, f"{location}{{key}}")
+            _check_supported_type(data_type.valueType, f"{location}{{value}}")
+        case "StructType":
+            for field in data_type.fields:
+                _check_supported_type(field.dataType, f"{location}.{field.name}")
+
+
+def parse_struct_type(folder: Path, schema: dict[str, Any]) -> spark.StructType:
     """Parse the Spark schema in the manifest of `folder`, in Spark's JSON format.
 
     Raises:
         InvalidDataError: it is not such a schema.
     """
-    from pyspark.sql.types import StructType
-
     try:
-        return StructType.fromJson(schema)
+        return parse_json_schema(schema)
     except Exception as problem:  # Spark raises many types of errors
         raise InvalidDataError(f"{folder}: the manifest's schema is not Spark's: {problem}") from problem
 
 
-def as_nullable(schema: StructType) -> StructType:
-    """Return `schema` with all fields nullable, as Spark's own file formats read it (except the keys of maps)."""
-    from pyspark.sql.types import StructType
+def parse_json_schema(schema: dict[str, Any]) -> spark.StructType:
+    """Parse a schema in Spark's JSON format, in which user-defined types that are not trusted become what they are
+    stored as.
+    """
 
-    def set_nullable(node: Any) -> Any:
+    def replace_types(node: Any) -> Any:
         if isinstance(node, list):
-            return [set_nullable(item) for item in node]
+            return list(map(replace_types, node))
         if isinstance(node, dict):
-            return {
-                key: value if key == "metadata" else True if key in _NULLABILITY_KEYS else set_nullable(value)
-                for key, value in node.items()
-            }
+            if node.get("type") == "udt" and node.get("pyClass") not in TRUSTED_USER_DEFINED_TYPES:
+                return replace_types(node["sqlType"])
+            return {key: value if key == "metadata" else replace_types(value) for key, value in node.items()}
         return node
 
-    return StructType.fromJson(set_nullable(schema.jsonValue()))
+    return spark.StructType.fromJson(replace_types(schema))
 
 
-_NULLABILITY_KEYS = frozenset(("nullable", "containsNull", "valueContainsNull"))
+def to_stored_type(data_type: Any) -> spark.DataType:
+    """Return a Spark type with the types that user-defined types in it are stored as."""
+    match data_type:
+        case spark.UserDefinedType():
+            return to_stored_type(data_type.sqlType())
+        case spark.ArrayType():
+            return spark.ArrayType(to_stored_type(data_type.elementType), data_type.containsNull)
+        case spark.MapType():
+            key, value = to_stored_type(data_type.keyType), to_stored_type(data_type.valueType)
+            return spark.MapType(key, value, data_type.valueContainsNull)
+        case spark.StructType():
+            return spark.StructType(
+                [spark.StructField(f.name, to_stored_type(f.dataType), f.nullable, f.metadata) for f in data_type]
+            )
+    stored: spark.DataType = data_type
+    return stored
 
 
-def _to_spark_struct(fields: Iterable[Field], prefix: str) -> StructType:
-    from pyspark.sql.types import StructField, StructType
-
-    return StructType(
-        [StructField(f.name, _to_spark_type(f.type, prefix + f.name), True, _to_spark_metadata(f)) for f in fields]
+def as_nullable(schema: spark.StructType) -> spark.StructType:
+    """Return `schema` with all fields nullable, as Spark's own file formats read it (except the keys of maps)."""
+    return spark.StructType(
+        [spark.StructField(field.name, _as_nullable_type(field.dataType), True, field.metadata) for field in schema]
     )
+
+
+def _as_nullable_type(data_type: spark.DataType) -> spark.DataType:
+    match data_type:
+        case spark.ArrayType():
+            return spark.ArrayType(_as_nullable_type(data_type.elementType))
+        case spark.MapType():
+            return spark.MapType(_as_nullable_type(data_type.keyType), _as_nullable_type(data_type.valueType))
+        case spark.StructType():
+            return as_nullable(data_type)
+    return data_type
 
 
 def _to_spark_metadata(field: Field) -> dict[str, Any] | None:
@@ -175,58 +361,90 @@ def _to_spark_metadata(field: Field) -> dict[str, Any] | None:
     return metadata if isinstance(metadata, dict) else None
 
 
-def _to_spark_type(data_type: arrow.DataType, path: str) -> SparkType:
-    from pyspark.sql import types as spark
+def _to_spark_field(field: Field) -> spark.StructField:
+    return spark.StructField(field.name, _to_spark_type(field), True, _to_spark_metadata(field))
 
+
+def _to_spark_type(field: Field) -> spark.DataType:
+    digits = field.metadata.get(TIME_PRECISION_KEY)
+    if isinstance(field.type, arrow.Time) and digits in [b"%d" % number for number in range(_max_time_digits() + 1)]:
+        return spark.TimeType(int(digits))
+    return _to_plain_spark_type(field.type)
+
+
+def _to_plain_spark_type(data_type: arrow.DataType) -> spark.DataType:
     match data_type:
+        case Bool8Type():
+            return spark.BooleanType()
         case ExtensionType():
-            return _to_spark_type(data_type.storage_type, path)
+            is_variant = isinstance(data_type, ParquetVariantType) and _is_unshredded(data_type.storage_type)
+            return spark.VariantType() if is_variant else _to_plain_spark_type(data_type.storage_type)
         case arrow.Dictionary() | arrow.RunEndEncoded():
-            return _to_spark_type(data_type.value_type, path)
+            return _to_plain_spark_type(data_type.value_type)
         case arrow.Int(bit_width=64, is_signed=False):
             return spark.DecimalType(20, 0)
         case arrow.Int(bit_width=bits, is_signed=False):
-            return _to_spark_type(arrow.Int(2 * bits), path)
+            return _to_plain_spark_type(arrow.Int(2 * bits))
         case arrow.FloatingPoint(bit_width=16):
             return spark.FloatType()
         case arrow.Decimal():
-            if data_type.precision > SPARK_MAX_DIGITS or not 0 <= data_type.scale <= data_type.precision:
-                reason = (
-                    f", whose decimals have a precision of up to {SPARK_MAX_DIGITS} and a scale from 0 to the precision"
-                )
-                raise _unsupported_type_error(data_type, path, reason)
-            return spark.DecimalType(data_type.precision, data_type.scale)
+            return _to_spark_decimal(data_type)
         case arrow.Date():
             return spark.DateType()
         case arrow.Time():
-            return spark.TimeType(9) if data_type.unit == "ns" and _has_nanosecond_times() else spark.TimeType()
+            return spark.TimeType(_max_time_digits() if data_type.unit == "ns" else 6)
         case arrow.Timestamp():
             return spark.TimestampNTZType() if data_type.timezone is None else spark.TimestampType()
         case arrow.Duration():
             return spark.DayTimeIntervalType()
+        case arrow.Interval():
+            is_months = data_type.unit == "year_month"
+            return spark.YearMonthIntervalType() if is_months else spark.CalendarIntervalType()
         case arrow.BaseString():
             return spark.StringType()
         case arrow.BaseBinary():
             return spark.BinaryType()
         case BaseList():
-            return spark.ArrayType(_to_spark_type(data_type.value_type, f"{path}[]"))
+            return spark.ArrayType(_to_spark_type(data_type.value_field))
         case arrow.Map():
-            key = _to_spark_type(data_type.key_field.type, f"{path}{{key}}")
-            return spark.MapType(key, _to_spark_type(data_type.item_field.type, f"{path}{{value}}"))
-        case arrow.Struct():
-            return _to_spark_struct(data_type.fields, f"{path}.")
+            return spark.MapType(_to_spark_type(data_type.key_field), _to_spark_type(data_type.item_field))
+        case arrow.Struct() if tag := _find_tag(data_type):
+            return _to_tagged_type(tag, data_type)
+        case arrow.Struct() | arrow.Union():
+            return spark.StructType(list(map(_to_spark_field, data_type.fields)))
         case _ if data_type in _SPARK_TYPE_NAMES:
-            spark_type: SparkType = getattr(spark, _SPARK_TYPE_NAMES[data_type])()
+            spark_type: spark.DataType = getattr(spark, _SPARK_TYPE_NAMES[data_type])()
             return spark_type
-    raise _unsupported_type_error(data_type, path)
+    return UnsupportedType(data_type, "leave it out with .schema()")
 
 
-def _has_nanosecond_times() -> bool:
-    """Whether Spark has times of day with more than six digits: since 4.3."""
-    from pyspark import __version__
+def _to_spark_decimal(decimal: arrow.Decimal) -> spark.DataType:
+    """Return the narrowest decimal whose scale is from 0 to its precision, as Spark's are."""
+    scale = max(decimal.scale, 0)
+    precision = max(decimal.precision - min(decimal.scale, 0), scale)
+    if precision <= SPARK_MAX_DIGITS:
+        return spark.DecimalType(precision, scale)
+    narrower = f"decimal({SPARK_MAX_DIGITS},{min(scale, SPARK_MAX_DIGITS)})"
+    return UnsupportedType(decimal, f"read it as {narrower} with .schema() if its values fit, or leave it out there")
 
-    return tuple(map(int, __version__.split(".")[:2])) >= (4, 3)
+
+def _to_tagged_type(tag: str, storage: arrow.Struct) -> spark.DataType:
+    """Return the type of a struct that Spark marks as a variant, geometry or geography."""
+    if tag == "variant":
+        return spark.VariantType()
+    class_ = spark.GeometryType if tag == "geometry" else spark.GeographyType
+    try:
+        srid = int(storage.children[1].metadata[b"srid"])
+        return class_("ANY" if srid == class_.MIXED_SRID else srid)
+    except Exception:  # noqa: BLE001 -- of Spark's, for an unknown reference system: its fields can be read
+        return spark.StructType(list(map(_to_spark_field, storage.children)))
 
 
-def _unsupported_type_error(data_type: arrow.DataType, path: str, reason: str = "") -> UnsupportedTypeError:
-    return UnsupportedTypeError(f"column {path}: Arrow's type {data_type} has no counterpart in Spark{reason}")
+def _is_unshredded(storage: arrow.DataType) -> bool:
+    """Whether a variant has only the fields `value` and `metadata`, in any order."""
+    return sorted(field.name for field in storage.fields) == ["metadata", "value"]
+
+
+def _max_time_digits() -> int:
+    """The digits of a second that Spark's times of day can have: nine since 4.3."""
+    return 9 if tuple(map(int, spark_version.split(".")[:2])) >= (4, 3) else 6

@@ -1,0 +1,116 @@
+"""Year-month and calendar intervals, which PySpark passes to no Python source and takes from none.
+
+The source delivers year-month intervals as a number of months, and calendar intervals as structs of months, days and
+the rest. ``load`` makes intervals of them again, by the type in the metadata of their column.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from bowstring.errors import UnsupportedTypeError
+from bowstring.spark.types import parse_json_schema, to_json_value
+
+INTERVAL_KEY = "bowstring.spark.field"
+"""Where the metadata of a column has the Spark field of which it has the parts."""
+
+CALENDAR_FIELDS = spark.StructType(
+    [
+        spark.StructField("months", spark.IntegerType()),
+        spark.StructField("days", spark.IntegerType()),
+        spark.StructField("time", spark.DayTimeIntervalType()),
+    ]
+)
+
+
+def split_intervals(schema: spark.StructType) -> spark.StructType:
+    """Return the schema that the source delivers, with the parts of intervals and the types to restore."""
+    fields = []
+    for field in schema.fields:
+        parts = to_interval_parts(field.dataType)
+        metadata = {key: value for key, value in field.metadata.items() if key != INTERVAL_KEY}
+        if parts is not field.dataType:
+            metadata[INTERVAL_KEY] = json.dumps(to_json_value(field))
+        fields.append(spark.StructField(field.name, parts, field.nullable, metadata))
+    return spark.StructType(fields)
+
+
+def to_interval_parts(data_type: Any) -> Any:
+    """Return a Spark type with the parts of the intervals in it; the type itself if it has none."""
+    match data_type:
+        case spark.YearMonthIntervalType():
+            return spark.IntegerType()
+        case spark.CalendarIntervalType():
+            return CALENDAR_FIELDS
+        case spark.ArrayType(elementType=element) if (parts := to_interval_parts(element)) is not element:
+            return spark.ArrayType(parts, data_type.containsNull)
+        case spark.MapType(keyType=key, valueType=value):
+            parts = to_interval_parts(key), to_interval_parts(value)
+            is_same = parts[0] is key and parts[1] is value
+            return data_type if is_same else spark.MapType(*parts, data_type.valueContainsNull)
+        case spark.StructType(fields=fields):
+            parts = [to_interval_parts(field.dataType) for field in fields]
+            if all(part is field.dataType for part, field in zip(parts, fields, strict=True)):
+                return data_type
+            pairs = zip(parts, fields, strict=True)
+            return spark.StructType([spark.StructField(f.name, part, f.nullable, f.metadata) for part, f in pairs])
+    return data_type
+
+
+def join_intervals(frame: Any) -> Any:
+    """Return a data frame with intervals for their parts; the frame itself if it has none."""
+    from pyspark.sql import functions as f
+
+    if not any(INTERVAL_KEY in field.metadata for field in frame.schema.fields):
+        return frame
+    columns = []
+    for field in frame.schema.fields:
+        column = f.col("`" + field.name.replace("`", "``") + "`")
+        if INTERVAL_KEY in field.metadata:
+            (original,) = parse_json_schema(
+                {"type": "struct", "fields": [json.loads(field.metadata[INTERVAL_KEY])]}
+            ).fields
+            column = _join(column, original.dataType).alias(field.name, metadata=original.metadata or {})
+        columns.append(column)
+    return frame.select(*columns)
+
+
+def check_no_interval_columns(schema: spark.StructType) -> None:
+    """Raise `UnsupportedTypeError` for a column of year-month intervals, which PySpark sends to no Python source."""
+    for field in schema.fields:
+        if isinstance(field.dataType, spark.YearMonthIntervalType):
+            raise UnsupportedTypeError(
+                f"column {field.name}: PySpark passes {field.dataType.simpleString()} to no Python data source, except "
+                f"in arrays, maps and structs: write the frame with bowstring.spark.write(df, path)"
+            )
+
+
+def _join(column: Any, data_type: Any) -> Any:
+    """Return the column of a type whose intervals are parts in `column`."""
+    from pyspark.sql import functions as f
+
+    if to_interval_parts(data_type) is data_type:
+        return column
+    zero = f.lit(0)
+    match data_type:
+        case spark.YearMonthIntervalType():
+            return f.make_ym_interval(zero, column).cast(data_type)
+        case spark.CalendarIntervalType():
+            seconds = column["time"].cast("interval second").cast("decimal(18,6)")
+            return f.make_interval(zero, column["months"], zero, column["days"], zero, zero, seconds)
+        case spark.ArrayType():
+            return f.transform(column, lambda element: _join(element, data_type.elementType))
+        case spark.MapType():
+            entries = f.transform(
+                f.map_entries(column),
+                lambda entry: f.struct(
+                    _join(entry["key"], data_type.keyType).alias("key"),
+                    _join(entry["value"], data_type.valueType).alias("value"),
+                ),
+            )
+            return f.map_from_entries(entries)
+    children = [_join(column.getField(c.name), c.dataType).alias(c.name, metadata=c.metadata) for c in data_type.fields]
+    return f.when(column.isNotNull(), f.struct(*children))
