@@ -34,6 +34,7 @@ _MODULES = {
     "transfer": "transfer",
     "serving": "serving",
     "publish": "publish",
+    "arrow_source": "arrow_source",
     "consumers": "consumers",
     "training": "training",
 }
@@ -50,8 +51,8 @@ def main(groups: Sequence[str], quick: bool, repeat: int, folder: Path | None) -
     """Measure Bowstring and its peers, interleaved in one run.
 
     GROUPs are reading, remote, writing, compression, validation, equality, conversion, access, compute, files, import,
-    transfer, serving, publish, consumers and training; all of them by default. The exit code is 0 even if a bound is
-    missed.
+    transfer, serving, publish, arrow_source, consumers and training; all of them by default. The exit code is 0 even if
+    a bound is missed.
     """
     console = Console(width=None if os.isatty(1) else 160)
     machine = describe_machine()

@@ -137,7 +137,8 @@ def concat_bytes(values: list[bytes]) -> tuple[Any, Any]:
 
 @given(values=SIMILAR_BYTES.filter(len))
 def test_the_smallest_and_the_greatest_byte_string_are_those_of_python(values: list[bytes]) -> None:
-    least, greatest = find_extreme_bytes(*concat_bytes(values))
+    data, offsets = concat_bytes(values)
+    least, greatest = find_extreme_bytes(data, offsets[:-1], np.diff(offsets))
     assert (values[least], values[greatest]) == (min(values), max(values))
 
 

@@ -249,8 +249,7 @@ def test_statistics_of_values_that_are_converted_are_not_used(tmp_path: Path) ->
             ("[[('a', '>', 5)], [('t', 'is null')]]", False, True),
         ):
             mask = RowFilters.parse(text, SCHEMA, truncate_times=truncate_times).find_batches(reader)
-            assert mask is not None
-            assert mask.tolist() == [may_match], text
+            assert (mask is None or mask.tolist() == [True]) is may_match, text
 
 
 def test_fields_of_structs_are_joined_and_errors_name_the_column() -> None:

@@ -52,21 +52,31 @@ def is_orderable(layout: Layout) -> bool:
 
 
 def min_max(array: ArrayData, truncate: bool = True) -> MinMax | None:
-    """Return the minimum and maximum of an array without nulls, NaN ignored; None if it is empty or has no order.
+    """Return the minimum and maximum of an array, nulls and NaN ignored; None if there are none, or no order.
 
     With `truncate`, values of more than 64 bytes are shortened: a minimum to its beginning, a maximum to a greater
     value.
     """
     if not array.length or not is_orderable(array.layout):
         return None
-    layout = array.layout
+    layout, valid = array.layout, array.layout.logical_validity_mask(array)
+    slots = None if valid is None else np.flatnonzero(valid)
+    if slots is not None and not slots.size:
+        return None
     if isinstance(layout, ByteStringLayout):
-        indices: tuple[int, int] | None = find_extreme_bytes(*layout.bytes_and_offsets(array))
+        data, offsets = layout.bytes_and_offsets(array)
+        starts, lengths = offsets[:-1], np.diff(offsets)
+        if slots is not None:
+            starts, lengths = starts[slots], lengths[slots]
+        indices: tuple[int, int] | None = find_extreme_bytes(data, starts, lengths)
     else:
+        array, slots = array if slots is None else layout.take(array, slots), None
         indices = _find_extremes(layout.sort_keys(array))
     if indices is None:
         return None
-    least, greatest = (decode_array(layout.take(array, np.array([index]))) for index in indices)
+    least, greatest = (
+        decode_array(layout.take(array, np.array([index if slots is None else slots[index]]))) for index in indices
+    )
     return (_truncate_bound(least, False), _truncate_bound(greatest, True)) if truncate else (least, greatest)
 
 

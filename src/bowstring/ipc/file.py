@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -255,6 +255,13 @@ class FileReader(Closable):
             self._statistics, self._has_statistics = statistics, statistics is not None
         return self._statistics
 
+    def read_statistics(self, columns: Collection[int]) -> FileStatistics | None:
+        """Read the statistics of some columns of the file, by index, as `statistics`; None if there are none."""
+        if self._has_statistics is not None:
+            return self._statistics
+        metadata, limits = read_custom_metadata(self.footer), self.messages.limits
+        return read_statistics(metadata, self.ipc_schema, self.blocks, limits, self.name, columns)
+
     @property
     def row_counts(self) -> npt.NDArray[np.int64]:
         """The number of rows of each record batch, shape (batches,): from statistics if any, else from the headers."""
@@ -384,8 +391,9 @@ class FileReader(Closable):
         """
         parsed, selected = parse_filters(filters, self.ipc_schema.schema), self._select_columns().indices
         candidates: Sequence[int] = range(self.num_record_batches)
-        if self.statistics is not None:
-            candidates = np.flatnonzero(self.statistics.may_match(parsed)).tolist()
+        statistics = self.read_statistics(parsed.column_indices)
+        if statistics is not None:
+            candidates = np.flatnonzero(statistics.may_match(parsed)).tolist()
         if selected is None:
             yield from filter_batches(self.iter_batches(candidates), parsed)
             return

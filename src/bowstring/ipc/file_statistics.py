@@ -14,7 +14,7 @@ are not verified on reading; `FileReader.check_statistics` compares them with th
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.layouts.base import prefix_errors
+from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Memory
@@ -144,9 +145,16 @@ def _may_match_bounds(predicate: Predicate, minima: Array, maxima: Array) -> Mas
 
 
 def read_statistics(
-    pairs: Metadata, schema: IpcSchema, blocks: npt.NDArray[np.void], limits: ReadLimits, location: str
+    pairs: Metadata,
+    schema: IpcSchema,
+    blocks: npt.NDArray[np.void],
+    limits: ReadLimits,
+    location: str,
+    column_indices: Collection[int] | None = None,
 ) -> FileStatistics | None:
     """Read the statistics in a footer's custom metadata; None if there are none, or if they belong to other blocks.
+
+    `column_indices` are the columns whose statistics are read, by default all; the others are not checked.
 
     Raises `InvalidDataError` if they are malformed or contradictory.
     """
@@ -161,8 +169,12 @@ def read_statistics(
         batches = list(StreamReader(MemorySource(Memory(stream), "stream"), None, limits))
         if len(batches) != 1:
             raise InvalidDataError(f"expected one record batch, found {len(batches)}")
-        batches[0].validate(full=True)
-        return _read_statistics_batch(batches[0], schema, blocks)
+        batch = batches[0]
+        if column_indices is not None:
+            names = {*_COUNT_COLUMNS, *map(str, column_indices)}
+            batch = batch.select([index for index, name in enumerate(batch.schema.names) if name in names])
+        batch.validate(full=True)
+        return _read_statistics_batch(batch, schema, blocks)
 
 
 def _read_statistics_batch(
@@ -294,10 +306,12 @@ class StatisticsCollector:
         columns = []
         for column_index in self._column_indices:
             array = batch.column(column_index)
+            check_expanded_array(array)
             array.validate(full=True)
-            valid_values = drop_null(array)
-            count = count_distinct(valid_values) if self._distinct else None
-            columns.append((array.length - valid_values.length, min_max(valid_values), count))
+            valid = array.layout.logical_validity_mask(array)
+            null_count = 0 if valid is None else array.length - int(np.count_nonzero(valid))
+            count = count_distinct(drop_null(array)) if self._distinct else None
+            columns.append((null_count, min_max(array), count))
         return BatchStatistics(batch.num_rows, tuple(columns))
 
     def add(self, batch: BatchStatistics) -> None:

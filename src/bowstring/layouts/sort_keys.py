@@ -36,22 +36,26 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
     return ranks
 
 
-def find_extreme_bytes(data: Values, offsets: Indices) -> tuple[int, int]:
-    """Return the indices of a smallest and a greatest string between consecutive offsets, of which there are some."""
-    words, starts, lengths = _view_words(data), offsets[:-1], np.diff(offsets)
-    first_keys = _read_words(words, starts, lengths, 0)
+def find_extreme_bytes(data: Values, starts: Indices, lengths: Indices) -> tuple[int, int]:
+    """Return the indices of a smallest and a greatest string of these bytes, of which there are some."""
+    words = _view_words(data)
+    depth, has_common_word = 0, True
+    while has_common_word and depth < _ROUNDS * _WORD:
+        first_keys = _read_words(words, starts, lengths, depth)
+        has_common_word = first_keys[1].min() > _WORD and first_keys[0].min() == first_keys[0].max()
+        depth += _WORD
     indices = []
     for choose in (min, max):
         ties, (prefixes, left) = np.arange(len(starts)), first_keys
-        for depth in range(_WORD, _ROUNDS * _WORD, _WORD):
+        for next_depth in range(depth, _ROUNDS * _WORD, _WORD):
             is_extreme = prefixes == (prefixes.min() if choose is min else prefixes.max())
             ties, left = ties[is_extreme], left[is_extreme]
             # A string that ends here is less than longer ones, and equal to those of its length.
             ties = ties[left == choose(left.min(), left.max())]
-            if len(ties) == 1 or lengths[ties[0]] <= depth:
+            if len(ties) == 1 or lengths[ties[0]] <= next_depth:
                 ties = ties[:1]
                 break
-            prefixes, left = _read_words(words, starts[ties], lengths[ties], depth)
+            prefixes, left = _read_words(words, starts[ties], lengths[ties], next_depth)
         indices.append(choose(ties.tolist(), key=lambda i: data[starts[i] : starts[i] + lengths[i]].tobytes()))
     return indices[0], indices[1]
 

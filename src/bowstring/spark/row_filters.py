@@ -67,13 +67,15 @@ class RowFilters:
 
     def find_batches(self, reader: FileReader) -> Mask | None:
         """Return which record batches of a file may have matching rows, by its statistics; None if there are none."""
-        statistics = reader.statistics
-        if not self.conjunctions or statistics is None:
-            return None
         schema, all_batches = reader.ipc_schema.schema, np.ones(reader.num_record_batches, np.bool_)
+        names = {condition[0] for conjunction in self.conjunctions for condition in conjunction}
+        indices = {name: schema.index(name) for name in names if self._is_read_unchanged(schema, name)}
+        statistics = reader.read_statistics(indices.values()) if indices else None
+        if statistics is None:
+            return None
 
         def may_match(condition: Condition) -> Mask:
-            if not self._is_read_unchanged(schema, condition[0]):
+            if condition[0] not in indices:
                 return all_batches
             try:
                 return statistics.may_match(parse_filters([condition], schema))
