@@ -24,6 +24,7 @@ from bowstring.datasets.manifest import (
     ManifestEntry,
     StreamBatch,
     expand_glob,
+    iter_part_files,
     list_files_without_manifest,
     part_file_name,
     read_manifest,
@@ -134,6 +135,34 @@ def test_replacing_all_files_begins_a_generation_and_keeps_the_batches_of_stream
     assert (second.generation, second.has_batch(StreamBatch("query", 7))) == (3, True)
 
 
+def test_replacing_partitions_keeps_the_files_of_others(tmp_path: Path) -> None:
+    partition_schema = {"type": "struct", "fields": [{"name": "k", "type": "long", "nullable": True, "metadata": {}}]}
+    names = ("k=1/a", "k=1/b", "k=2/c")
+    first = Manifest(0, {}, ()).replace_all(
+        SCHEMA, [ManifestEntry(name, 8, 1, 1, "crc32:0123abcd") for name in names], None, partition_schema
+    )
+    second = first.append([ManifestEntry("k=3/d", 8)])
+    third = second.replace_partitions([ManifestEntry("k=1/e", 8), ManifestEntry("k=4/f", 8)], StreamBatch("query", 1))
+    for each in (first, second, third):
+        assert try_create_manifest(tmp_path, each)
+        assert read_manifest(tmp_path) == each
+    assert [(entry.name, entry.commit) for entry in third.entries] == [
+        *(("k=2/c", 1), ("k=3/d", 2)),
+        *(("k=1/e", 3), ("k=4/f", 3)),
+    ]
+    assert (third.generation, third.base, third.has_batch(StreamBatch("query", 1))) == (3, None, True)
+
+
+def test_part_files_are_found_in_partition_folders_only(tmp_path: Path) -> None:
+    name = part_file_name(JOB, 0, 1, 2)
+    for folder in ("", "k=1", "k=1/l=2", "_staging", "plain", "_k=1", "=k"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).touch()
+        (tmp_path / folder / "other.arrow").touch()
+    paths = sorted(iter_part_files(tmp_path))
+    assert paths == sorted(tmp_path / folder / name for folder in ("", "k=1", "k=1/l=2"))
+
+
 @pytest.mark.parametrize("adds_to", [0, 3, 4, -1, "1"])
 def test_a_manifest_that_adds_to_one_that_is_not_complete_or_not_before_it_is_an_error(
     tmp_path: Path, adds_to: object
@@ -213,13 +242,13 @@ def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Pa
         try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
 
 
-@pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/b", "..", "", "a\0b", 7, None])
+@pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/../b", "a//b", "./b", "..", "", "a\0b", 7, None])
 def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path: Path, name: object) -> None:
     record = {"format": "bowstring-manifest", "version": 2, "schema": SCHEMA}
     files = [{"name": name, "length_bytes": 8, "rows": 1, "batches": 1}]
     (tmp_path / MANIFEST_FOLDER).mkdir()
     (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").write_text(json.dumps({**record, "files": files}))
-    with pytest.raises(InvalidDataError, match="not the name of a file in the folder"):
+    with pytest.raises(InvalidDataError, match="not the path of a file in the folder"):
         read_manifest(tmp_path)
 
 

@@ -4,6 +4,7 @@ A folder that Bowstring writes looks like this::
 
     target/
         part-<job>-00000-17.arrow      data; counts only if the newest manifest lists it
+        day=2026-11-25/part-….arrow    data of a partition, whose columns are not in the file
         _manifest/00000000000000000003.json
         _staging/<job>/                files of a job that has not committed yet
 
@@ -13,7 +14,7 @@ concurrent jobs are both committed, and a reader sees all of a job or nothing.
 A manifest is complete, or has only the files that were added since the one before; then it names the complete manifest
 that all of these begin with. So thousands of commits, such as those of a stream, stay small, and a reader opens at most
 `MAX_ADDITIONS` files. Two facts make streams exact: a manifest has the last batch that each streaming query has
-committed, and files keep their index in the list until all of them are replaced, which begins a new generation.
+committed, and files keep their index in the list until some of them are replaced, which begins a new generation.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,9 @@ MANIFEST_RETENTION_S = 3600.0
 MAX_MANIFEST_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 
-_PART_FILE_NAME = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+\.arrow")
+_PART_FILE_NAME = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+(-\d+)?\.arrow")
 _MANIFEST_FILE_NAME = re.compile(r"[0-9]{20}\.json")
+_CHECKSUM = re.compile(r"crc32:[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,20 @@ class ManifestEntry:
     """One file of a folder's data."""
 
     name: str
+    """Its path relative to the folder, with "/" after the folder of a partition."""
     length_bytes: int
     rows: int | None = None
     """None for a file that was there before Bowstring wrote to the folder."""
     batches: int | None = None
+    checksum: str | None = None
+    """The CRC-32 of the file, as "crc32:" and eight hexadecimal digits."""
+    commit: int = 0
+    """The number of the manifest that added the file; 0 if not known."""
+
+    @property
+    def partition(self) -> str:
+        """The folder of the file's partition, such as "day=2026-11-25/hour=7"; empty without partitions."""
+        return self.name.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +86,7 @@ class Manifest:
 
     sequence_number: int
     schema: dict[str, Any]
-    """Spark's own JSON form of a StructType."""
+    """Spark's own JSON form of a StructType; without the columns of partitions."""
     entries: tuple[ManifestEntry, ...]
     generation: int = 1
     """The number of the manifest that began the list; files have been added since, none was removed."""
@@ -84,6 +96,8 @@ class Manifest:
     """The number of the complete manifest to which files were added; None if this one is complete."""
     num_added: int = 0
     """The number of files at the end of the list that this manifest adds, if it is not complete."""
+    partition_schema: dict[str, Any] | None = None
+    """The columns of partitions, as `schema`: their values are in the names of the files' folders, in this order."""
 
     def has_batch(self, batch: StreamBatch | None) -> bool:
         """Whether a batch is committed."""
@@ -91,35 +105,69 @@ class Manifest:
 
     def append(self, entries: Iterable[ManifestEntry], batch: StreamBatch | None = None) -> Manifest:
         """Return the next manifest, with more files."""
-        added, number = tuple(entries), self.sequence_number + 1
+        number = self.sequence_number + 1
+        added = _set_commit(entries, number)
         base: int | None = self.sequence_number if self.base is None else self.base
         if base is not None and number - base >= MAX_ADDITIONS:
             base = None
-        batches = _add_batch(self.stream_batches, batch)
-        num_added = 0 if base is None else len(added)
-        return Manifest(number, self.schema, (*self.entries, *added), self.generation, batches, base, num_added)
+        return replace(
+            self,
+            sequence_number=number,
+            entries=(*self.entries, *added),
+            stream_batches=_add_batch(self.stream_batches, batch),
+            base=base,
+            num_added=0 if base is None else len(added),
+        )
 
     def replace_all(
-        self, schema: dict[str, Any], entries: Iterable[ManifestEntry], batch: StreamBatch | None = None
+        self,
+        schema: dict[str, Any],
+        entries: Iterable[ManifestEntry],
+        batch: StreamBatch | None = None,
+        partition_schema: dict[str, Any] | None = None,
     ) -> Manifest:
         """Return the next manifest, with other files."""
         number = self.sequence_number + 1
-        return Manifest(number, schema, tuple(entries), number, _add_batch(self.stream_batches, batch))
+        batches = _add_batch(self.stream_batches, batch)
+        added = _set_commit(entries, number)
+        return Manifest(number, schema, added, number, batches, partition_schema=partition_schema)
+
+    def replace_partitions(self, entries: Iterable[ManifestEntry], batch: StreamBatch | None = None) -> Manifest:
+        """Return the next manifest, in which these files are all those of their partitions."""
+        number = self.sequence_number + 1
+        added = _set_commit(entries, number)
+        partitions = {entry.partition for entry in added}
+        others = tuple(entry for entry in self.entries if entry.partition not in partitions)
+        batches = _add_batch(self.stream_batches, batch)
+        return Manifest(number, self.schema, (*others, *added), number, batches, partition_schema=self.partition_schema)
+
+
+def _set_commit(entries: Iterable[ManifestEntry], number: int) -> tuple[ManifestEntry, ...]:
+    return tuple(replace(entry, commit=number) for entry in entries)
 
 
 def _add_batch(batches: Mapping[str, int], batch: StreamBatch | None) -> Mapping[str, int]:
     return batches if batch is None else {**batches, batch.query: batch.number}
 
 
-def part_file_name(job: str, partition: int, attempt: int) -> str:
-    """The name of the file that one attempt of one task writes; `attempt` is unique in the application."""
-    return f"part-{job}-{partition:05d}-{attempt}.arrow"
+def part_file_name(job: str, partition: int, attempt: int, index: int = 0) -> str:
+    """The name of a file that one attempt of one task writes; `attempt` is unique in the application, `index` in the
+    attempt.
+    """
+    return f"part-{job}-{partition:05d}-{attempt}{f'-{index}' if index else ''}.arrow"
 
 
 def is_part_file_name(name: str, job: str | None = None) -> bool:
-    """Whether a job of Bowstring's (or `job` itself) wrote a file of this name."""
-    match = _PART_FILE_NAME.fullmatch(name)
+    """Whether a job of Bowstring's (or `job` itself) wrote a file of this name or path."""
+    match = _PART_FILE_NAME.fullmatch(name.rpartition("/")[2])
     return match is not None and job in (None, match["job"])
+
+
+def iter_part_files(folder: Path) -> Iterator[Path]:
+    """Yield the files in `folder` and its partition folders that jobs of Bowstring's wrote, listed or not."""
+    for parent, folder_names, names in os.walk(folder):
+        folder_names[:] = [name for name in folder_names if "=" in name[1:] and not name.startswith(("_", "."))]
+        yield from (Path(parent, name) for name in names if is_part_file_name(name))
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -148,7 +196,7 @@ def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
         BowstringError, also an OSError: the file system can't create it.
     """
     path = _manifest_path(folder, manifest.sequence_number)
-    content = json.dumps(_to_record(manifest)).encode()
+    content = json.dumps(_to_record(manifest), separators=(",", ":")).encode()
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -280,11 +328,21 @@ class _Record:
     files: tuple[ManifestEntry, ...]
     generation: int
     stream_batches: dict[str, int]
+    partition_schema: dict[str, Any] | None = None
 
 
 def _to_manifest(number: int, newest: _Record, base: _Record, files: Iterable[ManifestEntry]) -> Manifest:
     num_added = 0 if newest.base is None else len(newest.files)
-    return Manifest(number, base.schema, tuple(files), base.generation, newest.stream_batches, newest.base, num_added)
+    return Manifest(
+        number,
+        base.schema,
+        tuple(files),
+        base.generation,
+        newest.stream_batches,
+        newest.base,
+        num_added,
+        base.partition_schema,
+    )
 
 
 def _to_record(manifest: Manifest) -> dict[str, Any]:
@@ -293,10 +351,20 @@ def _to_record(manifest: Manifest) -> dict[str, Any]:
     entries = manifest.entries
     if manifest.base is None:
         record.update(schema=manifest.schema, generation=manifest.generation)
+        if manifest.partition_schema is not None:
+            record.update(partition_schema=manifest.partition_schema)
     else:
         record.update(adds_to=manifest.base)
         entries = entries[len(entries) - manifest.num_added :]
-    return {**record, "stream_batches": dict(manifest.stream_batches), "files": [asdict(entry) for entry in entries]}
+    return {**record, "stream_batches": dict(manifest.stream_batches), "files": list(map(_to_file_record, entries))}
+
+
+def _to_file_record(entry: ManifestEntry) -> dict[str, Any]:
+    record = asdict(entry)
+    for name, default in (("checksum", None), ("commit", 0)):
+        if record[name] == default:
+            del record[name]
+    return record
 
 
 def _read_record(path: Path) -> _Record:
@@ -320,29 +388,43 @@ def _read_record_once(path: Path, identity: tuple[int, ...]) -> _Record:  # noqa
             raise InvalidDataError(f"{path}: format {record['format']!r} version {record['version']!r} is not ours")
         entries = tuple(
             ManifestEntry(
-                _parse_file_name(entry["name"]),
+                _parse_file_path(entry["name"]),
                 _parse_count(entry["length_bytes"]),
                 _parse_optional_count(entry["rows"]),
                 _parse_optional_count(entry["batches"]),
+                _parse_checksum(entry.get("checksum")),
+                _parse_count(entry.get("commit", 0)),
             )
             for entry in record["files"]
         )
         batches = {str(query): _parse_count(number) for query, number in record["stream_batches"].items()}
         if "adds_to" in record:
             return _Record(_parse_count(record["adds_to"]), {}, entries, 0, batches)
-        schema = record["schema"]
-        if not isinstance(schema, dict) or schema.get("type") != "struct":
-            raise ValueError("schema is not a struct")
-        return _Record(None, schema, entries, _parse_count(record["generation"]), batches)
+        schema, partition_schema = _parse_schema(record["schema"]), None
+        if record.get("partition_schema") is not None:
+            partition_schema = _parse_schema(record["partition_schema"])
+        return _Record(None, schema, entries, _parse_count(record["generation"]), batches, partition_schema)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
         if isinstance(problem, InvalidDataError):
             raise
         raise InvalidDataError(f"{path}: not a manifest: {type(problem).__name__}: {problem}") from problem
 
 
-def _parse_file_name(value: object) -> str:
-    if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "\0" in value:
-        raise ValueError(f"{value!r} is not the name of a file in the folder")
+def _parse_schema(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or value.get("type") != "struct":
+        raise ValueError("schema is not a struct")
+    return value
+
+
+def _parse_file_path(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or any(name in ("", ".", "..") for name in value.split("/")):
+        raise ValueError(f"{value!r} is not the path of a file in the folder")
+    return value
+
+
+def _parse_checksum(value: object) -> str | None:
+    if value is not None and not (isinstance(value, str) and _CHECKSUM.fullmatch(value)):
+        raise ValueError(f"{value!r} is not a checksum")
     return value
 
 
