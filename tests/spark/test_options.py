@@ -14,10 +14,9 @@ READING = {
     "mergeschemas": "did you mean 'mergeSchema'",
     "compression": "compressed files are recognized without it",
     "mode": "malformed data is always an error",
-    "recursivefilelookup": r"pass a glob for the subfolders",
-    "pathglobfilter": r"pass the glob as the path",
-    "fsync": "the options for reading are 'splitBytes', 'truncate', 'mergeSchema'",
-    "header": "the options for reading are 'splitBytes', 'truncate', 'mergeSchema'",
+    "pathglobfilters": "did you mean 'pathGlobFilter'",
+    "fsync": "the options for reading are 'columns', 'filters', 'splitBytes', 'truncate', 'mergeSchema'",
+    "header": "the options for reading are 'columns', 'filters', 'splitBytes', 'truncate', 'mergeSchema'",
 }
 WRITING = {
     "fsyn": "did you mean 'fsync'",

@@ -13,8 +13,9 @@ from pyspark.sql import types as spark
 
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
 from bowstring.spark.schema_compatibility import (
+    add_partition_columns,
     check_read_conversions,
-    check_same_schema,
+    check_same_types,
     check_unique_column_names,
     check_unique_field_names,
     find_missing_columns,
@@ -46,25 +47,25 @@ def test_repeated_names_are_an_error_only_if_read() -> None:
         check_unique_column_names(A, schema, schema.names)
 
 
-def test_a_column_or_type_that_the_first_file_lacks_is_named() -> None:
-    infer_array = struct_type(("x", LONG))
-    check_same_schema(B, struct_type(("x", LONG)), infer_array)
-    with pytest.raises(InvalidArgumentError, match=r"/b\.arrow: column y is not in the first file"):
-        check_same_schema(B, struct_type(("x", LONG), ("y", LONG)), infer_array)
+def test_a_type_that_differs_from_the_first_files_is_named() -> None:
+    inferred = struct_type(("x", LONG))
+    check_same_types(B, struct_type(("x", LONG), ("y", LONG)), inferred)
     with pytest.raises(InvalidArgumentError, match=r"/b\.arrow: column x is int, but bigint in the first file"):
-        check_same_schema(B, struct_type(("x", INT)), infer_array)
+        check_same_types(B, struct_type(("x", INT)), inferred)
 
 
-def test_a_missing_column_is_allowed_only_with_merge_schema() -> None:
-    schema, requested = struct_type(("x", LONG)), struct_type(("x", LONG), ("y", LONG))
-    assert find_missing_columns(A, schema, requested, allow_missing=True) == ("y",)
-    with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'y'; there are 'x': .*mergeSchema"):
-        find_missing_columns(A, schema, requested, allow_missing=False)
+def test_missing_columns_are_named() -> None:
+    assert find_missing_columns(A, struct_type(("x", LONG)), struct_type(("x", LONG), ("y", LONG))) == ("y",)
+
+
+def test_partition_columns_come_last_or_replace_those_of_files() -> None:
+    schema = add_partition_columns(struct_type(("K", LONG), ("x", LONG)), struct_type(("j", INT), ("k", INT)))
+    assert schema == struct_type(("k", INT), ("x", LONG), ("j", INT))
 
 
 def test_a_name_that_differs_only_in_case_is_not_a_missing_column() -> None:
     with pytest.raises(NotFoundError, match=r"/a\.arrow: no column is called 'X'; there are 'x'$"):
-        find_missing_columns(A, struct_type(("x", LONG)), struct_type(("X", LONG)), allow_missing=True)
+        find_missing_columns(A, struct_type(("x", LONG)), struct_type(("X", LONG)))
 
 
 LOSSLESS: list[tuple[Any, Any]] = [

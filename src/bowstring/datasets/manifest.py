@@ -20,7 +20,6 @@ committed, and files keep their index in the list until some of them are replace
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import re
@@ -247,8 +246,7 @@ def list_files_without_manifest(folder: Path) -> list[Path]:
     for path in paths:
         if "=" in path.name[1:] and path.is_dir():
             raise InvalidArgumentError(
-                f"{folder}: partition folders such as {path.name!r} are not supported: load one of them at a time, "
-                f"and add the column {path.name.partition('=')[0]!r} with .withColumn()"
+                f"{folder}: partition folders such as {path.name!r} are not supported here: name one of them"
             )
     is_written_by_jobs = (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
     return [
@@ -259,24 +257,6 @@ def list_files_without_manifest(folder: Path) -> list[Path]:
         and path.is_file()
         and not (is_written_by_jobs and is_part_file_name(path.name))
     ]
-
-
-def expand_glob(pattern: Path) -> list[Path]:
-    """The files and folders that match `pattern`, by name, except hidden and uncommitted ones."""
-    committed: dict[Path, frozenset[str]] = {}
-    paths = []
-    for path in map(Path, sorted(glob.glob(str(pattern)))):
-        folder = path.parent
-        if is_part_file_name(path.name) and folder not in committed:
-            manifest = read_manifest(folder)
-            files = manifest.entries if manifest is not None else list_files_without_manifest(folder)
-            committed[folder] = frozenset(file.name for file in files)
-        is_data = (
-            path.name in committed[folder] if is_part_file_name(path.name) else not path.name.startswith(("_", "."))
-        )
-        if is_data:
-            paths.append(path)
-    return paths
 
 
 def sync_folder(folder: Path) -> None:

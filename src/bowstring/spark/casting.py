@@ -6,7 +6,7 @@ Bowstring decodes what pyarrow can't cast, or casts wrongly, such as list views 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,19 @@ if TYPE_CHECKING:
     from bowstring.arrays.array import Array
 
 
-def cast_batch(batch: Any, spark_schema: StructType, location: str, *, truncate_times: bool) -> Any:
+def cast_batch(
+    batch: Any,
+    spark_schema: StructType,
+    location: str,
+    *,
+    constants: Mapping[str, Any] | None = None,
+    truncate_times: bool,
+) -> Any:
     """Return `batch` with the columns of `spark_schema`, as the pyarrow types that Spark takes for them. Columns of
     equal types are not copied.
 
-    Columns that `batch` lacks are null. `truncate_times` allows units of time to lose digits.
+    Columns that `batch` lacks have the value of `constants`, or are null. `truncate_times` allows units of time to
+    lose digits.
 
     Raises:
         InvalidDataError: a value does not fit Spark's type; the message begins with `location` and the column.
@@ -48,7 +56,10 @@ def cast_batch(batch: Any, spark_schema: StructType, location: str, *, truncate_
         checked_type = _with_checked_times(nullable.type, spark_field.dataType)
         index = batch.schema.get_field_index(field.name)
         if index < 0:
-            columns.append(pa.nulls(batch.num_rows, nullable.type))
+            value, length = None if constants is None else constants.get(field.name), batch.num_rows
+            columns.append(
+                pa.nulls(length, nullable.type) if value is None else pa.repeat(pa.scalar(value, nullable.type), length)
+            )
         else:
             with _explain_failed_cast(f"{location}, column {field.name}", batch.schema.field(index).type, checked_type):
                 columns.append(_cast_column(arrays[index], checked_type, nullable.type, truncate_times))

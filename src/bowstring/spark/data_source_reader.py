@@ -6,21 +6,23 @@ some 64 MB: small files are joined, large ones split.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from bowstring.datasets.manifest import ManifestEntry, list_files_without_manifest, read_manifest
-from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError
-from bowstring.spark.arrow_files import describe_file, read_batches
+from bowstring.errors import MissingFileError
+from bowstring.spark.arrow_files import describe_file, prefix_errors, read_batches
 from bowstring.spark.casting import cast_batch
+from bowstring.spark.file_discovery import DataFile, FolderFiles
+from bowstring.spark.partition_values import parse_partition_value
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import (
     check_read_conversions,
-    check_same_schema,
+    check_same_types,
     check_unique_column_names,
     find_missing_columns,
 )
@@ -48,16 +50,8 @@ class BatchRange:
     """The index after the last batch; -1 for all batches."""
     missing_columns: tuple[str, ...] = ()
     """The columns to read that the file lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file and its record batches, as far as they are known."""
-
-    path: Path
-    entry: ManifestEntry | None = None
-    batch_lengths_bytes: tuple[int, ...] | None = None
-    """The length of each record batch; None for a stream, and for a file with an entry."""
+    partition_values: tuple[tuple[str, Any], ...] = ()
+    """Those of the missing columns that are the same for all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +61,8 @@ class FileGroup:
     path: Path
     schema: StructType
     files: tuple[DataFile, ...]
+    batch_lengths_bytes: tuple[int, ...] | None = None
+    """The length of each record batch of a single file; None for a stream, and for files of a manifest."""
 
 
 class ArrowReader(DataSourceReader):
@@ -74,20 +70,24 @@ class ArrowReader(DataSourceReader):
 
     def __init__(
         self,
-        paths: list[Path],
+        folders: list[FolderFiles],
         schema: StructType,
         split_bytes: int,
         filters: RowFilters | None = None,
         *,
         is_inferred: bool = False,
-        merge_schema: bool = False,
+        time_zone: tzinfo = UTC,
     ) -> None:
-        self._paths = paths
+        self._folders = folders
         self._schema = schema
         self._split_bytes = split_bytes
         self._is_inferred = is_inferred
-        self._merge_schema = merge_schema
         self._filters = filters or RowFilters(schema)
+        self._time_zone = time_zone
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The reader is sent with each task, which gets its files with its partition.
+        return {**self.__dict__, "_folders": []}
 
     @hide_traceback()
     def partitions(self) -> list[InputPartition]:
@@ -96,7 +96,11 @@ class ArrowReader(DataSourceReader):
         Raises:
             InvalidArgumentError: a file lacks a requested column, or it can't be read as the requested type.
         """
-        return self.plan(iter_file_groups(self._paths))
+        folders = (
+            replace(folder, files=tuple(file for file in folder.files if self._may_match(file)))
+            for folder in self._folders
+        )
+        return self.plan(iter_file_groups(folders))
 
     def plan(self, groups: Iterable[FileGroup]) -> list[InputPartition]:
         """As `partitions`, for these files."""
@@ -120,7 +124,8 @@ class ArrowReader(DataSourceReader):
                 column_names = [name for name in schema.names if name not in batch_range.missing_columns]
                 for index, batch in _read_planned_batches(Path(batch_range.path), indices, column_names, self._filters):
                     location = f"{batch_range.path}, record batch {index}"
-                    spark_batch = cast_batch(batch, schema, location, truncate_times=self._filters.truncate_times)
+                    constants, truncate = dict(batch_range.partition_values), self._filters.truncate_times
+                    spark_batch = cast_batch(batch, schema, location, constants=constants, truncate_times=truncate)
                     rows = self._filters.select_rows(spark_batch)
                     if schema != self._schema:
                         rows = rows.select(self._schema.names)
@@ -129,16 +134,45 @@ class ArrowReader(DataSourceReader):
     def _iter_batch_ranges(self, groups: Iterable[FileGroup]) -> Iterator[tuple[BatchRange, int]]:
         num_files = 0
         for group in groups:
-            schema = self._filters.schema
-            check_unique_column_names(group.path, group.schema, schema.names)
-            missing_columns = find_missing_columns(group.path, group.schema, schema, allow_missing=self._merge_schema)
-            check_types = check_same_schema if self._is_inferred else check_read_conversions
-            check_types(group.path, group.schema, schema)
-            for file in group.files:
+            values: tuple[tuple[str, Any], ...] = ()
+            for index, file in enumerate(group.files):
+                if index == 0 or file.partition != group.files[index - 1].partition:
+                    values = self._parse_partition_values(file)
+                if index == 0:
+                    missing_columns = self._check_schema(group, [name for name, _ in values])
                 num_files += 1
                 filters = self._filters if num_files <= MAX_PLANNED_FOOTERS else None
-                for start, stop, length_bytes in _split_file(file, self._split_bytes, filters):
-                    yield BatchRange(str(file.path), start, stop, missing_columns), length_bytes
+                for start, stop, length_bytes in _split_file(file, group, self._split_bytes, filters):
+                    yield BatchRange(str(file.path), start, stop, missing_columns, values), length_bytes
+
+    def _may_match(self, file: DataFile) -> bool:
+        """Whether the file may have matching rows, by the values of its partition columns."""
+        if not file.partition or not self._filters.conjunctions:
+            return True
+        return self._filters.may_match_values(dict(self._parse_partition_values(file)))
+
+    def _parse_partition_values(self, file: DataFile) -> tuple[tuple[str, Any], ...]:
+        """Return the values of the columns to read that are partition columns of a file."""
+        texts = {name.lower(): text for name, text in file.partition}
+        values = []
+        for field in self._filters.schema.fields if texts else ():
+            text = texts.get(field.name.lower())
+            if text is not None:
+                with prefix_errors(f"{file.path}, column {field.name}"):
+                    values.append((field.name, parse_partition_value(text, field.dataType, self._time_zone)))
+        return tuple(values)
+
+    def _check_schema(self, group: FileGroup, partition_columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns to read that files lack. Raise an error if they can't be read as the requested types."""
+        from pyspark.sql.types import StructType
+
+        fields = [field for field in self._filters.schema.fields if field.name not in partition_columns]
+        requested = StructType(fields)
+        check_unique_column_names(group.path, group.schema, requested.names)
+        missing = find_missing_columns(group.path, group.schema, requested)
+        check_types = check_same_types if self._is_inferred else check_read_conversions
+        check_types(group.path, group.schema, requested)
+        return (*missing, *partition_columns)
 
 
 def _read_planned_batches(
@@ -159,50 +193,26 @@ def _read_planned_batches(
         ) from error
 
 
-def iter_file_groups(paths: list[Path]) -> Iterator[FileGroup]:
-    """Yield the files of the data by schema; reads the manifest, or the footer of each file.
-
-    Raises:
-        NotFoundError: no path has data, or a file of a manifest is missing.
-    """
-    is_empty = True
-    for path in paths:
-        manifest = read_manifest(path) if path.is_dir() else None
-        if manifest is not None:
-            is_empty = False
-            files = tuple(get_checked_data_file(path, entry, manifest.sequence_number) for entry in manifest.entries)
-            yield FileGroup(path, parse_struct_type(path, manifest.schema), files)
+def iter_file_groups(folders: Iterable[FolderFiles]) -> Iterator[FileGroup]:
+    """Yield files by schema: that of their manifest, or that of each file without one, whose footer is read."""
+    for folder in folders:
+        if folder.manifest is not None:
+            yield FileGroup(folder.folder, parse_struct_type(folder.folder, folder.manifest.schema), folder.files)
             continue
-        for file in list_files_without_manifest(path) if path.is_dir() else [path]:
-            is_empty = False
-            description = describe_file(file)
-            yield FileGroup(file, description.schema, (DataFile(file, None, description.batch_lengths_bytes),))
-    if is_empty:
-        raise NotFoundError(f"{', '.join(map(str, paths))}: found no Arrow files and no manifest")
+        for file in folder.files:
+            description = describe_file(file.path)
+            yield FileGroup(file.path, description.schema, (file,), description.batch_lengths_bytes)
 
 
-def get_checked_data_file(folder: Path, entry: ManifestEntry, sequence_number: int) -> DataFile:
-    """Return the file of an entry of the manifest with this number, after checking its size."""
-    path = folder / entry.name
-    try:
-        size_bytes = path.stat().st_size
-    except FileNotFoundError as error:
-        message = f"{path}: is missing, though manifest {sequence_number} of its folder lists it"
-        raise MissingFileError(message, error) from None
-    if size_bytes != entry.length_bytes:
-        raise InvalidDataError(
-            f"{path}: expected {entry.length_bytes} bytes, as in manifest {sequence_number}, found {size_bytes}"
-        )
-    return DataFile(path, entry)
-
-
-def _split_file(file: DataFile, split_bytes: int, filters: RowFilters | None) -> Iterator[tuple[int, int, int]]:
+def _split_file(
+    file: DataFile, group: FileGroup, split_bytes: int, filters: RowFilters | None
+) -> Iterator[tuple[int, int, int]]:
     """Yield ranges of record batches of up to `split_bytes` (or one batch): start, stop, and length in bytes.
 
     The stop is the index after the last batch; -1 for a stream, which can only be read as a whole. With filters, the
     ranges have the batches with matching rows, according to the statistics in the file's footer.
     """
-    batch_lengths_bytes, may_match = file.batch_lengths_bytes, None
+    batch_lengths_bytes, may_match = group.batch_lengths_bytes, None
     if filters is not None and filters.conjunctions:
         description = describe_file(file.path, filters)
         batch_lengths_bytes, may_match = description.batch_lengths_bytes, description.may_match
@@ -212,7 +222,7 @@ def _split_file(file: DataFile, split_bytes: int, filters: RowFilters | None) ->
             return
         batch_lengths_bytes = describe_file(file.path).batch_lengths_bytes
     if batch_lengths_bytes is None:
-        yield 0, -1, file.path.stat().st_size
+        yield 0, -1, file.length_bytes
         return
     start = range_bytes = 0
     for index, length_bytes in enumerate(batch_lengths_bytes):

@@ -112,7 +112,7 @@ class DatasetSourceReader(DataSourceReader):
         """
         name, schema = self._dataset.name, to_spark_schema(self._dataset.schema)
         check_unique_column_names(name, schema, self._filters.schema.names)
-        missing_columns = find_missing_columns(name, schema, self._filters.schema, allow_missing=True)
+        missing_columns = find_missing_columns(name, schema, self._filters.schema)
         if missing_columns:
             names = ", ".join(map(repr, schema.names))
             raise NotFoundError(

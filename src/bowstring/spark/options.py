@@ -17,23 +17,27 @@ from bowstring.errors import InvalidArgumentError
 
 Action = Literal["reading", "writing", "reading a stream", "writing a stream"]
 
+_READ_OPTIONS = (
+    *("columns", "filters", "splitBytes", "truncate", "mergeSchema", "timeZone", "partitionColumnTypeInference"),
+    *("basePath", "recursiveFileLookup", "pathGlobFilter", "modifiedAfter", "modifiedBefore"),
+)
 _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
-    "reading": ("columns", "filters", "splitBytes", "truncate", "mergeSchema"),
-    "reading a stream": (
-        *("columns", "filters", "splitBytes", "truncate", "mergeSchema"),
-        *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst"),
-    ),
+    "reading": _READ_OPTIONS,
+    "reading a stream": (*_READ_OPTIONS, "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst"),
     "writing": ("fsync",),
     "writing a stream": ("fsync",),
 }
 _UNIT_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_PATH_OPTIONS = frozenset(("path", "paths", "checkpointlocation", "queryname"))
+SESSION_TIME_ZONE = "session.timezone"
+SESSION_PARTITION_TYPES = "session.partitioncolumntypeinference"
+"""Options with settings of the session, which `bowstring.spark.reader_writer_methods` adds."""
+_ADDED_OPTIONS = frozenset(
+    ("path", "paths", "checkpointlocation", "queryname", SESSION_TIME_ZONE, SESSION_PARTITION_TYPES)
+)
 _ALTERNATIVES = {
     "reading": {
         "compression": "compressed files are recognized without it",
         "mode": "malformed data is always an error",
-        "pathglobfilter": 'pass the glob as the path, such as .load("/data/*.arrow")',
-        "recursivefilelookup": 'pass a glob for the subfolders, such as .load("/data/*/*.arrow")',
     },
     "writing": {
         "compression": "the files are written uncompressed, so that they can be mapped",
@@ -53,7 +57,7 @@ def check_options(options: Mapping[str, str], action: Action, *others: Action) -
         )
     names = {name.lower(): name for each in (action, *others) for name in _SUPPORTED_OPTIONS[each]}
     for key in options:
-        if key in names or key in _PATH_OPTIONS:
+        if key in names or key in _ADDED_OPTIONS:
             continue
         closest = difflib.get_close_matches(key, names, 1)
         alternative = _ALTERNATIVES[action.removesuffix(" a stream")].get(key)

@@ -1,5 +1,5 @@
-"""Extensions of PySpark's readers and writers: `load` accepts data sets and joins intervals, and `save` explains that
-`partitionBy` fails.
+"""Extensions of PySpark's readers and writers: `load` accepts data sets and joins intervals, `format` passes settings
+of the session, and `save` explains that `partitionBy` fails.
 
 PySpark passes only strings to a data source, in a classic session through py4j and in Connect through protobuf, so
 `load` replaces a data set by its JSON text before either.
@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from bowstring.datasets.dataset import Dataset
 from bowstring.errors import InvalidArgumentError
 from bowstring.spark.intervals import join_intervals
+from bowstring.spark.options import SESSION_PARTITION_TYPES, SESSION_TIME_ZONE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,9 @@ def extend_reader_and_writer(spark: SparkSession) -> None:
 
     This applies to sessions of the kind of `spark`, classic or Connect.
     """
+    for reader in (type(spark.read), type(spark.readStream)):
+        if not hasattr(reader.format, "__wrapped__"):
+            reader.format = _pass_settings(reader.format)  # type: ignore[method-assign]
     readwriter = import_module(type(spark.read).__module__)
     for method, extend in (("load", _extend_load), ("save", _explain_partition_error)):
         class_ = readwriter.DataFrameReader if method == "load" else readwriter.DataFrameWriter
@@ -52,6 +56,27 @@ def _extend_load(load: Callable[..., Any]) -> Callable[..., Any]:
         return join_intervals(frame) if getattr(self, "_format", "arrow") == "arrow" else frame
 
     return extended_load
+
+
+def _pass_settings(set_format: Callable[..., Any]) -> Callable[..., Any]:
+    """Pass settings of the session to ``format("arrow")``: Python sources can't read them."""
+
+    @functools.wraps(set_format)
+    def extended_format(self: Any, source: str) -> Any:
+        reader = set_format(self, source)
+        if source.lower() == "arrow":
+            session = getattr(self, "_spark", None) or self._client
+            for option, setting in _SESSION_SETTINGS.items():
+                reader = reader.option(option, session.conf.get(setting))
+        return reader
+
+    return extended_format
+
+
+_SESSION_SETTINGS = {
+    SESSION_TIME_ZONE: "spark.sql.session.timeZone",
+    SESSION_PARTITION_TYPES: "spark.sql.sources.partitionColumnTypeInference.enabled",
+}
 
 
 def _to_text(path: Any) -> Any:

@@ -56,7 +56,7 @@ class RowFilters:
         Raises `InvalidArgumentError` for malformed filters, and as `bowstring.compute.filters.parse_filters`.
         """
         if not text:
-            return cls(schema)
+            return cls(schema, (), truncate_times)
         arrow_schema, literals = to_arrow_schema(schema), parse_conjunctions(text)
         try:
             conjunctions = tuple(tuple(_parse_value(each, arrow_schema) for each in literal) for literal in literals)

@@ -97,6 +97,15 @@ def add_columns(schema: StructType, others: StructType, names: Iterable[str]) ->
     return StructType([*schema.fields, *(others[name] for name in missing)])
 
 
+def add_partition_columns(schema: StructType, partition_schema: StructType) -> StructType:
+    """Return the columns of files and partition folders: the latter come last, or replace those of their names."""
+    from pyspark.sql.types import StructType
+
+    partition_fields = {field.name.lower(): field for field in partition_schema.fields}
+    fields = [partition_fields.pop(field.name.lower(), field) for field in schema.fields]
+    return StructType([*fields, *partition_fields.values()])
+
+
 def check_unique_column_names(path: Path | str, schema: StructType, names: Iterable[str]) -> None:
     """Raise `InvalidArgumentError` if one of `names` is the name of several columns of the file at `path`."""
     counts = Counter(schema.names)
@@ -107,16 +116,11 @@ def check_unique_column_names(path: Path | str, schema: StructType, names: Itera
         )
 
 
-def check_same_schema(path: Path, schema: StructType, inferred: StructType) -> None:
-    """Raise `InvalidArgumentError` if the file at `path` has other columns or types than the first file."""
+def check_same_types(path: Path, schema: StructType, inferred: StructType) -> None:
+    """Raise `InvalidArgumentError` if a column of the file at `path` has another type than in the first file."""
     types = {field.name: field.dataType for field in inferred.fields}
     for field in schema.fields:
-        if field.name not in types:
-            raise InvalidArgumentError(
-                f"{path}: column {field.name} is not in the first file: read all columns with "
-                f'.option("mergeSchema", "true"), or name the columns to read with .schema()'
-            )
-        if not _is_same_type(to_interval_parts(field.dataType), types[field.name]):
+        if field.name in types and not _is_same_type(to_interval_parts(field.dataType), types[field.name]):
             raise InvalidArgumentError(
                 f"{path}: column {field.name} is {field.dataType.simpleString()}, but "
                 f"{types[field.name].simpleString()} in the first file: choose one with .schema()"
@@ -128,23 +132,20 @@ def check_unique_field_names(path: Path, schema: StructType) -> None:
     check_read_conversions(path, schema, split_intervals(schema))
 
 
-def find_missing_columns(
-    path: Path | str, schema: StructType, requested: StructType, *, allow_missing: bool
-) -> tuple[str, ...]:
+def find_missing_columns(path: Path | str, schema: StructType, requested: StructType) -> tuple[str, ...]:
     """Return the names of `requested` columns that the file at `path` lacks.
 
     Raises:
-        NotFoundError: a column is missing and `allow_missing` is false, or its name differs only in case from another.
+        NotFoundError: the name of one differs only in case from that of another.
     """
     names = frozenset(schema.names)
     missing = tuple(name for name in requested.names if name not in names)
     lower = {name.lower() for name in names}
     differing = [name for name in missing if name.lower() in lower]
-    if differing or (missing and not allow_missing):
-        advice = "" if differing else ': .option("mergeSchema", "true") reads nulls for columns that a file lacks'
+    if differing:
         raise NotFoundError(
-            f"{path}: no column is called {', '.join(map(repr, differing or missing))}; there are "
-            f"{', '.join(map(repr, schema.names))}{advice}"
+            f"{path}: no column is called {', '.join(map(repr, differing))}; there are "
+            f"{', '.join(map(repr, schema.names))}"
         )
     return missing
 

@@ -6,7 +6,8 @@ A path is that of a file or folder, or a data set: see `bowstring.spark.dataset_
 from __future__ import annotations
 
 import json
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from datetime import tzinfo
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +15,27 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 
 from bowstring.datasets.dataset import Dataset
-from bowstring.datasets.manifest import expand_glob
-from bowstring.errors import InvalidArgumentError, MissingFileError
+from bowstring.errors import InvalidArgumentError, NotFoundError
 from bowstring.spark.arrow_files import count_file_rows
 from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
 from bowstring.spark.dataset_reader import DatasetSourceReader, is_dataset_text, parse_datasets
+from bowstring.spark.file_discovery import DiscoveryOptions, FolderFiles, find_files, find_partition_schema
 from bowstring.spark.intervals import split_intervals
-from bowstring.spark.options import check_options, parse_flag, parse_names, parse_path, parse_positive_integer
+from bowstring.spark.options import (
+    SESSION_PARTITION_TYPES,
+    SESSION_TIME_ZONE,
+    check_options,
+    parse_flag,
+    parse_names,
+    parse_path,
+    parse_positive_integer,
+)
+from bowstring.spark.path_globs import compile_glob
 from bowstring.spark.row_filters import RowFilters, find_column_names
-from bowstring.spark.schema_compatibility import add_columns, merge_schemas, select_columns
+from bowstring.spark.schema_compatibility import add_columns, add_partition_columns, merge_schemas, select_columns
 from bowstring.spark.stream_reader import ArrowStreamReader, StreamLimits
+from bowstring.spark.time_texts import parse_time_zone, parse_timestamp, to_microseconds
 from bowstring.spark.types import check_supported, to_spark_schema
 from bowstring.spark.worker_errors import hide_traceback
 
@@ -35,10 +46,8 @@ if TYPE_CHECKING:
 class ArrowDataSource(DataSource):
     """Arrow files and data sets, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
-    Options for reading: ``columns`` and ``filters`` (read some columns and rows), ``splitBytes`` (of a partition),
-    ``mergeSchema`` (read the columns of all files, with nulls for those that a file lacks), ``truncate`` (truncate
-    times finer than microseconds towards zero). Option for writing:
-    ``fsync`` (write to disk before the commit). All others are an `InvalidArgumentError`.
+    docs/spark.md describes the options, which `bowstring.spark.options` lists. All others are an
+    `InvalidArgumentError`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -59,14 +68,19 @@ class ArrowDataSource(DataSource):
             dataset = self._dataset()
             source, schema = dataset.name, to_spark_schema(dataset.schema)
         else:
-            source = " ".join(self._texts())
-            schemas = ((group.path, group.schema) for group in iter_file_groups(self._paths()))
-            schema = merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
+            source, schema = " ".join(self._texts()), self._infer_schema(self._find_files())
         self._inferred_schema = split_intervals(schema)  # Spark pickles this object with the schema for `reader`
         columns = parse_names(self.options, "columns")
         selected = schema if columns is None else select_columns(schema, columns)
         check_supported(selected, source)
         return split_intervals(selected)
+
+    def _infer_schema(self, folders: list[FolderFiles]) -> StructType:
+        if not folders:
+            raise NotFoundError(f"{', '.join(self._texts())}: found no Arrow files and no manifest")
+        schemas = ((group.path, group.schema) for group in iter_file_groups(folders))
+        schema = merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
+        return add_partition_columns(schema, find_partition_schema(folders, self._discovery_options()))
 
     def count_rows(self) -> int:
         """Count the rows of all files, as `bowstring.spark.count_rows`."""
@@ -75,9 +89,9 @@ class ArrowDataSource(DataSource):
             raise InvalidArgumentError("count_rows: counts all rows, and does not support the option 'filters'")
         if self._names_dataset():
             raise InvalidArgumentError("count_rows: expected files or folders; a data set has `num_rows`")
-        files = (file for group in iter_file_groups(self._paths()) for file in group.files)
-        entries = ((file.path, None if file.entry is None else file.entry.rows) for file in files)
-        return sum(count_file_rows(path) if rows is None else rows for path, rows in entries)
+        entries = ((file.path, file.entry) for folder in self._find_files() for file in folder.files)
+        rows = ((path, None if entry is None else entry.rows) for path, entry in entries)
+        return sum(count_file_rows(path) if num_rows is None else num_rows for path, num_rows in rows)
 
     @hide_traceback()
     def reader(self, schema: StructType) -> ArrowReader | DatasetSourceReader:
@@ -85,16 +99,16 @@ class ArrowDataSource(DataSource):
         check_options(self.options, "reading")
         if self._names_dataset():
             return DatasetSourceReader(self._dataset(), schema, self._split_bytes(), self._parse_filters(schema))
-        return self._create_reader(self._paths(), schema)
+        return self._create_reader(self._find_files(), schema)
 
-    def _create_reader(self, paths: list[Path], schema: StructType) -> ArrowReader:
+    def _create_reader(self, folders: list[FolderFiles], schema: StructType) -> ArrowReader:
         return ArrowReader(
-            paths,
+            folders,
             schema,
             self._split_bytes(),
             self._parse_filters(schema),
             is_inferred=self._inferred_schema is not None and "columns" not in self.options,
-            merge_schema=parse_flag(self.options, "mergeSchema"),
+            time_zone=self._discovery_options().time_zone,
         )
 
     def _parse_filters(self, schema: StructType) -> RowFilters:
@@ -125,7 +139,7 @@ class ArrowDataSource(DataSource):
             parse_positive_integer(self.options, "maxBytesPerTrigger"),
             latest_first=parse_flag(self.options, "latestFirst"),
         )
-        return ArrowStreamReader(folder, self._create_reader([], schema), limits)
+        return ArrowStreamReader(folder, self._create_reader([], schema), limits, self._discovery_options())
 
     @hide_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> ArrowStreamWriter:  # noqa: N802 -- Spark's own
@@ -153,23 +167,28 @@ class ArrowDataSource(DataSource):
     def _dataset(self) -> Dataset:
         return parse_datasets(self._texts())
 
-    def _paths(self) -> list[Path]:
-        """Return the absolute paths of the options, with expanded globs.
+    def _find_files(self) -> list[FolderFiles]:
+        return find_files([parse_path(path) for path in self._texts()], self._discovery_options())
 
-        Raises:
-            NotFoundError: a path does not exist.
-            InvalidArgumentError: paths differ in ``key=value`` folders, whose columns would be lost.
-        """
-        named_paths = self._texts()
-        paths: list[Path] = []
-        for path in named_paths:
-            absolute = parse_path(path)
-            matches = [absolute] if absolute.exists() else expand_glob(absolute)
-            if not matches:
-                raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
-            paths += matches
-        _check_same_partition_folders(paths, parse_path(named_paths[0]))
-        return paths
+    def _discovery_options(self) -> DiscoveryOptions:
+        options = self.options
+        zone = parse_time_zone(options.get("timeZone", options.get(SESSION_TIME_ZONE)))
+        types_option = "partitionColumnTypeInference"
+        base_path = parse_path(options["basePath"]) if "basePath" in options else None
+        if base_path is not None and not base_path.is_dir():
+            raise InvalidArgumentError(f"option basePath: {base_path} is not a folder")
+        return DiscoveryOptions(
+            base_path,
+            is_recursive=parse_flag(options, "recursiveFileLookup"),
+            name_filter=compile_glob(options["pathGlobFilter"]) if "pathGlobFilter" in options else None,
+            modified_after_us=_parse_time(options, "modifiedAfter", zone),
+            modified_before_us=_parse_time(options, "modifiedBefore", zone),
+            infers_partition_types=parse_flag(
+                options if types_option in options else {types_option: options.get(SESSION_PARTITION_TYPES, "true")},
+                types_option,
+            ),
+            time_zone=zone,
+        )
 
 
 def count_rows(path: str | Path | Sequence[str | Path], **options: str | bool) -> int:
@@ -184,17 +203,12 @@ def count_rows(path: str | Path | Sequence[str | Path], **options: str | bool) -
     return ArrowDataSource(CaseInsensitiveDict({**texts, "paths": json.dumps(list(map(str, paths)))})).count_rows()
 
 
-def _check_same_partition_folders(paths: list[Path], first_named: Path) -> None:
-    """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `first_named`."""
-    for path in paths:
-        others = _split_partition_folders(path) - _split_partition_folders(first_named)
-        if others:
-            folder = min(others)
-            raise InvalidArgumentError(
-                f"{path}: the column {folder.partition('=')[0]!r} of the partition folder {folder!r} would be lost: "
-                f"load one such folder at a time, and add the column with .withColumn()"
-            )
-
-
-def _split_partition_folders(path: Path) -> set[str]:
-    return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}
+def _parse_time(options: Mapping[str, str], name: str, zone: tzinfo) -> int | None:
+    """Parse an option that is a time, as microseconds since 1970; None if it is not given."""
+    value = options.get(name)
+    if value is None:
+        return None
+    time = parse_timestamp(value, zone)
+    if time is None:
+        raise InvalidArgumentError(f"option {name}: expected a time such as 2024-01-02T03:04:05, found {value!r}")
+    return to_microseconds(time)

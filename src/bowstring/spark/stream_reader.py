@@ -8,7 +8,6 @@ again, after any failure, reads the files that its offsets lack, and those only.
 
 from __future__ import annotations
 
-import contextlib
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +27,6 @@ from pyspark.sql.streaming.datasource import (
 from bowstring.datasets.manifest import (
     Manifest,
     ManifestEntry,
-    list_files_without_manifest,
     read_manifest,
     remove_old_manifests,
     try_create_manifest,
@@ -36,8 +34,14 @@ from bowstring.datasets.manifest import (
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError, translate_os_error
 from bowstring.ipc.message import END_OF_STREAM
 from bowstring.spark.arrow_files import describe_file
-from bowstring.spark.data_source_reader import ArrowReader, DataFile, FileGroup, get_checked_data_file
-from bowstring.spark.types import parse_struct_type
+from bowstring.spark.data_source_reader import ArrowReader, FileGroup, iter_file_groups
+from bowstring.spark.file_discovery import (
+    DataFile,
+    DiscoveryOptions,
+    FolderFiles,
+    find_unlisted_files,
+    read_listed_file,
+)
 from bowstring.spark.worker_errors import hide_traceback
 
 LOG_FOLDER = "_streams"
@@ -101,6 +105,7 @@ class _FileList:
     """The list of a folder's files that a query follows."""
 
     folder: Path
+    options: DiscoveryOptions
     log_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """For the log of a query that has none yet."""
 
@@ -133,7 +138,7 @@ class _FileList:
                 f"{log_folder}: the log of the files that the query has read is missing", filename=str(log_folder)
             )
         known = frozenset() if log is None else frozenset(entry.name for entry in log.entries)
-        entries = list(_find_complete_files(self.folder, known))
+        entries = list(_find_complete_files(self.folder, self.options, known))
         if not entries:
             return log
         try:
@@ -149,14 +154,14 @@ class _FileList:
         return next_log
 
 
-def _find_complete_files(folder: Path, known: frozenset[str]) -> Iterator[ManifestEntry]:
+def _find_complete_files(folder: Path, options: DiscoveryOptions, known: frozenset[str]) -> Iterator[ManifestEntry]:
     """Yield the complete files of a folder that are not known, the oldest first."""
-    paths_by_time = []
-    for path in list_files_without_manifest(folder) if folder.is_dir() else []:
-        if path.name not in known:
-            with contextlib.suppress(FileNotFoundError):
-                paths_by_time.append((path.stat().st_mtime_ns, path))
-    for modified_ns, path in sorted(paths_by_time):
+    files = find_unlisted_files(folder, options) if folder.is_dir() else []
+    names_by_time = [(file.modified_ns, file.path.relative_to(folder).as_posix()) for file in files]
+    for modified_ns, name in sorted(names_by_time):
+        if name in known:
+            continue
+        path = folder / name
         # Once, so that a malformed file is not taken for a complete one between two looks at the clock.
         is_old = time.time_ns() - modified_ns > INCOMPLETE_FILE_AGE_S * 1e9
         try:
@@ -171,7 +176,7 @@ def _find_complete_files(folder: Path, known: frozenset[str]) -> Iterator[Manife
             continue
         # A stream may also end without a marker; then its age shows that it is complete.
         if is_complete or is_old:
-            yield ManifestEntry(path.name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
+            yield ManifestEntry(name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
 
 
 def _has_end_of_stream(path: Path) -> bool:
@@ -202,11 +207,12 @@ class StreamLimits:
 class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a folder: each batch has the new files, up to the limits."""
 
-    def __init__(self, folder: Path, reader: ArrowReader, limits: StreamLimits) -> None:
+    def __init__(self, folder: Path, reader: ArrowReader, limits: StreamLimits, options: DiscoveryOptions) -> None:
         self._folder = folder
         self._reader = reader
         self._limits = limits
-        self._list = _FileList(folder)
+        self._options = options
+        self._list = _FileList(folder, options)
         self._names_available_now: frozenset[str] | None = None
 
     @hide_traceback()
@@ -223,7 +229,9 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's own
         """Read only the files that exist now."""
         manifest = read_manifest(self._folder) if self._folder.is_dir() else None
-        entries = _find_complete_files(self._folder, frozenset()) if manifest is None else manifest.entries
+        entries = (
+            _find_complete_files(self._folder, self._options, frozenset()) if manifest is None else manifest.entries
+        )
         self._names_available_now = frozenset(entry.name for entry in entries)
 
     @hide_traceback()
@@ -249,23 +257,17 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         indices = [index for first, stop in after.ranges for index in range(first, stop) if index not in before]
         if indices and indices[-1] >= len(files.entries):
             raise InvalidDataError(f"{self._folder}: has fewer files than the query has read")
+        base = self._options.base_path or self._folder
         data_files = [
-            get_checked_data_file(self._folder, files.entries[index], files.sequence_number) for index in indices
+            read_listed_file(self._folder, files, files.entries[index], base, self._options) for index in indices
         ]
-        return self._reader.plan(self._group(files, data_files)) if data_files else []
+        return self._reader.plan(self._group(files, [file for file in data_files if file is not None]))
 
     def _group(self, files: Manifest, data_files: list[DataFile]) -> Iterator[FileGroup]:
         """Yield the files by schema: those of a manifest have one."""
         if files.schema != _LOG_SCHEMA:
-            yield FileGroup(self._folder, parse_struct_type(self._folder, files.schema), tuple(data_files))
-            return
-        for file in data_files:
-            description = describe_file(file.path)
-            yield FileGroup(
-                file.path,
-                description.schema,
-                (replace(file, entry=None, batch_lengths_bytes=description.batch_lengths_bytes),),
-            )
+            return iter_file_groups([FolderFiles(self._folder, tuple(data_files), files)])
+        return iter_file_groups([FolderFiles(self._folder, tuple(replace(file, entry=None) for file in data_files))])
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""

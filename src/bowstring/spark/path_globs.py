@@ -1,0 +1,148 @@
+r"""Globs in paths, as in Spark: ``*``, ``?``, ``[a-z]``, ``[^a]``, ``{a,b}``, ``\`` before a character; and ``**``.
+
+Hadoop, and therefore Spark, reads ``**`` as ``*``. Here it stands for any number of folders, as in most other tools.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from bowstring.errors import InvalidArgumentError, translate_os_error
+
+MAX_ALTERNATIVES = 1000
+"""How many patterns the braces of one may stand for."""
+
+_SPECIAL = re.compile(r"[*?\[{\\]")
+
+
+def compile_glob(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a glob for names, for `fullmatch`. Raises `InvalidArgumentError`."""
+    return re.compile("|".join(map(_translate, _expand_braces(pattern))), re.DOTALL)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is not data by its name: Spark skips it, too."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def expand_glob(pattern: Path) -> list[Path]:
+    """Return the files and folders that match an absolute pattern, by name, except hidden ones.
+
+    Raises:
+        InvalidArgumentError: the pattern is malformed.
+    """
+    matches: set[Path] = set()
+    for alternative in _expand_braces(str(pattern)):
+        paths = [Path("/")]
+        for component in Path(alternative).parts[1:]:
+            paths = [match for path in paths for match in _match_component(path, component)]
+        matches.update(paths)
+    return sorted(matches)
+
+
+def _match_component(folder: Path, component: str) -> Iterator[Path]:
+    if component == "**":
+        yield from _iter_folders(folder)
+        return
+    if not _SPECIAL.search(component):
+        if os.path.lexists(folder / component):
+            yield folder / component
+        return
+    expression = re.compile(_translate(component), re.DOTALL)
+    for name in _list_names(folder):
+        if expression.fullmatch(name) and not is_hidden(name):
+            yield folder / name
+
+
+def _iter_folders(folder: Path) -> Iterator[Path]:
+    """Yield a folder and those in it at any depth; links are not followed, since they could form a cycle."""
+    yield folder
+    for name in _list_names(folder):
+        path = folder / name
+        if not is_hidden(name) and path.is_dir() and not path.is_symlink():
+            yield from _iter_folders(path)
+
+
+def _list_names(folder: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        raise translate_os_error(problem, f"{folder}: cannot be read: {problem.strerror}") from problem
+
+
+def _expand_braces(pattern: str) -> list[str]:
+    """Return the patterns without braces that a pattern stands for."""
+    pending, patterns = [pattern], []
+    while pending:
+        text = pending.pop()
+        start, commas, stop = _find_braces(text, pattern)
+        if start < 0:
+            patterns.append(text)
+        else:
+            bounds = [start, *commas, stop]
+            choices = [text[left + 1 : right] for left, right in pairwise(bounds)]
+            pending += [text[:start] + choice + text[stop + 1 :] for choice in reversed(choices)]
+        if len(pending) + len(patterns) > MAX_ALTERNATIVES:
+            raise InvalidArgumentError(f"{pattern}: the braces stand for more than {MAX_ALTERNATIVES} patterns")
+    return patterns
+
+
+def _find_braces(text: str, pattern: str) -> tuple[int, list[int], int]:
+    """Return the indices of the first opening brace, of its commas, and of its closing brace; -1 without any."""
+    start, depth, commas = -1, 0, []
+    is_escaped = False
+    for index, char in enumerate(text):
+        if is_escaped:
+            is_escaped = False
+        elif char == "\\":
+            is_escaped = True
+        elif char == "{":
+            start = index if depth == 0 else start
+            depth += 1
+        elif char == "," and depth == 1:
+            commas.append(index)
+        elif char == "}" and depth:
+            depth -= 1
+            if depth == 0:
+                return start, commas, index
+    if depth:
+        raise InvalidArgumentError(f"{pattern}: a brace of the glob is not closed")
+    return -1, [], -1
+
+
+def _translate(pattern: str) -> str:
+    """Return the regular expression of a glob without braces."""
+    expression, index = "", 0
+    while index < len(pattern):
+        char = pattern[index]
+        index += 1
+        if char == "\\" and index < len(pattern):
+            expression += re.escape(pattern[index])
+            index += 1
+        elif char == "*":
+            expression += "[^/]*"
+        elif char == "?":
+            expression += "[^/]"
+        elif char == "[":
+            stop = pattern.find("]", index + 1)
+            if stop < 0:
+                raise InvalidArgumentError(f"{pattern}: a bracket of the glob is not closed")
+            members = pattern[index:stop]
+            sign = "^" if members[0] in "!^" else ""
+            expression += f"[{sign}{_translate_members(members[len(sign) :], pattern)}]"
+            index = stop + 1
+        else:
+            expression += re.escape(char)
+    return expression
+
+
+def _translate_members(members: str, pattern: str) -> str:
+    if not members or any(left > right for left, right in re.findall("(.)-(.)", members)):
+        raise InvalidArgumentError(f"{pattern}: [{members}] of the glob is not a set of characters")
+    return "".join(char if char == "-" else re.escape(char) for char in members)
