@@ -21,6 +21,7 @@ from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_bat
 from bowstring.arrays.table import Table as Table, concat_tables as concat_tables, table as table
 from bowstring.datasets.publication import publish as publish
 from bowstring.datasets.published_dataset import open_published as open_published, published as published
+from bowstring.datasets.published_stream import follow_published as follow_published
 from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.base import DataType as DataType
 from bowstring.datatypes.conversion import field as field

@@ -19,16 +19,46 @@ Lifetime: TypeAlias = Literal["application", "detached"]
 """Until the end of the process that published, or also beyond it."""
 DEFAULT_NAME = "data"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+_STREAM_BATCH_ID = re.compile(
+    rf"(?P<name>{_NAME.pattern})-(?P<query>[0-9a-f]{{32}})-(?P<number>\d{{10}})-[0-9a-f]{{8}}"
+)
 _MAX_TEXT = 80
+
+
+def check_name(name: str) -> None:
+    """Raise `InvalidArgumentError` for an invalid name."""
+    if not _NAME.fullmatch(str(name)):
+        raise InvalidArgumentError(
+            f"name: expected 1 to 200 letters, digits, '_', '-' and '.', found {str(name)[:_MAX_TEXT]!r}"
+        )
 
 
 def create_dataset_id(name: str | None) -> str:
     """Return a new ID for a data set. Raises `InvalidArgumentError` for an invalid name."""
-    if name is not None and not _NAME.fullmatch(str(name)):
-        raise InvalidArgumentError(
-            f"name: expected 1 to 200 letters, digits, '_', '-' and '.', found {str(name)[:_MAX_TEXT]!r}"
-        )
+    if name is not None:
+        check_name(name)
     return f"{name or DEFAULT_NAME}-{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatchId:
+    """A batch of a stream, each of which is a published data set; its ID tells which."""
+
+    name: str
+    query: str
+    """The stream: the same after a restart."""
+    number: int
+
+    def create_dataset_id(self) -> str:
+        """Return a new ID for the data set; a batch that is computed again gets another one."""
+        check_name(self.name)
+        return f"{self.name}-{self.query}-{self.number:010d}-{secrets.token_hex(4)}"
+
+    @classmethod
+    def parse(cls, dataset_id: str) -> StreamBatchId | None:
+        """Return the batch of a data set; None if it is not one of a stream."""
+        match = _STREAM_BATCH_ID.fullmatch(dataset_id)
+        return None if match is None else cls(match["name"], match["query"], int(match["number"]))
 
 
 def check_lifetime(lifetime: str, ttl_s: float) -> None:

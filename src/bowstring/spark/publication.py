@@ -139,8 +139,23 @@ def publish(  # noqa: PLR0913 -- all but one are options
         InvalidArgumentError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and
             ".", `lifetime` or `remote` has another value, or `df` is not a data frame.
     """
-    check_lifetime(lifetime, ttl_s)
     dataset_id = create_dataset_id(name)
+    return publish_as(dataset_id, df, name, ttl_s, lifetime, memory_limit, remote, progress=progress)
+
+
+def publish_as(  # noqa: PLR0913 -- those of `publish`
+    dataset_id: str,
+    df: DataFrame,
+    name: str | None,
+    ttl_s: float,
+    lifetime: Lifetime,
+    memory_limit: int | str | None,
+    remote: bool | RemoteOptions | None,
+    *,
+    progress: bool | None = None,
+) -> PublishedFrame:
+    """As `publish`, with a new ID."""
+    check_lifetime(lifetime, ttl_s)
     if not hasattr(df, "mapInArrow"):
         kind = type(df)
         raise InvalidArgumentError(
