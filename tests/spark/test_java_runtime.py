@@ -203,9 +203,10 @@ from bowstring.sharing.agent_client import AgentClient
 bowstring.spark.set_java_home()
 os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 from pyspark.sql import SparkSession
-spark = bowstring.spark.register(SparkSession.builder.remote("local[1]").getOrCreate())
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
 spark.range(7).write.format("arrow").mode("append").save(sys.argv[1])
 print("rows", spark.read.format("arrow").load(sys.argv[1]).count())
+bowstring.spark.register(spark)
 query = spark.readStream.format("arrow").load(sys.argv[1]).writeStream.format("arrow").trigger(availableNow=True)
 query.option("checkpointLocation", sys.argv[1] + "-checkpoint").start(sys.argv[1] + "-copy").awaitTermination()
 print("streamed", spark.read.format("arrow").load(sys.argv[1] + "-copy").count())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,12 +195,56 @@ def test_a_traceback_is_hidden_only_in_sparks_workers() -> None:
     assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 
-def test_a_table_of_sparks_catalog_is_rejected_when_it_is_created(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_session_finds_the_source_without_a_call(spark: SparkSession, tmp_path: Path) -> None:
+    session = spark.newSession()  # has none of the sources that were registered in the other
+    session.range(3).write.format("arrow").mode("append").save(str(tmp_path))
+    assert session.read.format("arrow").load(str(tmp_path)).count() == 3
+
+
+@pytest.fixture
+def dropped_tables(spark: SparkSession) -> Iterator[None]:
+    yield
+    for table in spark.catalog.listTables():
+        spark.sql(f"drop {'view' if table.isTemporary else 'table'} {table.name}")
+    assert spark.catalog.listTables() == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "create table t using arrow location '{}'",
+        "create table t using arrow options (path '{}')",
+        "create table t using arrow location '{}' as select 2L as x",
+        "create table t using arrow as select 2L as x",
+    ],
+)
+def test_a_table_of_sparks_catalog_is_rejected_when_it_is_created(
+    spark: SparkSession, tmp_path: Path, statement: str
+) -> None:
     write_file(tmp_path / "a.arrow", pa.table({"x": [1]}))
-    message = planning_error(lambda: spark.sql(f"create table unreadable using arrow location '{tmp_path}'"))
-    assert "CREATE TEMPORARY VIEW" in message
-    spark.sql(f"create temporary view readable using arrow options (path '{tmp_path}')")
-    try:
-        assert rows(spark.table("readable")) == [{"x": 1}]
-    finally:
-        spark.catalog.dropTempView("readable")
+    assert "CREATE TEMPORARY VIEW" in planning_error(lambda: spark.sql(statement.format(tmp_path)))
+    assert not spark.catalog.tableExists("t")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.arrow"]
+
+
+@pytest.mark.usefixtures("dropped_tables")
+def test_a_table_that_spark_creates_without_the_source_is_rejected_when_it_is_used(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.range(1).write.format("arrow").mode("append").option("path", str(tmp_path / "data")).saveAsTable("saved")
+    spark.sql(f"create table created (id long) using arrow location '{tmp_path / 'data'}'")
+    for table in ("saved", "created"):
+        assert "CREATE TEMPORARY VIEW" in planning_error(spark.table(table).collect)
+        assert "CREATE TEMPORARY VIEW" in planning_error(lambda: spark.range(1).write.insertInto(table))  # noqa: B023
+    assert "CREATE TEMPORARY VIEW" in planning_error(lambda: spark.range(1).write.format("arrow").saveAsTable("other"))
+
+
+@pytest.mark.usefixtures("dropped_tables")
+def test_a_view_reads_and_writes_its_folder(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(2).write.format("arrow").mode("append").save(str(tmp_path))
+    create = f"create or replace temporary view numbers using arrow options (path '{tmp_path}')"
+    for insert, expected in (("into", [0, 1, 5]), ("overwrite", [5])):
+        spark.sql(create)
+        spark.sql(f"insert {insert} numbers select 5L")
+        spark.sql(create)  # Spark has kept the plan of the view
+        assert sorted(row.id for row in spark.table("numbers").collect()) == expected

@@ -125,8 +125,9 @@ def parse_path(path: str) -> Path:
         raise InvalidArgumentError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
         raise InvalidArgumentError(
-            'missing path: .load("/data/flights") or .save("/data/flights"); for a table of its catalog, Spark '
-            "passes none to a Python source"
+            'missing path: .load("/data/flights") or .save("/data/flights"); Spark passes that of a catalog table to '
+            "no Python source: instead of CREATE TABLE or saveAsTable, save to a folder, and read it with "
+            "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…')"
         )
     if len(parts.scheme) > 1 and parts.scheme != "file":
         raise InvalidArgumentError(

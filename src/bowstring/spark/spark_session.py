@@ -24,7 +24,7 @@ from bowstring.spark.java_runtime import set_java_home
 try:
     import pyspark
     from pyspark import SparkContext
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.sql import SparkSession
 except ImportError as error:
@@ -146,11 +146,17 @@ def _read_command_line(pid: int) -> str:
 def register(spark: SparkSession) -> SparkSession:
     """Register ``format("arrow")`` in `spark`, a classic or Connect session, and return it.
 
-    From then on `readStream` and `writeStream` raise `InvalidArgumentError` for ``format("arrow")``, which does not
-    support streams. The session's Python workers must be able to import this package. Call `register` in each thread
-    that writes: Spark looks a data source up in the active session of the thread, and a new thread has none.
+    Spark finds the source itself if the driver's Python has this package, by its module ``pyspark_bowstring``. The
+    session's Python workers must be able to import the package, too. From then on ``load`` accepts a `Dataset`. Call
+    `register` in each thread that writes: Spark looks a data source up in the active session of the thread, and a new
+    thread has none.
     """
-    spark.dataSource.register(ArrowDataSource)
+    try:
+        spark.dataSource.register(ArrowDataSource)
+    except AnalysisException as problem:
+        if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark has imported pyspark_bowstring.
     extend_reader_and_writer(spark)
     jvm = getattr(spark, "_jvm", None)  # None for a Connect session
     if jvm is not None:

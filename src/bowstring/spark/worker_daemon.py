@@ -2,11 +2,14 @@
 
 Spark closes the socket of a worker that is idle for a minute, and of all when it stops. A worker answers the end of its
 input with an error message, which a unix socket refuses then: PySpark prints a traceback for each worker.
+
+A setting of Spark's replaces the daemon of tasks, but not that of the workers that plan and commit for data sources.
 """
 
 from __future__ import annotations
 
 import socket
+import sys
 
 from pyspark import daemon
 
@@ -19,6 +22,13 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
         return _work(sock, authenticated)
     except BrokenPipeError:
         return 1
+
+
+def adopt_worker() -> None:
+    """In a worker of PySpark's own daemon, go on with this module's `worker` after the first task."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None and main.__spec__.name == daemon.__name__:
+        vars(main)["worker"] = worker
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bowstring.errors import BowstringError, ResourceError
+from bowstring.spark.worker_daemon import adopt_worker
 
 _HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
 
@@ -36,4 +37,7 @@ def find_resource_error(problem: BaseException) -> ResourceError | None:
 
 def _is_spark_worker() -> bool:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")
+    return spec is not None and spec.name.startswith(("pyspark.", "bowstring.spark."))
+
+
+adopt_worker()  # the workers that plan and commit import this module
