@@ -17,7 +17,7 @@ from bowstring.errors import InvalidArgumentError, MissingFileError, NotFoundErr
 pytest.importorskip("pyspark")
 
 from pyspark.errors import AnalysisException, PythonException
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.types import (
     ArrayType,
     DateType,
@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from bowstring.spark.data_source_reader import ArrowReader, BatchRange
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import select_columns
-from bowstring.spark.source import count_rows
+from bowstring.spark.source import ArrowDataSource, count_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -171,6 +171,23 @@ def test_the_tasks_skip_batches_of_files_that_the_driver_did_not_open(tmp_path: 
     reader = ArrowReader([], schema, 1, RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema))
     partition = InputPartition((BatchRange(str(tmp_path / "a.arrow"), 0, 10),))
     assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]]
+
+
+def test_the_driver_plans_only_batches_that_may_match(tmp_path: Path) -> None:
+    write_with_invalid_batches(tmp_path / "a.arrow", {})
+    write_with_invalid_batches(tmp_path / "b.arrow", {})
+
+    def plan(filters: str) -> list[tuple[str, int, int]]:
+        source = ArrowDataSource(CaseInsensitiveDict({"path": str(tmp_path), "filters": filters}))
+        ranges = [each for partition in source.reader(source.schema()).partitions() for each in partition.value or ()]
+        return [(Path(each.path).name, each.start, each.stop) for each in ranges]
+
+    assert plan("[('id', '>', 85)]") == [("a.arrow", 8, 10), ("b.arrow", 8, 10)]
+    assert plan("[[('id', '<', 5)], [('id', '==', 15)], [('s', '==', 'secret-4')]]")[:2] == [
+        ("a.arrow", 0, 2),
+        ("a.arrow", 4, 5),
+    ]
+    assert plan("[('id', '>', 100)]") == []
 
 
 def test_data_sets_and_columns_of_other_types_are_filtered(spark: SparkSession, tmp_path: Path) -> None:
