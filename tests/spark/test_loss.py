@@ -15,7 +15,8 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.processes import start_ticks
-from bowstring.spark import PublishedFrame, publish
+from bowstring.sharing.publications import Lifetime
+from bowstring.spark import PublishedFrame, RemoteOptions, publish
 from tests.polling import wait_until
 from tests.spark.test_publish import agent_datasets, agent_of
 
@@ -218,7 +219,12 @@ def test_a_data_set_without_rows_is_restored(spark: SparkSession) -> None:
             assert bs.connect(published).read_all().to_pydict() == {"id": []}
 
 
-def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("remote", "lifetime"), [(False, "application"), (True, "detached")])
+def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool, lifetime: Lifetime
+) -> None:
+    monkeypatch.setattr("bowstring.spark.partition_job.count_executors", lambda _: 1)  # as if it were of another host
+
     def fail_if_told(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
 
@@ -228,7 +234,9 @@ def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(spark: Spa
         if (tmp_path / "fail").exists() and context.partitionId() == 2:
             raise RuntimeError("injected")
 
-    with publish(spark.range(0, 300, 1, 3).mapInArrow(fail_if_told, "id long")) as published:
+    frame = spark.range(0, 300, 1, 3).mapInArrow(fail_if_told, "id long")
+    options = RemoteOptions("127.0.0.1") if remote else False
+    with publish(frame, name="again", remote=options, lifetime=lifetime) as published:
         kill_agent(published)
         parts = published.parts
         (tmp_path / "fail").touch()
@@ -236,10 +244,13 @@ def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(spark: Spa
             published.recompute()
         assert published.parts == parts
         assert published.missing() == [0, 1, 2]
-        assert agent_datasets(published)[published.id]["partitions"] == 0
+        left = agent_datasets(published).get(published.id)
+        assert left is None or left["partitions"] == 0
         (tmp_path / "fail").unlink()
         assert published.recompute() == [0, 1, 2]
         assert published_rows(published) == [(number,) for number in range(300)]
+        assert bs.open_published("again").parts == published.parts
+        assert [each.lifetime for each in bs.published() if each.id == published.id] == [lifetime]
 
 
 def test_a_restored_data_set_expires_when_it_would_have(spark: SparkSession) -> None:

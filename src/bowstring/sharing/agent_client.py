@@ -119,7 +119,8 @@ class AgentClient(Closable):
         self._channel = channel
         self._key = key
         self._session = session
-        self._control_uri = ""
+        self.control_uri = ""
+        """The agent's address for `dial`, if `open` connected to one with access for other hosts; otherwise empty."""
 
     @classmethod
     def open(cls, key: AgentKey, *, start: bool = True, timeout_s: float = 30.0) -> Self:
@@ -133,7 +134,7 @@ class AgentClient(Closable):
             request["access"] = key.access.resolve_host().to_json()
         client, reply = cls._open(key.address, key, request, start=start, timeout_s=timeout_s)
         with close_on_error(client):
-            client._control_uri = _read_field(reply, "control_uri", str)
+            client.control_uri = _read_field(reply, "control_uri", str)
         return client
 
     @classmethod
@@ -221,7 +222,7 @@ class AgentClient(Closable):
         request["is_detached"] = key is not None and key.is_detached
         request["is_temporary"] = is_temporary
         uris = _read_field(self._request(request), "locations", list)
-        return AttemptLocation(tuple(map(str, uris)), self._control_uri)
+        return AttemptLocation(tuple(map(str, uris)), self.control_uri)
 
     def find_missing(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
         """Return the partitions whose attempts the agent lacks. Raises `NotFoundError` if it has no such data set."""

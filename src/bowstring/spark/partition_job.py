@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ from bowstring.spark.job_properties import describe_jobs
 from bowstring.spark.partition_writer import (
     REPORT_SCHEMA,
     PartitionReport,
+    discard_on_this_host,
     drop_on_this_host,
     write_empty_partition,
     write_partition,
@@ -75,6 +76,10 @@ class PartitionJob:
         """Free what a failed job has left on other hosts, on as many as run tasks now: the agents of attempts that were
         not reported are known only there.
         """
+        self._run_on_hosts(partial(drop_on_this_host, self._dataset, self.agent_key))
+
+    def _run_on_hosts(self, function: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+        """Run a function on the hosts of the executors, if their agents serve other hosts."""
         if self.agent_key.access is None:
             return
         spark = self._job.spark
@@ -82,7 +87,7 @@ class PartitionJob:
             num_tasks = 2 * count_executors(spark)
             if num_tasks:
                 tasks = spark.range(0, num_tasks, 1, num_tasks)
-                ArrowBatchJob(tasks, partial(drop_on_this_host, self._dataset, self.agent_key), "id long").collect()
+                ArrowBatchJob(tasks, function, "id long").collect()
 
     @property
     def metrics(self) -> Table:
@@ -173,7 +178,10 @@ class PartitionJob:
     def _check_application(self) -> None:
         spark: Any = self._job.spark
         if hasattr(spark, "_jsparkSession") and spark.sparkContext._jsc is None:
-            raise ClosedError(f"data set {self._dataset}: its Spark application has ended, and nothing can be computed")
+            raise ClosedError(
+                f"data set {self._dataset}: its Spark application has ended, and nothing can be computed: publish the "
+                f"frame again in another"
+            )
 
     def _commit(self, ttl_s: float) -> list[int]:
         """Commit all partitions, and return those that are lost; if there are any, nothing is committed."""
@@ -187,9 +195,13 @@ class PartitionJob:
 
     def _discard_attempts(self, lost: Sequence[int], ttl_s: float) -> None:
         """Drop uncommitted attempts: commit those that were committed before, without the lost ones."""
-        for uri, attempts in self._attempts_by_agent().items():
+        attempts_by_agent = self._attempts_by_agent()
+        for uri in self._agent_uris:
+            attempts = attempts_by_agent.get(uri, {})
             remaining = {number: attempt for number, attempt in attempts.items() if number not in lost}
             self._agents.commit(self._dataset, {uri: remaining}, ttl_s)
+        known_uris = frozenset(self._agent_uris)
+        self._run_on_hosts(partial(discard_on_this_host, self._dataset, self.agent_key, known_uris, ttl_s))
 
     def _reopen(self) -> None:
         self._agents.reopen(self._dataset, self._agent_uris)

@@ -108,6 +108,23 @@ def drop_on_this_host(dataset: str, agent_key: AgentKey, batches: Iterator[Any])
         pass  # it has nothing
 
 
+def discard_on_this_host(
+    dataset: str, agent_key: AgentKey, known_uris: frozenset[str], ttl_s: float, batches: Iterator[Any]
+) -> Iterator[Any]:
+    """Free the attempts of a data set that this host has, unless the driver knows its agent; runs in a task.
+
+    They can be written again, unlike those of a data set that was dropped. Late ones expire after `ttl_s`.
+    """
+    yield from batches
+    try:
+        with AgentClient.open(agent_key, start=False) as agent:
+            if agent.control_uri not in known_uris:
+                agent.commit_attempts(dataset, {}, ttl_s)
+                agent.reopen(dataset)
+    except (ConnectionLostError, NotFoundError):
+        pass  # it has nothing
+
+
 def _reserve_memory(memory: PartitionMemory, batches: Iterator[Any]) -> Iterator[Any]:
     """The batches, for each of which memory was reserved."""
     for batch in batches:
