@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +24,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import PublishedDataset
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
-from bowstring.sharing import PublishedSummary, agent_directory, stored_dataset
+from bowstring.sharing import PublishedSummary, agent_directory, publications, stored_dataset
 from bowstring.sharing.agent_client import AgentClient, AgentKey, agent_address_prefix
 from bowstring.transports.unix_socket import encode_unix_address
 from tests.control_group import limit_memory
@@ -433,6 +434,19 @@ def test_a_summary_of_other_types_is_refused(change: dict[str, Any]) -> None:
     assert PublishedSummary.from_json(summary.to_json()) == summary
     with pytest.raises(bs.errors.ProtocolError, match="published data set"):
         PublishedSummary.from_json({**summary.to_json(), **change})
+
+
+def test_a_description_that_is_malformed_or_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "ü" * 1000
+    description = publications.compress_description(text)
+    assert publications.decompress_description(description) == text
+    for wrong in (description[:-8], description[8:], "ü", "", f"{description[:8]}{description[16:]}"):
+        with pytest.raises(bs.errors.ProtocolError, match="published data set: description: "):
+            publications.decompress_description(wrong)
+    for limit, is_accepted in ((2000, True), (1999, False)):
+        monkeypatch.setattr(publications, "_MAX_DESCRIPTION_BYTES", limit)
+        with nullcontext() if is_accepted else pytest.raises(bs.errors.ProtocolError, match="longer than 1999 bytes"):
+            publications.decompress_description(description)
 
 
 @needs_root

@@ -13,7 +13,12 @@ from bowstring.memory.closable import Closable
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.agent_directory import find_published, list_published
 from bowstring.sharing.agent_group import AgentGroup
-from bowstring.sharing.publications import Publication, PublishedSummary
+from bowstring.sharing.publications import (
+    Publication,
+    PublishedSummary,
+    compress_description,
+    decompress_description,
+)
 
 DEFAULT_TIMEOUT_S = 5.0
 
@@ -169,7 +174,7 @@ def open_published(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Published
     address, summary = find_published(name, timeout_s)
     with AgentClient.connect(address, timeout_s=timeout_s) as agent:
         publication, expires_at, access = agent.describe(summary.id)
-    dataset = Dataset.from_json(publication.description)
+    dataset = Dataset.from_json(decompress_description(publication.description))
     control: DatasetControl = LocalDatasetControl(address, summary.id)
     if access is not None and publication.control_uris:
         agents = AgentGroup(AgentKey.of_others(address, access))
@@ -181,4 +186,5 @@ def describe_publication(dataset: Dataset, lifetime: str, control_uris: tuple[st
     """Return what host agents know of a data set."""
     hosts = tuple(dict.fromkeys(part.host for part in dataset.parts if part.host))
     num_rows, nbytes, num_parts = dataset.num_rows or 0, dataset.nbytes or 0, len(dataset.parts)
-    return Publication(dataset.name, num_rows, nbytes, num_parts, hosts, lifetime, dataset.to_json(), control_uris)
+    description = compress_description(dataset.to_json())
+    return Publication(dataset.name, num_rows, nbytes, num_parts, hosts, lifetime, description, control_uris)

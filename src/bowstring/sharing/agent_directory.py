@@ -20,7 +20,7 @@ _LOGGER = logging.getLogger(__name__)
 _SOCKETS = "/proc/net/unix"
 _MAX_AGENTS = 1024
 _MAX_THREADS = 32
-_DETACHED_TOKEN = "detached-1-"
+_DETACHED_TOKEN = "detached-2-"
 """The number is that of the requests: agents of other versions of Bowstring are others."""
 _MAX_DETACHED_AGENTS = 64
 

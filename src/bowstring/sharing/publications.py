@@ -5,9 +5,11 @@ A data set has a name, which may be that of others, too, and an ID, which is uni
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 import secrets
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -23,6 +25,7 @@ _STREAM_BATCH_ID = re.compile(
     rf"(?P<name>{_NAME.pattern})-(?P<query>[0-9a-f]{{32}})-(?P<number>\d{{10}})-[0-9a-f]{{8}}"
 )
 _MAX_TEXT = 80
+_MAX_DESCRIPTION_BYTES = 1 << 30
 
 
 def check_name(name: str) -> None:
@@ -71,7 +74,7 @@ def check_lifetime(lifetime: str, ttl_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The name of a data set, its size on all hosts, and its `description`, the text of `Dataset.to_json`.
+    """The name of a data set, its size on all hosts, and its `description`, the text of `Dataset.to_json`, compressed.
 
     `control_uris` are the agents that have it, for `AgentClient.dial`; empty if it is on this host only.
     """
@@ -132,6 +135,24 @@ class PublishedSummary:
     def from_json(cls, value: object) -> PublishedSummary:
         """Return the summary of `to_json`. Raises `ProtocolError`."""
         return cls(**_read_fields(cls, value))
+
+
+def compress_description(text: str) -> str:
+    """Return a description. Of 100,000 parts of several hosts, the text has 55 MB, and the description a fraction."""
+    return base64.b64encode(zlib.compress(text.encode(), level=1)).decode()
+
+
+def decompress_description(description: str) -> str:
+    """Return the text of a description. Raises `ProtocolError`, also if it is longer than a GiB."""
+    try:
+        decompressor = zlib.decompressobj()
+        content = decompressor.decompress(base64.b64decode(description, validate=True), _MAX_DESCRIPTION_BYTES)
+        if decompressor.eof:
+            return content.decode()
+        problem = f"it is incomplete, or longer than {_MAX_DESCRIPTION_BYTES} bytes"
+    except (ValueError, zlib.error) as error:
+        problem = str(error)
+    raise ProtocolError(f"published data set: description: {problem}")
 
 
 def parse_time(value: object) -> datetime | None:
