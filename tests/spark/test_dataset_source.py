@@ -10,7 +10,8 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import Dataset, DatasetPart
 from bowstring.errors import ClosedError
-from bowstring.spark import publish
+from bowstring.spark import RemoteOptions, publish
+from bowstring.spark.dataset_reader import parse_datasets
 from tests.sharing.python_process import run_python
 from tests.spark.test_round_trip import EVERY_TYPE, rows
 
@@ -44,12 +45,18 @@ def every_type(spark: SparkSession) -> DataFrame:
     return spark.sql(f"select id, {EVERY_TYPE} from numbers")
 
 
-def test_uris_are_a_partition_each(spark: SparkSession) -> None:
-    with publish(spark.range(0, 1000, 1, 4)) as published:
-        assert load(spark, published.uris[1]).count() == 250
-        frame = load(spark, list(published.uris))
-        assert frame.rdd.getNumPartitions() == 4
-        assert sorted(row.id for row in frame.collect()) == list(range(1000))
+def test_uris_of_this_host_are_divided_by_their_rows_and_of_others_are_a_partition_each(spark: SparkSession) -> None:
+    with publish(spark.range(0, 1000, 1, 4), remote=RemoteOptions(host="127.0.0.1")) as published:
+        unix, tcp = ([part.locations[index] for part in published.parts] for index in range(2))
+        described = parse_datasets(unix)
+        assert [part.num_rows for part in described.parts] == [250] * 4
+        assert all(
+            0 < part.nbytes <= other.nbytes for part, other in zip(described.parts, published.parts, strict=True)
+        )
+        for uris, split_bytes, num_partitions in ((unix, 64 << 20, 1), (unix, 1000, 8), (tcp, 64 << 20, 4)):
+            frame = load(spark, uris, splitBytes=split_bytes)
+            assert frame.rdd.getNumPartitions() == num_partitions
+            assert sorted(row.id for row in frame.collect()) == list(range(1000))
 
 
 def test_a_part_is_read_at_its_nearest_location(spark: SparkSession) -> None:

@@ -14,14 +14,12 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
 from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.order import RowIndices
-from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
+from bowstring.errors import InvalidDataError, NotFoundError
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client import DatasetReader
 from bowstring.sharing.connect import Target, connect
-from bowstring.sharing.dataset_locations import DatasetLocations
+from bowstring.sharing.dataset_locations import DatasetLocations, is_shared_memory
 from bowstring.sharing.share import SharedTableHandle, attach
-from bowstring.sharing.uris import parse_scheme
-from bowstring.transports.registry import find_transport
 from bowstring.transports.tls import TlsOptions
 
 if TYPE_CHECKING:
@@ -207,15 +205,8 @@ def open_parts(dataset: Dataset, indices: Sequence[int], tls: TlsOptions | None 
             raise InvalidDataError(
                 f"data set {dataset.name!r}: part {index}: expected {part.num_rows} rows, found {num_rows}"
             )
-        opened[index] = OpenPart(Table(dataset.schema, part_batches), _is_shared_memory(location))
+        opened[index] = OpenPart(Table(dataset.schema, part_batches), is_shared_memory(location))
     return opened
-
-
-def _is_shared_memory(location: str) -> bool:
-    try:
-        return find_transport(parse_scheme(location), location).is_local
-    except BowstringError:  # not the scheme of a transport, such as that of a file
-        return False
 
 
 def _open_table(source: Source, tls: TlsOptions | None) -> Table:

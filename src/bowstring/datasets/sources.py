@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
 
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.manifest import list_files_without_manifest, read_manifest
 from bowstring.datatypes.nullability import as_nullable
@@ -17,7 +18,7 @@ from bowstring.io.fsspec_store import is_path, is_url
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.sharing.connect import connect
-from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets
+from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets, is_shared_memory
 from bowstring.sharing.part_requests import FileRequest
 from bowstring.sharing.uris import parse_scheme
 
@@ -70,12 +71,7 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
 def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tuple[Schema, DatasetPart]]:
     """Yield the parts of one source, with their schemas."""
     if isinstance(source, DatasetLocations) or (isinstance(source, str) and "want_data=" in source):
-        locations = source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source)
-        with connect(locations) as reader:
-            num_rows = nbytes = 0
-            for batch in reader:
-                num_rows, nbytes = num_rows + batch.num_rows, nbytes + batch.nbytes
-            yield reader.schema, DatasetPart(num_rows, nbytes, locations.uris)
+        yield describe_served(source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source))
     elif is_url(source) and parse_scheme(str(source)) != "file":
         yield _describe_file(str(source), str(source))
     else:
@@ -83,6 +79,26 @@ def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tup
         path = Path(FileRequest.for_uri(str(source)).url if is_file_uri else source).absolute()
         for file in _list_files(path) if path.is_dir() else [path]:
             yield _describe_file(str(file), f"file://{quote(str(file))}")
+
+
+def describe_served(locations: DatasetLocations, *, transfers: bool = True) -> tuple[Schema, DatasetPart]:
+    """Return the schema and the part of a served data set.
+
+    Its rows are counted by reading them. Without `transfers`, that is done only in shared memory; the part has 0 rows
+    and bytes otherwise, which stand for an unknown number.
+    """
+    with connect(locations) as reader:
+        is_counted = transfers or (reader.location is not None and is_shared_memory(reader.location))
+        num_rows, nbytes = _count(reader) if is_counted else (0, 0)
+        return reader.schema, DatasetPart(num_rows, nbytes, locations.uris)
+
+
+def _count(batches: Iterable[RecordBatch]) -> tuple[int, int]:
+    """Return the rows and the bytes."""
+    num_rows = nbytes = 0
+    for batch in batches:
+        num_rows, nbytes = num_rows + batch.num_rows, nbytes + batch.nbytes
+    return num_rows, nbytes
 
 
 def _list_files(folder: Path) -> list[Path]:
@@ -107,9 +123,7 @@ def _describe_file(source: str, uri: str) -> tuple[Schema, DatasetPart]:
         if isinstance(reader, FileReader):
             num_rows, nbytes = reader.num_rows, reader.messages.source.size
         else:
-            num_rows = nbytes = 0
-            for batch in reader:
-                num_rows, nbytes = num_rows + batch.num_rows, nbytes + batch.nbytes
+            num_rows, nbytes = _count(reader)
             if is_path(source):
                 nbytes = Path(source).stat().st_size
         return reader.schema, DatasetPart(num_rows, nbytes, (uri,))

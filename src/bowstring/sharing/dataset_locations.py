@@ -76,6 +76,14 @@ def check_same_address_scope(uri: StreamURI) -> None:
         raise ConnectionLostError(f"{uri.scheme}:{uri.address} is an address of another host, network or directory")
 
 
+def is_shared_memory(uri: str) -> bool:
+    """Return whether the data of a URI is mapped, not transferred."""
+    try:
+        return find_transport(parse_scheme(uri), uri).is_local
+    except BowstringError:  # not the scheme of a transport, such as that of a file
+        return False
+
+
 def is_local_or_encrypted(uri: StreamURI) -> bool:
     """Return whether a connection to a URI's server stays within this host, or is encrypted."""
     transport = find_transport(uri.scheme, uri)

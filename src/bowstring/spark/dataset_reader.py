@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.sources import describe_served
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.client import DatasetReader
 from bowstring.sharing.connect import CONNECTORS, connect
@@ -72,9 +73,8 @@ def parse_datasets(texts: Sequence[str]) -> Dataset:
 def _parse_dataset(text: str) -> Dataset:
     if text.startswith("{"):
         return Dataset.from_json(text)
-    locations = DatasetLocations.parse(text)
-    with connect(locations) as reader:
-        return Dataset(_describe(text), reader.schema, [DatasetPart(0, 0, locations.uris)])
+    schema, part = describe_served(DatasetLocations.parse(text), transfers=False)
+    return Dataset(_describe(text), schema, [part])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class DatasetSourceReader(DataSourceReader):
             for start, stop in pairwise(bounds):
                 yield PartRows(index, part, start, stop), part.nbytes // count
             if not bounds:
-                # The size of a URI's part is not known.
+                # The size of a URI's part on another host is not known.
                 yield PartRows(index, part), part.nbytes or self._split_bytes
 
     def _iter_batches(self, group: Sequence[PartRows]) -> Iterator[tuple[PartRows, RecordBatch]]:
