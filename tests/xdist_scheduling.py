@@ -1,7 +1,8 @@
 """Scheduling of tests with several workers of pytest-xdist (`-n 2`).
 
-The tests of a file run in one worker, because they share fixtures and the examples of a page depend on each other. All
-tests that start Spark count as one file. The longest files run first, so that the workers end at the same time.
+The tests of a file run in one worker, because they share fixtures and the examples of a page depend on each other. The
+tests that share a Spark session count as one file, and so do those that share a cluster. The longest files run first,
+so that the workers end at the same time.
 """
 
 from __future__ import annotations
@@ -10,8 +11,24 @@ from typing import Any
 
 import pytest
 
-TOGETHER = ("tests/spark/",)
-FIRST = (*TOGETHER, "tests/fuzz/")
+SPARK = "tests/spark/"
+SHARE_CLUSTER = ("test_cluster.py", "test_loss_cluster.py")
+START_SPARK_THEMSELVES = (
+    "test_java_runtime.py",
+    "test_publish_cluster.py",
+    "test_publish_limited.py",
+    "test_remote_cluster.py",
+    "test_stream_kills.py",
+)
+FIRST = (SPARK, "tests/fuzz/")
+
+
+def group_of(file: str) -> str:
+    """The name of the group of files that run in one worker, in order of the tests."""
+    folder, _, name = file.partition(SPARK)
+    if folder or not name or name in START_SPARK_THEMSELVES:
+        return file
+    return "a cluster" if name in SHARE_CLUSTER else "a Spark session"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -22,7 +39,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     config.option.loadscopereorder = False
     scheduling = LoadFileScheduling(config, log)
     file_of = scheduling._split_scope
-    scheduling._split_scope = lambda test: next(filter(test.startswith, TOGETHER), file_of(test))
+    scheduling._split_scope = lambda test: group_of(file_of(test))
     return scheduling
 
 
