@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import bowstring as bs
 from bowstring.datasets import Dataset, DatasetPart
-from bowstring.errors import InvalidDataError
+from bowstring.errors import InvalidDataError, NotFoundError
+from bowstring.ipc import FileReader
 
 
 @pytest.fixture
@@ -39,6 +41,33 @@ def test_filters_select_rows_and_may_name_columns_that_are_not_selected() -> Non
         assert dataset.select(["x"]).read_all([("y", "==", "a")]).to_pydict() == {"x": [1, 3]}
         with bs.connect(dataset) as reader:
             assert reader.read_all([[("x", "==", 1)], [("y", "==", "b")]]) == table.slice(0, 2)
+
+
+def test_filters_read_only_those_batches_of_files_that_may_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [bs.record_batch({"x": [number] * 3, "y": [f"{number}"] * 3}) for number in range(5)]
+    for path in (tmp_path / "a.arrow", "memory://filtered/b.arrow"):
+        with bs.new_file(path, batches[0].schema) as writer:
+            writer.enable_statistics()
+            for batch in batches:
+                writer.write(batch)
+    with bs.new_stream(tmp_path / "c.arrows", batches[0].schema) as stream:
+        stream.write(batches[3])
+    read: list[int] = []
+    get_batch = FileReader.get_batch
+
+    def record_index(reader: FileReader, index: int) -> bs.RecordBatch:
+        read.append(index)
+        return get_batch(reader, index)
+
+    monkeypatch.setattr(FileReader, "get_batch", record_index)
+    dataset = bs.dataset([tmp_path / "a.arrow", "memory://filtered/b.arrow", tmp_path / "c.arrows"])
+    read.clear()
+    assert dataset.select(["y"]).read_all([("x", "==", 3)]).to_pydict() == {"y": ["3"] * 9}
+    assert read == [3, 3]
+    with pytest.raises(NotFoundError, match="no column is called 'z'"):
+        dataset.read_all([("z", "==", 3)])
 
 
 def test_a_description_survives_json_and_pickling(served: Dataset) -> None:

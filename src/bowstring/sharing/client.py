@@ -32,6 +32,7 @@ from bowstring.errors import (
 )
 from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import open_any
+from bowstring.ipc.file import FileReader
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.connection import Connection, ConnectionOptions, Stream
@@ -135,8 +136,13 @@ class DatasetReader(Closable):
         self._read_aheads.add(ahead)
         yield from ahead.iterate(self._read_batches(ahead))
 
-    def _read_batches(self, ahead: ReadAhead | None = None) -> Iterator[RecordBatch]:
-        """Yield all batches; in the thread of `ahead`, those in shared memory only when the loop needs them."""
+    def _read_batches(
+        self, ahead: ReadAhead | None = None, filters: FiltersLike | None = None
+    ) -> Iterator[RecordBatch]:
+        """Yield all batches; in the thread of `ahead`, those in shared memory only when the loop needs them.
+
+        Rows of files that do not match `filters` are left out.
+        """
         requests = deque(self._requests)
         first_stream = self._take_first_stream()
         errors: _LocationErrors = {}
@@ -157,6 +163,13 @@ class DatasetReader(Closable):
                     f"{self._describe_request(request)}: expected {self.schema!r}, found {batches.schema!r}"
                 )
             is_complete, num_rows = False, 0
+            if filters is not None and isinstance(batches, _OpenFile):
+                # The rows are not counted, as some batches are not read.
+                try:
+                    yield from (with_shared_schema(batch, self.schema) for batch in batches.filter_batches(filters))
+                finally:
+                    self._close_connection(opened)
+                continue
             if ahead is not None:
                 ahead.interrupt = partial(self._close_connection, opened)
             try:
@@ -193,7 +206,7 @@ class DatasetReader(Closable):
         """Read all batches, or of each the rows that match filters. Raises as iterating."""
         if filters is None:
             return list(self._read_batches())
-        return list(filter_batches(self._read_batches(), parse_filters(filters, self.schema)))
+        return list(filter_batches(self._read_batches(filters=filters), parse_filters(filters, self.schema)))
 
     def close(self) -> None:
         """Close the connections, which ends all leases. Tables and arrays stay valid. Idempotent."""
@@ -392,6 +405,17 @@ class _OpenFile(Closable):
     def __iter__(self) -> Iterator[RecordBatch]:
         for batch in self._reader:
             if isinstance(self._reader, RemoteFileReader):
+                tuple(batch.lazy_columns)  # fetched together, before the file is closed
+            yield batch
+
+    def filter_batches(self, filters: FiltersLike) -> Iterator[RecordBatch]:
+        """Yield the rows that match filters; batches of a file that have none by its statistics are not read."""
+        reader = self._reader
+        if not isinstance(reader, FileReader):
+            yield from filter_batches(reader, parse_filters(filters, self.schema))
+            return
+        for batch in reader.filter_batches(filters):
+            if isinstance(reader, RemoteFileReader):
                 tuple(batch.lazy_columns)  # fetched together, before the file is closed
             yield batch
 

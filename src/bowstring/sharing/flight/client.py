@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
+from bowstring.compute.filters import FiltersLike
 from bowstring.datatypes.schema import Schema, schema as as_schema
 from bowstring.errors import (
     BowstringError,
@@ -211,7 +212,10 @@ class FlightDatasetReader(DatasetReader):
         """The Flight servers of the endpoints, in order."""
         return tuple(endpoint.flight_locations(self._location)[0] for endpoint in self._endpoints)
 
-    def _read_batches(self, ahead: ReadAhead | None = None) -> Iterator[RecordBatch]:
+    def _read_batches(
+        self, ahead: ReadAhead | None = None, filters: FiltersLike | None = None
+    ) -> Iterator[RecordBatch]:
+        del filters  # there are no files
         first_call, self._first_call = self._first_call, None
         for endpoint in self._endpoints:
             if self._is_closed:
