@@ -13,7 +13,6 @@ READING = {
     "splitbyte": "did you mean 'splitBytes'",
     "mergeschemas": "did you mean 'mergeSchema'",
     "compression": "compressed files are recognized without it",
-    "mode": "malformed data is always an error",
     "pathglobfilters": "did you mean 'pathGlobFilter'",
     "fsync": "the options for reading are 'columns', 'filters', 'splitBytes', 'truncate', 'mergeSchema'",
     "header": "the options for reading are 'columns', 'filters', 'splitBytes', 'truncate', 'mergeSchema'",

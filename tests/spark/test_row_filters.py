@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from bowstring.spark.data_source_reader import ArrowReader, BatchRange
+from bowstring.spark.file_discovery import ReadOptions
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import select_columns
 from bowstring.spark.source import ArrowDataSource, count_rows
@@ -168,7 +169,9 @@ def test_batches_without_matching_rows_are_not_read(spark: SparkSession, tmp_pat
 def test_the_tasks_skip_batches_of_files_that_the_driver_did_not_open(tmp_path: Path) -> None:
     write_with_invalid_batches(tmp_path / "a.arrow", {0, 1, 2, 4, 5, 6, 7, 8, 9})
     schema = StructType().add("id", LongType()).add("s", StringType())
-    reader = ArrowReader([], schema, 1, RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema))
+    reader = ArrowReader(
+        [], schema, 1, RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema), options=ReadOptions()
+    )
     partition = InputPartition((BatchRange(str(tmp_path / "a.arrow"), 0, 10),))
     assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]]
 

@@ -228,3 +228,37 @@ def test_a_query_copies_a_growing_folder_exactly_once_from_source_to_sink(spark:
         assert sorted(row.id for row in rows) == expected
     batches = [path for path in (tmp_path / "checkpoint" / "commits").iterdir() if path.name.isdecimal()]
     assert len(batches) >= 6
+
+
+def test_partition_folders_and_options_that_select_files_apply_to_streams(tmp_path: Path) -> None:
+    for name in ("k=1/a.arrow", "k=2/b.arrow", "k=2/c.arrows", "deep/d.arrow"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_numbers(tmp_path / name, ord(tmp_path.joinpath(name).stem))
+    schema = StructType([*SCHEMA.fields, *StructType().add("k", LongType()).fields])
+
+    def read_rows(**options: str) -> list[tuple[int, int | None]]:
+        reader = ArrowDataSource(CaseInsensitiveDict({"path": str(tmp_path), **options})).streamReader(schema)
+        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        batches = (batch for part in reader.partitions(reader.initialOffset(), end) for batch in reader.read(part))
+        return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+    a, b, c, d = map(ord, "abcd")
+    assert read_rows() == [(a, 1), (b, 2), (c, 2)]
+    assert read_rows(pathGlobFilter="*.arrow") == [(a, 1), (b, 2)]
+    assert read_rows(recursiveFileLookup="true") == [(a, None), (b, None), (c, None), (d, None)]
+    assert read_rows(modifiedBefore="2000") == []
+    entries = [ManifestEntry(name, (tmp_path / name).stat().st_size, 1, 1) for name in ("k=1/a.arrow", "k=2/b.arrow")]
+    assert try_create_manifest(tmp_path, Manifest(1, SCHEMA.jsonValue(), tuple(entries)))
+    assert read_rows() == [(a, 1), (b, 2)]
+    assert read_rows(pathGlobFilter="b.*") == [(b, 2)]
+
+
+def test_an_old_malformed_file_of_a_stream_is_dropped_by_its_mode(tmp_path: Path) -> None:
+    write_numbers(tmp_path / "a.arrow", 1)
+    (tmp_path / "b.arrow").write_bytes(b"ARROW1\0\0")
+    long_ago = time.time() - stream_reader.INCOMPLETE_FILE_AGE_S - 1
+    os.utime(tmp_path / "b.arrow", (long_ago, long_ago))
+    with pytest.raises(InvalidDataError, match=r"b\.arrow"):
+        dict(enumerate(follow(create_reader(tmp_path), StreamOffset().to_json())))
+    reader = create_reader(tmp_path, mode="DROPMALFORMED")
+    assert [values for _, values in follow(reader, StreamOffset().to_json())] == [[1]]

@@ -19,14 +19,13 @@ from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import find_orderable_columns
 from bowstring.ipc.message import is_file_start, is_stream_start
+from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.writers import FileWriter
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.types import to_file_type, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-    from bowstring.arrays.record_batch import RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +138,32 @@ def count_file_rows(path: Path) -> int:
             return reader.num_rows
 
 
-def read_batches(
-    path: Path, batch_indices: range | None, column_names: list[str], filters: RowFilters | None = None
-) -> Iterator[tuple[int, Any]]:
-    """The pyarrow batches, with their index, of some columns of a file or (where `batch_indices` is None) of a stream.
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """One record batch of a file, or what is wrong with it."""
 
-    With filters, without those batches of a file that have no matching rows according to its statistics.
+    index: int
+    batch: Any = None
+    """The pyarrow batch; None if it is malformed."""
+    first_row: int | None = None
+    """The index of the batch's first row; that in the file if rows are counted."""
+    problem: InvalidDataError | None = None
+
+
+def read_batches(
+    path: Path,
+    batch_indices: range | None,
+    column_names: list[str],
+    filters: RowFilters | None = None,
+    *,
+    counts_rows: bool = False,
+    returns_problems: bool = False,
+) -> Iterator[FileBatch]:
+    """Yield the batches with some columns of a file, or of a stream; all of them if `batch_indices` is None.
+
+    With filters, without those batches of a file that have no matching rows according to its statistics. With
+    `counts_rows`, batches have the index of their first row in the file. With `returns_problems`, malformed batches are
+    returned, too, and so is a malformed file, as its first batch.
 
     Every value is validated first, because Spark would crash on malformed data or accept it.
 
@@ -154,31 +173,51 @@ def read_batches(
     """
     import pyarrow as pa
 
-    for index, batch in _iter_batches(path, batch_indices, column_names, filters):
-        with prefix_errors(path, index):
-            batch.validate(full=True)
-            pyarrow_batch = pa.record_batch(batch)
-        yield index, pyarrow_batch
-
-
-def _iter_batches(
-    path: Path, batch_indices: range | None, column_names: list[str], filters: RowFilters | None
-) -> Iterator[tuple[int, RecordBatch]]:
-    with prefix_errors(path):
-        reader = open_stream(path, column_names) if _is_stream(path) else open_file(path, column_names)
+    try:
+        with prefix_errors(path):
+            reader = open_stream(path, column_names) if _is_stream(path) else open_file(path, column_names)
+            row_counts = reader.row_counts if counts_rows and isinstance(reader, FileReader) else None
+    except InvalidDataError as problem:
+        if not returns_problems:
+            raise
+        yield FileBatch(0 if batch_indices is None else batch_indices.start, problem=problem)
+        return
+    first_row = 0
     with reader:
-        indices: Iterator[int] = count() if batch_indices is None else iter(batch_indices)
-        if isinstance(reader, FileReader) and filters is not None:
-            with prefix_errors(path):
-                mask = filters.find_batches(reader)
-            if mask is not None:
-                indices = (index for index in indices if index >= len(mask) or mask[index])
-        for index in indices:
-            with prefix_errors(path, index):
-                batch = reader.get_batch(index) if isinstance(reader, FileReader) else next(reader, None)
-            if batch is None:
-                return
-            yield index, batch
+        for index in _select_indices(reader, path, batch_indices, filters):
+            batch = None
+            try:
+                with prefix_errors(path, index):
+                    batch = reader.get_batch(index) if isinstance(reader, FileReader) else next(reader, None)
+                    if batch is None:
+                        return
+                    batch.validate(full=True)
+                    pyarrow_batch = pa.record_batch(batch)
+            except InvalidDataError as problem:
+                if not returns_problems:
+                    raise
+                yield FileBatch(index, problem=problem)
+                if batch is None and not isinstance(reader, FileReader):
+                    return  # the next batch of a stream begins where this one ends
+            else:
+                yield FileBatch(
+                    index, pyarrow_batch, first_row if row_counts is None else int(row_counts[:index].sum())
+                )
+            first_row += 0 if batch is None else batch.num_rows
+
+
+def _select_indices(
+    reader: FileReader | StreamReader, path: Path, batch_indices: range | None, filters: RowFilters | None
+) -> Iterator[int]:
+    """Return the indices of the batches to read, by the filters if the file has statistics."""
+    if not isinstance(reader, FileReader):
+        return count()
+    indices = iter(range(reader.num_record_batches) if batch_indices is None else batch_indices)
+    if filters is None:
+        return indices
+    with prefix_errors(path):
+        mask = filters.find_batches(reader)
+    return indices if mask is None else (index for index in indices if index >= len(mask) or mask[index])
 
 
 def _is_stream(path: Path) -> bool:

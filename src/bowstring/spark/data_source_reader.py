@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from bowstring.errors import MissingFileError
-from bowstring.spark.arrow_files import describe_file, prefix_errors, read_batches
+from bowstring.errors import InvalidDataError, MissingFileError
+from bowstring.spark.arrow_files import FileBatch, describe_file, prefix_errors, read_batches
 from bowstring.spark.casting import cast_batch
-from bowstring.spark.file_discovery import DataFile, FolderFiles
+from bowstring.spark.file_discovery import DataFile, FolderFiles, ReadOptions
+from bowstring.spark.file_metadata import create_metadata_column
+from bowstring.spark.malformed_data import FAIL_FAST, MalformedDataPolicy
 from bowstring.spark.partition_values import parse_partition_value
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import (
@@ -63,6 +64,8 @@ class FileGroup:
     files: tuple[DataFile, ...]
     batch_lengths_bytes: tuple[int, ...] | None = None
     """The length of each record batch of a single file; None for a stream, and for files of a manifest."""
+    problem: InvalidDataError | None = None
+    """What is wrong with the single file, if it is malformed."""
 
 
 class ArrowReader(DataSourceReader):
@@ -75,15 +78,17 @@ class ArrowReader(DataSourceReader):
         split_bytes: int,
         filters: RowFilters | None = None,
         *,
+        options: ReadOptions,
         is_inferred: bool = False,
-        time_zone: tzinfo = UTC,
     ) -> None:
         self._folders = folders
         self._schema = schema
         self._split_bytes = split_bytes
         self._is_inferred = is_inferred
         self._filters = filters or RowFilters(schema)
-        self._time_zone = time_zone
+        self._time_zone = options.time_zone
+        self._policy = options.policy
+        self._metadata_column = options.metadata_column
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader is sent with each task, which gets its files with its partition.
@@ -100,7 +105,7 @@ class ArrowReader(DataSourceReader):
             replace(folder, files=tuple(file for file in folder.files if self._may_match(file)))
             for folder in self._folders
         )
-        return self.plan(iter_file_groups(folders))
+        return self.plan(iter_file_groups(folders, self._policy))
 
     def plan(self, groups: Iterable[FileGroup]) -> list[InputPartition]:
         """As `partitions`, for these files."""
@@ -119,17 +124,68 @@ class ArrowReader(DataSourceReader):
         """Yield the batches of a partition with Spark's types."""
         with hide_traceback():
             for batch_range in partition.value:
-                indices = None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop)
-                schema = self._filters.schema
-                column_names = [name for name in schema.names if name not in batch_range.missing_columns]
-                for index, batch in _read_planned_batches(Path(batch_range.path), indices, column_names, self._filters):
-                    location = f"{batch_range.path}, record batch {index}"
-                    constants, truncate = dict(batch_range.partition_values), self._filters.truncate_times
-                    spark_batch = cast_batch(batch, schema, location, constants=constants, truncate_times=truncate)
-                    rows = self._filters.select_rows(spark_batch)
-                    if schema != self._schema:
+                for batch in self._read_range(batch_range):
+                    rows = self._filters.select_rows(batch)
+                    if self._filters.schema != self._schema:
                         rows = rows.select(self._schema.names)
                     yield from split_batch(rows)
+
+    def _read_range(self, batch_range: BatchRange) -> Iterator[Any]:
+        """Yield the batches of a file, with Spark's types and the columns to read.
+
+        Raises:
+            MissingFileError: the file existed when the query was planned, but no longer; the message names the cure.
+        """
+        path = Path(batch_range.path)
+        batches = read_batches(
+            path,
+            None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop),
+            [name for name in self._filters.schema.names if name not in batch_range.missing_columns],
+            self._filters,
+            counts_rows=self._metadata_column in self._filters.schema.names,
+            returns_problems=self._policy.tolerates_malformed,
+        )
+        try:
+            for file_batch in batches:
+                try:
+                    yield self._cast_batch(batch_range, file_batch)
+                except InvalidDataError as problem:
+                    if not self._policy.tolerates_malformed:
+                        raise
+                    if self._policy.ignores_corrupt_files:
+                        return
+                    if self._policy.has_message_rows:
+                        yield self._cast_batch(batch_range, replace(file_batch, problem=None), str(problem))
+        except MissingFileError as error:
+            if self._policy.ignores_missing_files:
+                return
+            raise MissingFileError(
+                f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or "
+                "run CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source)",
+                filename=str(path),
+            ) from error
+
+    def _cast_batch(self, batch_range: BatchRange, file_batch: FileBatch, message: str | None = None) -> Any:
+        """Return a batch with Spark's types; with a message, the row for a malformed one.
+
+        Raises `InvalidDataError` if it is malformed.
+        """
+        import pyarrow as pa
+
+        if file_batch.problem is not None:
+            raise file_batch.problem
+        batch: Any = file_batch.batch
+        first_row = file_batch.first_row
+        constants = dict(batch_range.partition_values)
+        if message is not None:
+            batch, first_row = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))), None
+            constants[self._policy.message_column] = message
+        if self._metadata_column in self._filters.schema.names:
+            column = create_metadata_column(Path(batch_range.path), file_batch.index, first_row, batch.num_rows)
+            batch = batch.append_column(self._metadata_column, column)
+        location = f"{batch_range.path}, record batch {file_batch.index}"
+        truncate_times = self._filters.truncate_times
+        return cast_batch(batch, self._filters.schema, location, constants=constants, truncate_times=truncate_times)
 
     def _iter_batch_ranges(self, groups: Iterable[FileGroup]) -> Iterator[tuple[BatchRange, int]]:
         num_files = 0
@@ -140,6 +196,10 @@ class ArrowReader(DataSourceReader):
                     values = self._parse_partition_values(file)
                 if index == 0:
                     missing_columns = self._check_schema(group, [name for name, _ in values])
+                if group.problem is not None:
+                    if self._policy.has_message_rows:
+                        yield BatchRange(str(file.path), 0, -1, missing_columns, values), file.length_bytes
+                    continue
                 num_files += 1
                 filters = self._filters if num_files <= MAX_PLANNED_FOOTERS else None
                 for start, stop, length_bytes in _split_file(file, group, self._split_bytes, filters):
@@ -166,42 +226,40 @@ class ArrowReader(DataSourceReader):
         """Return the columns to read that files lack. Raise an error if they can't be read as the requested types."""
         from pyspark.sql.types import StructType
 
-        fields = [field for field in self._filters.schema.fields if field.name not in partition_columns]
-        requested = StructType(fields)
+        added = {*partition_columns, self._metadata_column}
+        if self._policy.has_message_rows:
+            added.add(self._policy.message_column)
+        requested = StructType([field for field in self._filters.schema.fields if field.name not in added])
         check_unique_column_names(group.path, group.schema, requested.names)
         missing = find_missing_columns(group.path, group.schema, requested)
         check_types = check_same_types if self._is_inferred else check_read_conversions
         check_types(group.path, group.schema, requested)
-        return (*missing, *partition_columns)
+        return (*missing, *(name for name in self._filters.schema.names if name in added))
 
 
-def _read_planned_batches(
-    path: Path, indices: range | None, column_names: list[str], filters: RowFilters
-) -> Iterator[tuple[int, Any]]:
-    """Read batches of a file that existed when the query was planned.
+def iter_file_groups(folders: Iterable[FolderFiles], policy: MalformedDataPolicy = FAIL_FAST) -> Iterator[FileGroup]:
+    """Yield files by schema: that of their manifest, or that of each file without one, whose footer is read.
 
-    Raises:
-        MissingFileError: it does not exist any more; the message names the cure.
+    A malformed file has no columns, if the policy tolerates it.
     """
-    try:
-        yield from read_batches(path, indices, column_names, filters)
-    except MissingFileError as error:
-        raise MissingFileError(
-            f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or run "
-            "CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source)",
-            filename=str(path),
-        ) from error
+    from pyspark.sql.types import StructType
 
-
-def iter_file_groups(folders: Iterable[FolderFiles]) -> Iterator[FileGroup]:
-    """Yield files by schema: that of their manifest, or that of each file without one, whose footer is read."""
     for folder in folders:
         if folder.manifest is not None:
             yield FileGroup(folder.folder, parse_struct_type(folder.folder, folder.manifest.schema), folder.files)
             continue
         for file in folder.files:
-            description = describe_file(file.path)
-            yield FileGroup(file.path, description.schema, (file,), description.batch_lengths_bytes)
+            try:
+                description = describe_file(file.path)
+            except InvalidDataError as problem:
+                if not policy.tolerates_malformed:
+                    raise
+                yield FileGroup(file.path, StructType(), (file,), problem=problem)
+            except MissingFileError:
+                if not policy.ignores_missing_files:
+                    raise
+            else:
+                yield FileGroup(file.path, description.schema, (file,), description.batch_lengths_bytes)
 
 
 def _split_file(

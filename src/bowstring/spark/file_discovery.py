@@ -30,6 +30,7 @@ from bowstring.datasets.manifest import (
     read_manifest,
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
+from bowstring.spark.malformed_data import FAIL_FAST, MalformedDataPolicy
 from bowstring.spark.partition_values import PartitionValue, infer_partition_schema, parse_partition_folder
 from bowstring.spark.path_globs import expand_glob, is_hidden
 from bowstring.spark.types import parse_struct_type
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscoveryOptions:
-    """Which files of the paths are read, and where partition columns come from."""
+class ReadOptions:
+    """Which files of the paths are read, and the columns that come not from the files."""
 
     base_path: Path | None = None
     """The folder below which partition folders are columns; by default the path that is loaded."""
@@ -53,6 +54,9 @@ class DiscoveryOptions:
     """Whether partition columns have the types of their values; otherwise they are strings."""
     time_zone: tzinfo = UTC
     """The one of timestamps in the names of partition folders."""
+    policy: MalformedDataPolicy = FAIL_FAST
+    metadata_column: str | None = None
+    """The column with the file of each row, if one is added."""
 
     def selects(self, path: Path, status: os.stat_result) -> bool:
         """Whether the options select a file."""
@@ -86,7 +90,7 @@ class FolderFiles:
     """The one that lists the files; None without one."""
 
 
-def find_files(paths: Sequence[Path], options: DiscoveryOptions) -> list[FolderFiles]:
+def find_files(paths: Sequence[Path], options: ReadOptions) -> list[FolderFiles]:
     """Return the files of some paths and globs, and the manifests that list them.
 
     Raises:
@@ -109,7 +113,7 @@ def find_files(paths: Sequence[Path], options: DiscoveryOptions) -> list[FolderF
     return folders
 
 
-def find_partition_schema(folders: Sequence[FolderFiles], options: DiscoveryOptions) -> StructType:
+def find_partition_schema(folders: Sequence[FolderFiles], options: ReadOptions) -> StructType:
     """Return the partition columns of files, with the types in their manifests, or else those of the values."""
     partitions = [file.partition for folder in folders for file in folder.files if file.partition]
     schema = infer_partition_schema(partitions, options.time_zone, infers_types=options.infers_partition_types)
@@ -124,13 +128,15 @@ def find_partition_schema(folders: Sequence[FolderFiles], options: DiscoveryOpti
 
 
 def read_listed_file(
-    folder: Path, manifest: Manifest, entry: ManifestEntry, base: Path, options: DiscoveryOptions
+    folder: Path, manifest: Manifest, entry: ManifestEntry, base: Path, options: ReadOptions
 ) -> DataFile | None:
     """Return the file of an entry of a manifest, after checking its size; None if the options do not select it."""
     path = folder / entry.name
     try:
         status = path.stat()
     except FileNotFoundError as error:
+        if options.policy.ignores_missing_files:
+            return None
         message = f"{path}: is missing, though manifest {manifest.sequence_number} of its folder lists it"
         raise MissingFileError(message, error) from None
     if status.st_size != entry.length_bytes:
@@ -144,14 +150,14 @@ def read_listed_file(
     return DataFile(path, status.st_size, status.st_mtime_ns, partition, entry)
 
 
-def find_unlisted_files(folder: Path, options: DiscoveryOptions) -> Iterator[DataFile]:
+def find_unlisted_files(folder: Path, options: ReadOptions) -> Iterator[DataFile]:
     """Yield the files of a folder without a manifest, by path."""
     for found in _walk(folder, options.base_path or folder, options, ()):
         if found.manifest is None:
             yield from found.files
 
 
-def _find_root_files(root: Path, options: DiscoveryOptions) -> Iterator[FolderFiles]:
+def _find_root_files(root: Path, options: ReadOptions) -> Iterator[FolderFiles]:
     if options.base_path is not None and not root.is_relative_to(options.base_path):
         raise InvalidArgumentError(f"{root}: is not in the folder of the option basePath, {options.base_path}")
     if root.is_dir():
@@ -163,7 +169,7 @@ def _find_root_files(root: Path, options: DiscoveryOptions) -> Iterator[FolderFi
         yield FolderFiles(root.parent, (DataFile(root, status.st_size, status.st_mtime_ns, partition),))
 
 
-def _read_listing(folder: Path, manifest: Manifest, root: Path, base: Path, options: DiscoveryOptions) -> FolderFiles:
+def _read_listing(folder: Path, manifest: Manifest, root: Path, base: Path, options: ReadOptions) -> FolderFiles:
     """Return the files in `root` that the manifest of `folder` lists, which contains `root`."""
     files = (
         read_listed_file(folder, manifest, entry, base, options)
@@ -210,7 +216,7 @@ def _is_written_by_jobs(folder: Path) -> bool:
 def _walk(
     folder: Path,
     base: Path,
-    options: DiscoveryOptions,
+    options: ReadOptions,
     ancestors: tuple[os.stat_result, ...],
     is_written_by_jobs: bool = False,
 ) -> Iterator[FolderFiles]:

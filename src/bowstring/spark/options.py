@@ -8,18 +8,20 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError
 
+Choice = TypeVar("Choice", bound=str)
 Action = Literal["reading", "writing", "reading a stream", "writing a stream"]
 
 _READ_OPTIONS = (
     *("columns", "filters", "splitBytes", "truncate", "mergeSchema", "timeZone", "partitionColumnTypeInference"),
     *("basePath", "recursiveFileLookup", "pathGlobFilter", "modifiedAfter", "modifiedBefore"),
+    *("mode", "columnNameOfCorruptRecord", "ignoreCorruptFiles", "ignoreMissingFiles", "metadataColumn"),
 )
 _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
     "reading": _READ_OPTIONS,
@@ -37,7 +39,6 @@ _ADDED_OPTIONS = frozenset(
 _ALTERNATIVES = {
     "reading": {
         "compression": "compressed files are recognized without it",
-        "mode": "malformed data is always an error",
     },
     "writing": {
         "compression": "the files are written uncompressed, so that they can be mapped",
@@ -74,6 +75,15 @@ def parse_flag(options: Mapping[str, str], name: str) -> bool:
     if value not in ("true", "false"):
         raise InvalidArgumentError(f"option {name}: expected true or false, found {value!r}")
     return value == "true"
+
+
+def parse_choice(options: Mapping[str, str], name: str, choices: Sequence[Choice]) -> Choice:
+    """Parse an option that is one of some words in upper case, of which the first is the default."""
+    value = options.get(name, choices[0]).upper()
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise InvalidArgumentError(f"option {name}: expected one of {', '.join(choices)}, found {value!r}")
 
 
 def parse_positive_integer(options: Mapping[str, str], name: str) -> int | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import tzinfo
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,15 @@ from bowstring.spark.arrow_files import count_file_rows
 from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
 from bowstring.spark.dataset_reader import DatasetSourceReader, is_dataset_text, parse_datasets
-from bowstring.spark.file_discovery import DiscoveryOptions, FolderFiles, find_files, find_partition_schema
+from bowstring.spark.file_discovery import FolderFiles, ReadOptions, find_files, find_partition_schema
+from bowstring.spark.file_metadata import add_metadata_column
 from bowstring.spark.intervals import split_intervals
+from bowstring.spark.malformed_data import MODES, MalformedDataPolicy
 from bowstring.spark.options import (
     SESSION_PARTITION_TYPES,
     SESSION_TIME_ZONE,
     check_options,
+    parse_choice,
     parse_flag,
     parse_names,
     parse_path,
@@ -78,9 +80,20 @@ class ArrowDataSource(DataSource):
     def _infer_schema(self, folders: list[FolderFiles]) -> StructType:
         if not folders:
             raise NotFoundError(f"{', '.join(self._texts())}: found no Arrow files and no manifest")
-        schemas = ((group.path, group.schema) for group in iter_file_groups(folders))
-        schema = merge_schemas(schemas if parse_flag(self.options, "mergeSchema") else islice(schemas, 1))
-        return add_partition_columns(schema, find_partition_schema(folders, self._discovery_options()))
+        options = self._read_options()
+        groups, first_problem = iter_file_groups(folders, options.policy), None
+        schemas = []
+        for group in groups:
+            first_problem = first_problem or group.problem
+            if group.problem is None:
+                schemas.append((group.path, group.schema))
+                if not parse_flag(self.options, "mergeSchema"):
+                    break
+        if not schemas and first_problem is not None:
+            raise first_problem
+        schema = add_partition_columns(merge_schemas(schemas), find_partition_schema(folders, options))
+        schema = options.policy.add_message_column(schema)
+        return schema if options.metadata_column is None else add_metadata_column(schema, options.metadata_column)
 
     def count_rows(self) -> int:
         """Count the rows of all files, as `bowstring.spark.count_rows`."""
@@ -102,13 +115,15 @@ class ArrowDataSource(DataSource):
         return self._create_reader(self._find_files(), schema)
 
     def _create_reader(self, folders: list[FolderFiles], schema: StructType) -> ArrowReader:
+        options = self._read_options()
+        options.policy.check_message_column(schema)
         return ArrowReader(
             folders,
             schema,
             self._split_bytes(),
             self._parse_filters(schema),
+            options=options,
             is_inferred=self._inferred_schema is not None and "columns" not in self.options,
-            time_zone=self._discovery_options().time_zone,
         )
 
     def _parse_filters(self, schema: StructType) -> RowFilters:
@@ -139,7 +154,7 @@ class ArrowDataSource(DataSource):
             parse_positive_integer(self.options, "maxBytesPerTrigger"),
             latest_first=parse_flag(self.options, "latestFirst"),
         )
-        return ArrowStreamReader(folder, self._create_reader([], schema), limits, self._discovery_options())
+        return ArrowStreamReader(folder, self._create_reader([], schema), limits, self._read_options())
 
     @hide_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> ArrowStreamWriter:  # noqa: N802 -- Spark's own
@@ -168,16 +183,16 @@ class ArrowDataSource(DataSource):
         return parse_datasets(self._texts())
 
     def _find_files(self) -> list[FolderFiles]:
-        return find_files([parse_path(path) for path in self._texts()], self._discovery_options())
+        return find_files([parse_path(path) for path in self._texts()], self._read_options())
 
-    def _discovery_options(self) -> DiscoveryOptions:
+    def _read_options(self) -> ReadOptions:
         options = self.options
         zone = parse_time_zone(options.get("timeZone", options.get(SESSION_TIME_ZONE)))
         types_option = "partitionColumnTypeInference"
         base_path = parse_path(options["basePath"]) if "basePath" in options else None
         if base_path is not None and not base_path.is_dir():
             raise InvalidArgumentError(f"option basePath: {base_path} is not a folder")
-        return DiscoveryOptions(
+        return ReadOptions(
             base_path,
             is_recursive=parse_flag(options, "recursiveFileLookup"),
             name_filter=compile_glob(options["pathGlobFilter"]) if "pathGlobFilter" in options else None,
@@ -188,6 +203,16 @@ class ArrowDataSource(DataSource):
                 types_option,
             ),
             time_zone=zone,
+            policy=self._parse_policy(),
+            metadata_column=options.get("metadataColumn"),
+        )
+
+    def _parse_policy(self) -> MalformedDataPolicy:
+        return MalformedDataPolicy(
+            parse_choice(self.options, "mode", MODES),
+            self.options.get("columnNameOfCorruptRecord", MalformedDataPolicy().message_column),
+            ignores_corrupt_files=parse_flag(self.options, "ignoreCorruptFiles"),
+            ignores_missing_files=parse_flag(self.options, "ignoreMissingFiles"),
         )
 
 

@@ -37,8 +37,8 @@ from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.data_source_reader import ArrowReader, FileGroup, iter_file_groups
 from bowstring.spark.file_discovery import (
     DataFile,
-    DiscoveryOptions,
     FolderFiles,
+    ReadOptions,
     find_unlisted_files,
     read_listed_file,
 )
@@ -105,7 +105,7 @@ class _FileList:
     """The list of a folder's files that a query follows."""
 
     folder: Path
-    options: DiscoveryOptions
+    options: ReadOptions
     log_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """For the log of a query that has none yet."""
 
@@ -154,7 +154,7 @@ class _FileList:
         return next_log
 
 
-def _find_complete_files(folder: Path, options: DiscoveryOptions, known: frozenset[str]) -> Iterator[ManifestEntry]:
+def _find_complete_files(folder: Path, options: ReadOptions, known: frozenset[str]) -> Iterator[ManifestEntry]:
     """Yield the complete files of a folder that are not known, the oldest first."""
     files = find_unlisted_files(folder, options) if folder.is_dir() else []
     names_by_time = [(file.modified_ns, file.path.relative_to(folder).as_posix()) for file in files]
@@ -171,9 +171,11 @@ def _find_complete_files(folder: Path, options: DiscoveryOptions, known: frozens
         except NotFoundError:
             continue
         except InvalidDataError:
-            if is_old:
+            if not is_old:
+                continue
+            if not options.policy.tolerates_malformed:
                 raise
-            continue
+            is_complete, lengths_bytes = True, None
         # A stream may also end without a marker; then its age shows that it is complete.
         if is_complete or is_old:
             yield ManifestEntry(name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
@@ -207,7 +209,7 @@ class StreamLimits:
 class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a folder: each batch has the new files, up to the limits."""
 
-    def __init__(self, folder: Path, reader: ArrowReader, limits: StreamLimits, options: DiscoveryOptions) -> None:
+    def __init__(self, folder: Path, reader: ArrowReader, limits: StreamLimits, options: ReadOptions) -> None:
         self._folder = folder
         self._reader = reader
         self._limits = limits
@@ -266,8 +268,9 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _group(self, files: Manifest, data_files: list[DataFile]) -> Iterator[FileGroup]:
         """Yield the files by schema: those of a manifest have one."""
         if files.schema != _LOG_SCHEMA:
-            return iter_file_groups([FolderFiles(self._folder, tuple(data_files), files)])
-        return iter_file_groups([FolderFiles(self._folder, tuple(replace(file, entry=None) for file in data_files))])
+            return iter_file_groups([FolderFiles(self._folder, tuple(data_files), files)], self._options.policy)
+        unlisted = tuple(replace(file, entry=None) for file in data_files)
+        return iter_file_groups([FolderFiles(self._folder, unlisted)], self._options.policy)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""
