@@ -37,6 +37,7 @@ _MODULES = {
     "arrow_source": "arrow_source",
     "consumers": "consumers",
     "training": "training",
+    "streaming": "streaming",
 }
 _RESULTS_FOLDER = Path(__file__).resolve().parent / "results"
 _REQUIRED_BYTES = 6 << 30
