@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import LongType, StructType
 
 import bowstring as bs
-from bowstring.datasets.manifest import Manifest, ManifestEntry, try_create_manifest
+from bowstring.datasets.manifest import MANIFEST_FOLDER, Manifest, ManifestEntry, try_create_manifest
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError
 from bowstring.spark import stream_reader
 from bowstring.spark.source import ArrowDataSource
@@ -185,6 +186,28 @@ def test_overwriting_a_folder_with_a_manifest_ends_the_query(tmp_path: Path) -> 
     try_create_manifest(tmp_path, second.replace_all(schema, [entry]))
     with pytest.raises(InvalidDataError, match="was overwritten after the query began"):
         reader.latestOffset(end, ReadAllAvailable())
+    # Another folder at the same path, whose generation has the same number.
+    shutil.rmtree(tmp_path / MANIFEST_FOLDER)
+    write_numbers(tmp_path / "c.arrow", 3)
+    other = ManifestEntry("c.arrow", (tmp_path / "c.arrow").stat().st_size, 1, 1)
+    try_create_manifest(tmp_path, replace(first, entries=(other,)))
+    with pytest.raises(InvalidDataError, match="was overwritten after the query began"):
+        create_reader(tmp_path).latestOffset(end, ReadAllAvailable())
+    before_this_check = {key: end[key] for key in ("source", "generation", "files")}
+    assert create_reader(tmp_path).latestOffset(before_this_check, ReadAllAvailable())["first_file"] == "c.arrow"
+
+
+def test_the_given_schema_selects_and_converts_the_columns_of_new_files(tmp_path: Path) -> None:
+    table = bs.table({"s": ["a", "b"], "x": bs.array([1, 2], "int32")})
+    with bs.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    reader = create_reader(tmp_path)  # with the column x as a long
+    start = reader.initialOffset()
+    [(end, values)] = follow(reader, start)
+    assert values == [1, 2]
+    with bs.new_file(tmp_path / "b.arrow", table.select(["s"]).schema) as writer:
+        writer.write_table(table.select(["s"]))
+    assert [values for _, values in follow(reader, end)] == [[None, None]]
 
 
 def test_thousands_of_files_have_a_small_offset_and_log(tmp_path: Path) -> None:

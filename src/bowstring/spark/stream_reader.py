@@ -63,6 +63,8 @@ class StreamOffset:
     """That of the manifest."""
     ranges: tuple[tuple[int, int], ...] = ()
     """The indices of the files, as sorted, separate ranges with the index after the last one."""
+    first_file: str = ""
+    """The name of the first file of the manifest: another folder at the same path may have the same generation."""
 
     def __contains__(self, index: int) -> bool:
         return any(start <= index < stop for start, stop in self.ranges)
@@ -87,7 +89,8 @@ class StreamOffset:
     def to_json(self) -> dict[str, Any]:
         """The offset as Spark stores it."""
         files = ",".join(f"{start}-{stop}" for start, stop in self.ranges)
-        return {"source": self.source, "generation": self.generation, "files": files}
+        offset = {"source": self.source, "generation": self.generation, "files": files}
+        return {**offset, "first_file": self.first_file} if self.first_file else offset
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -95,7 +98,7 @@ class StreamOffset:
         try:
             texts = [text.split("-") for text in value["files"].split(",") if text]
             ranges = tuple((int(start), int(stop)) for start, stop in texts)
-            return cls(str(value["source"]), int(value["generation"]), ranges)
+            return cls(str(value["source"]), int(value["generation"]), ranges, str(value.get("first_file", "")))
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InvalidDataError(f'format("arrow"): {value!s:.200} is not an offset of a stream') from None
 
@@ -116,11 +119,13 @@ class _FileList:
         """
         manifest = read_manifest(self.folder) if self.folder.is_dir() else None
         if manifest is not None and offset.source in ("", _MANIFEST):
-            if offset.source and offset.generation != manifest.generation:
+            first_file = manifest.entries[0].name if manifest.entries else ""
+            is_other_folder = bool(offset.first_file) and offset.first_file != first_file
+            if offset.source and (is_other_folder or offset.generation != manifest.generation):
                 raise InvalidDataError(
                     f"{self.folder}: was overwritten after the query began to follow it: start it with a new checkpoint"
                 )
-            return replace(offset, source=_MANIFEST, generation=manifest.generation), manifest
+            return replace(offset, source=_MANIFEST, generation=manifest.generation, first_file=first_file), manifest
         if manifest is not None or offset.source == _MANIFEST:
             state = "no longer has a manifest" if manifest is None else "has got a manifest"
             raise InvalidDataError(
@@ -256,7 +261,7 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _, files = self._list.update(after) if after.ranges else (after, None)
         if files is None:
             return []
-        indices = [index for first, stop in after.ranges for index in range(first, stop) if index not in before]
+        indices = [index for index in before.missing(after.ranges[-1][1]) if index in after]
         if indices and indices[-1] >= len(files.entries):
             raise InvalidDataError(f"{self._folder}: has fewer files than the query has read")
         base = self._options.base_path or self._folder
