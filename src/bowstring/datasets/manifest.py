@@ -26,7 +26,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -178,11 +178,12 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     try:
         for _ in range(10):
-            sequences = _list_sequence_numbers(folder)
-            if not sequences:
+            # Not all numbers: after thousands of commits, to parse them takes most of the time.
+            newest_name = max(_list_manifest_names(folder), default=None)
+            if newest_name is None:
                 return None
             with contextlib.suppress(FileNotFoundError):
-                return _read_manifest(folder, sequences[-1])
+                return _read_manifest(folder, _parse_sequence_number(newest_name))
     except OSError as problem:
         raise translate_os_error(problem, f"{problem.filename}: cannot be read: {problem.strerror}") from problem
     raise NotFoundError(f"{folder / MANIFEST_FOLDER}: its manifests are removed as fast as they are listed")
@@ -273,11 +274,18 @@ def _manifest_path(folder: Path, sequence_number: int) -> Path:
 
 
 def _list_sequence_numbers(folder: Path) -> list[int]:
+    return sorted(map(_parse_sequence_number, _list_manifest_names(folder)))
+
+
+def _list_manifest_names(folder: Path) -> Iterator[str]:
     try:
-        names = os.listdir(folder / MANIFEST_FOLDER)
+        return filter(_MANIFEST_FILE_NAME.fullmatch, os.listdir(folder / MANIFEST_FOLDER))
     except FileNotFoundError:
-        return []
-    return sorted(int(name.removesuffix(".json")) for name in names if _MANIFEST_FILE_NAME.fullmatch(name))
+        return iter(())
+
+
+def _parse_sequence_number(name: str) -> int:
+    return int(name.removesuffix(".json"))
 
 
 def _read_manifest(folder: Path, number: int) -> Manifest:
@@ -339,8 +347,11 @@ def _to_record(manifest: Manifest) -> dict[str, Any]:
     return {**record, "stream_batches": dict(manifest.stream_batches), "files": list(map(_to_file_record, entries))}
 
 
+_ENTRY_FIELDS = tuple(each.name for each in fields(ManifestEntry))
+
+
 def _to_file_record(entry: ManifestEntry) -> dict[str, Any]:
-    record = asdict(entry)
+    record = {name: getattr(entry, name) for name in _ENTRY_FIELDS}  # `asdict` takes five times as long
     for name, default in (("checksum", None), ("commit", 0)):
         if record[name] == default:
             del record[name]
