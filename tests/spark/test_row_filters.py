@@ -21,6 +21,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.types import (
     ArrayType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     LongType,
     StringType,
@@ -215,6 +216,7 @@ SCHEMA = (
     .add("t", TimestampType())
     .add("day", DateType())
     .add("l", ArrayType(LongType()))
+    .add("span", DayTimeIntervalType())
 )
 
 
@@ -255,7 +257,8 @@ def test_values_of_a_partition_are_compared() -> None:
 
 
 def test_statistics_of_values_that_are_converted_are_not_used(tmp_path: Path) -> None:
-    batch = bs.record_batch({"a": bs.array([1], "int32"), "t": bs.array([1], "timestamp[ns, tz=UTC]")})
+    columns = {"a": ([1], "int32"), "t": ([1], "timestamp[ns, tz=UTC]"), "span": ([1], "duration[ns]")}
+    batch = bs.record_batch({name: bs.array(values, type_) for name, (values, type_) in columns.items()})
     with bs.new_file(tmp_path / "a.arrow", batch.schema) as writer:
         writer.enable_statistics()
         writer.write(batch)
@@ -264,6 +267,8 @@ def test_statistics_of_values_that_are_converted_are_not_used(tmp_path: Path) ->
             ("[('a', '>', 5)]", False, True),  # int32 read as long
             ("[('t', '<', '1970-01-01 00:00:00Z')]", False, False),
             ("[('t', '<', '1970-01-01 00:00:00Z')]", True, True),
+            ("[('span', '==', 0)]", False, False),
+            ("[('span', '==', 0)]", True, True),
             ("[('s', '==', 'x')]", False, True),  # not in the file
             ("[('a', '>', 5), ('t', 'is null')]", False, False),
             ("[[('a', '>', 5)], [('t', 'is null')]]", False, True),

@@ -21,6 +21,7 @@ import numpy as np
 
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import import_batch
+from bowstring.compute.array_statistics import get_decoded_type
 from bowstring.compute.filters import parse_filters
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.extension import ExtensionType
@@ -91,7 +92,7 @@ class RowFilters:
             file_type = to_spark_schema(Schema((field,)))[0].dataType.simpleString()
         except NotFoundError:
             return False
-        is_truncated = self.truncate_times and "time" in file_type
+        is_truncated = self.truncate_times and isinstance(get_decoded_type(field.type), arrow.BaseTemporal)
         is_same_type = file_type == self.schema[name].dataType.simpleString()
         return is_same_type and not is_truncated and not isinstance(field.type, ExtensionType)
 
