@@ -2,7 +2,8 @@
 
 This package exports the names of everyday use:
 
-- arrays and tables: `array`, `record_batch`, `table`, `concat_arrays`, `concat_tables` and their classes;
+- arrays and tables: `array`, `record_batch`, `table`, `concat_arrays`, `concat_tables`, `chunked_array` and
+  their classes, `repeat` and `nulls`;
 - types: `schema`, `field`, and a function for each type of the columnar format, such as `int32` or `list_`;
 - files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`;
 - between processes: `share` and `attach` for one table, `serve` and `connect` for tables by name, and `publish`,

@@ -15,10 +15,19 @@ from bowstring.arrays.array import Array as Array, concat_arrays as concat_array
 from bowstring.arrays.chunked_array import ChunkedArray as ChunkedArray
 from bowstring.arrays.construction import (
     array as array,
+    chunked_array as chunked_array,
     from_dlpack as from_dlpack,
+    infer_type as infer_type,
+    nulls as nulls,
+    repeat as repeat,
 )
 from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_batch as record_batch
-from bowstring.arrays.table import Table as Table, concat_tables as concat_tables, table as table
+from bowstring.arrays.table import (
+    Table as Table,
+    concat_batches as concat_batches,
+    concat_tables as concat_tables,
+    table as table,
+)
 from bowstring.datasets.publication import publish as publish
 from bowstring.datasets.published_dataset import open_published as open_published, published as published
 from bowstring.datasets.published_stream import follow_published as follow_published
@@ -26,7 +35,7 @@ from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.base import DataType as DataType
 from bowstring.datatypes.conversion import field as field
 from bowstring.datatypes.field import Field as Field
-from bowstring.datatypes.schema import Schema as Schema, schema as schema
+from bowstring.datatypes.schema import Schema as Schema, schema as schema, unify_schemas as unify_schemas
 from bowstring.datatypes.types import (
     binary as binary,
     binary_view as binary_view,

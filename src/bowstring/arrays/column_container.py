@@ -14,17 +14,20 @@ from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combi
 from bowstring.arrays.construction import array
 from bowstring.arrays.html import to_html
 from bowstring.compute.column_chunks import combine_with_wider_indices
+from bowstring.compute.nulls import inherit_nulls
 from bowstring.compute.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, check_field_name
+from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike
-from bowstring.errors import InvalidArgumentError, NotFoundError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.layouts.base import Indices, Values, to_object_array
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import as_indices, to_integer
+from bowstring.layouts.struct_ import StructLayout
 
 
 class ColumnContainer(ABC):
@@ -83,6 +86,46 @@ class ColumnContainer(ABC):
     def column_names(self) -> list[str]:
         """The names of the columns."""
         return self.schema.names
+
+    def itercolumns(self) -> Iterator[Array | ChunkedArray]:
+        """Iterate over the columns."""
+        return iter(self.columns)
+
+    def head(self, n: int = 5) -> Self:
+        """Select the first `n` rows; nothing is copied."""
+        return self.slice(0, max(to_integer("head: the number of rows", n), 0))
+
+    def tail(self, n: int = 5) -> Self:
+        """Select the last `n` rows; nothing is copied."""
+        count = min(max(to_integer("tail: the number of rows", n), 0), self.num_rows)
+        return self.slice(self.num_rows - count, count)
+
+    def drop_null(self) -> Self:
+        """Return the rows without a null in any column, copied. Nulls are those of `Array.is_null`."""
+        valid = np.ones(self.num_rows, np.bool_)
+        for column in self.columns:
+            valid &= np.asarray(column.is_valid(), np.bool_)
+        return self._take_rows(np.flatnonzero(valid))
+
+    def flatten(self) -> Self:
+        """Replace each column of structs by its fields, called ``column.field``; a null struct has null fields.
+
+        Fields that are structs stay so.
+        """
+        flattened = self
+        for index in reversed(range(self.num_columns)):
+            field = self.schema.field(index)
+            if not isinstance(field.type, Struct):
+                continue
+            column = as_chunked_array(self.column(index))
+            chunks = [split_structs(chunk) for chunk in column.chunks]
+            flattened = flattened.remove_column(index)
+            for position, child in enumerate(field.type.fields):
+                values = ChunkedArray([fields[position] for fields in chunks], child.type)
+                name = f"{field.name}.{child.name}"
+                new_field = Field(name, child.type, child.nullable or field.nullable, child.pairs)
+                flattened = flattened.add_column(index + position, new_field, values)
+        return flattened
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """Convert to lists of Python values by column name.
@@ -175,6 +218,18 @@ class ColumnContainer(ABC):
             return self.slice(start, max(stop - start, 0))
         check_expanded_values(len(range(start, stop, step)), self.nbytes * 8)
         return self._take_rows(np.arange(start, stop, step, dtype=np.int64))
+
+    def _select_or_filter(self, key: Any) -> Self:
+        """Select the rows of a Python slice or of a mask, or columns by a list of names."""
+        if isinstance(key, builtins.slice):
+            return self._slice_rows(key)
+        if isinstance(key, list) and all(isinstance(name, str) for name in key):
+            return self.select(key)
+        return self.filter(key)
+
+    @abstractmethod
+    def filter(self, mask: Any) -> Self:
+        """Return the rows at which `mask` is true, or that match filters, copied."""
 
     @abstractmethod
     def _take_rows(self, indices: Indices) -> Self:
@@ -270,6 +325,19 @@ def _common_dtype(columns: Sequence[Values]) -> np.dtype[Any]:
         return np.result_type(*columns) if columns else np.dtype(np.float64)
     except TypeError:  # such as a date and a number
         return np.dtype(object)
+
+
+def split_structs(structs: Array) -> list[Array]:
+    """Return the fields of a struct array, with nulls where the struct is null. Raises `TypeMismatchError`."""
+    layout = structs.layout
+    if not isinstance(layout, StructLayout):
+        raise TypeMismatchError(f"expected an array of structs, found {structs.type}")
+    return [Array.from_array_data(inherit_nulls(child, structs)) for child in layout.columns(structs)]
+
+
+def has_several(key: object) -> bool:
+    """Whether a subscript selects rows, or columns by a list of names, rather than one column."""
+    return isinstance(key, (builtins.slice, list)) or (hasattr(key, "__array__") and not isinstance(key, np.generic))
 
 
 def get_distinct_names(schema: Schema) -> list[str]:

@@ -10,12 +10,14 @@ import numpy as np
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.compute.nulls import set_nulls
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.base import ArrayData, Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask
+from bowstring.layouts.indexing import to_integer
 
 
 def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
@@ -67,6 +69,42 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         is_null = _as_mask(mask, (len(values),)).tolist()
         values = [None if null else value for value, null in zip(values, is_null, strict=True)]
     return Array.from_array_data(array_from_python(values, data_type))
+
+
+def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> ChunkedArray:
+    """Create a chunked array of arrays, or of anything else that `array` accepts; nothing that is an array is copied.
+
+    The type is that of the first chunk by default. Raises `InvalidArgumentError` if there is neither, or a chunk has
+    another type.
+    """
+    if isinstance(arrays, ChunkedArray):
+        arrays = arrays.chunks
+    data_type = None if type is None else as_type(type, "chunked_array")
+    chunks: list[Array] = []
+    for values in arrays:
+        chunks.append(array(values, data_type))
+        data_type = data_type or chunks[0].type
+    if data_type is None:
+        raise InvalidArgumentError("chunked_array: without chunks, a type is needed")
+    return ChunkedArray(chunks, data_type)
+
+
+def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
+    """Create an array that has a Python value `size` times, of the given type or of one that is inferred."""
+    count = to_integer("repeat: the size", size)
+    if count < 0:
+        raise InvalidArgumentError(f"repeat: the size must not be negative, found {count}")
+    return array([value], type).take(np.zeros(count, np.int64))
+
+
+def nulls(size: int, type: TypeLike | None = None) -> Array:
+    """Create an array of nulls, by default of the type null."""
+    return repeat(None, size, type)
+
+
+def infer_type(values: Any) -> DataType:
+    """Return the type that `array` infers of values."""
+    return array(values).type
 
 
 def _as_mask(mask: Values | Sequence[bool], shape: tuple[int, ...]) -> Values:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
-from bowstring.arrays.column_container import ColumnContainer, get_distinct_names
+from bowstring.arrays.column_container import ColumnContainer, get_distinct_names, has_several, split_structs
 from bowstring.arrays.construction import array
 from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.filters import Filters, FiltersLike, is_filters, parse_filters
@@ -26,7 +26,8 @@ from bowstring.interop.pandas.pandas_api import is_pandas_object
 from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
-from bowstring.layouts.struct_ import columns_to_rows
+from bowstring.layouts.registry import layout_of
+from bowstring.layouts.struct_ import StructLayout, columns_to_rows
 
 
 class RecordBatch(ColumnContainer):
@@ -73,6 +74,25 @@ class RecordBatch(ColumnContainer):
         return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
 
     @classmethod
+    def from_pydict(
+        cls, mapping: Mapping[str, Any], schema: SchemaLike | None = None, metadata: MetadataLike = None
+    ) -> RecordBatch:
+        """Create a batch of columns by name, as `bowstring.record_batch`."""
+        if not isinstance(mapping, Mapping):
+            raise TypeMismatchError(f"from_pydict: expected columns by name, found {type(mapping).__name__}")
+        return record_batch(mapping, schema, metadata=metadata)
+
+    @classmethod
+    def from_pylist(
+        cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
+    ) -> RecordBatch:
+        """Create a batch of rows, as `bowstring.record_batch`; without any and a schema, it has no columns."""
+        rows = list(mapping)
+        if not all(isinstance(row, Mapping) for row in rows):
+            raise TypeMismatchError("from_pylist: expected a sequence of mappings")
+        return record_batch(rows, Schema(()) if schema is None and not rows else schema, metadata=metadata)
+
+    @classmethod
     def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
         """Convert a pandas DataFrame. The schema's metadata describes index, labels and dtypes.
 
@@ -83,6 +103,19 @@ class RecordBatch(ColumnContainer):
         """
         batch_schema, columns = frame_to_columns(df, schema, preserve_index)
         return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
+
+    @classmethod
+    def from_struct_array(cls, struct_array: Array) -> RecordBatch:
+        """Create a batch of the fields of an array of structs; a null struct becomes nulls in all columns."""
+        structs = as_array(struct_array)
+        columns = split_structs(structs)
+        return cls(Schema(tuple(structs.type.fields)), len(structs), columns)
+
+    def to_struct_array(self) -> Array:
+        """Return the rows as an array of structs without nulls; nothing is copied."""
+        layout = layout_of(types.Struct(self.schema.fields))
+        assert isinstance(layout, StructLayout)
+        return Array.from_array_data(layout.create_array(self.columns, self.num_rows))
 
     @property
     def columns(self) -> list[Array]:
@@ -201,10 +234,10 @@ class RecordBatch(ColumnContainer):
     @overload
     def __getitem__(self, key: int | str) -> Array: ...
     @overload
-    def __getitem__(self, key: builtins.slice) -> RecordBatch: ...
-    def __getitem__(self, key: int | str | builtins.slice) -> Array | RecordBatch:
-        """Return a column by index or name, or the rows of a slice."""
-        return self._slice_rows(key) if isinstance(key, builtins.slice) else self.column(key)
+    def __getitem__(self, key: builtins.slice | list[str] | MaskLike | ChunkedArray) -> RecordBatch: ...
+    def __getitem__(self, key: Any) -> Array | RecordBatch:
+        """Return a column by index or name, the columns of a list of names, or the rows of a slice or boolean mask."""
+        return self._select_or_filter(key) if has_several(key) else self.column(key)
 
     def __repr__(self) -> str:
         return f"<bowstring.RecordBatch {self.num_rows} rows x {self.num_columns} columns>\n{self.schema}"

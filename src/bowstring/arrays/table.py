@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any, overload
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from bowstring.arrays.array import Array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
-from bowstring.arrays.column_container import ColumnContainer
+from bowstring.arrays.column_container import ColumnContainer, has_several
 from bowstring.arrays.record_batch import (
     RecordBatch,
     adapt_columns,
@@ -31,6 +31,7 @@ from bowstring.compute.filter import MaskLike, mask_to_indices
 from bowstring.compute.filters import FiltersLike, is_filters, parse_filters
 from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.datatypes.field import MetadataLike
+from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.interop import c_data
@@ -97,6 +98,25 @@ class Table(ColumnContainer):
         return cls(schema, [RecordBatch.from_arrays(arrays, schema=schema) for arrays in arrays_by_batch])
 
     @classmethod
+    def from_pydict(
+        cls, mapping: Mapping[str, Any], schema: SchemaLike | None = None, metadata: MetadataLike = None
+    ) -> Table:
+        """Create a table of columns by name, as `bowstring.table`."""
+        if not isinstance(mapping, Mapping):
+            raise TypeMismatchError(f"from_pydict: expected columns by name, found {type(mapping).__name__}")
+        return table(mapping, schema, metadata=metadata)
+
+    @classmethod
+    def from_pylist(
+        cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
+    ) -> Table:
+        """Create a table of rows, as `bowstring.table`; without any and a schema, it has no columns."""
+        rows = list(mapping)
+        if not all(isinstance(row, Mapping) for row in rows):
+            raise TypeMismatchError("from_pylist: expected a sequence of mappings")
+        return table(rows, Schema(()) if schema is None and not rows else schema, metadata=metadata)
+
+    @classmethod
     def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
         """Convert a pandas DataFrame. The schema's metadata describes index, labels and dtypes.
 
@@ -109,6 +129,18 @@ class Table(ColumnContainer):
         if not columns:
             return cls(table_schema, [RecordBatch(table_schema, len(df), [])])
         return cls.from_arrays([ChunkedArray(column.chunks, column.type) for column in columns], schema=table_schema)
+
+    @classmethod
+    def from_struct_array(cls, struct_array: Array | ChunkedArray) -> Table:
+        """Create a table of the fields of an array of structs; a null struct becomes nulls in all columns."""
+        structs = as_chunked_array(struct_array)
+        batches = [RecordBatch.from_struct_array(chunk) for chunk in structs.chunks]
+        return cls(Schema(tuple(structs.type.fields)), batches)
+
+    def to_struct_array(self) -> ChunkedArray:
+        """Return the rows as an array of structs without nulls, of one chunk for each batch; nothing is copied."""
+        chunks = [batch.to_struct_array() for batch in self._batches]
+        return ChunkedArray(chunks, Struct(self.schema.fields))
 
     @property
     def columns(self) -> list[ChunkedArray]:
@@ -259,10 +291,10 @@ class Table(ColumnContainer):
     @overload
     def __getitem__(self, key: int | str) -> ChunkedArray: ...
     @overload
-    def __getitem__(self, key: builtins.slice) -> Table: ...
-    def __getitem__(self, key: int | str | builtins.slice) -> ChunkedArray | Table:
-        """Return a column by index or name, or the rows of a slice."""
-        return self._slice_rows(key) if isinstance(key, builtins.slice) else self.column(key)
+    def __getitem__(self, key: builtins.slice | list[str] | MaskLike | ChunkedArray) -> Table: ...
+    def __getitem__(self, key: Any) -> ChunkedArray | Table:
+        """Return a column by index or name, the columns of a list of names, or the rows of a slice or boolean mask."""
+        return self._select_or_filter(key) if has_several(key) else self.column(key)
 
     def __repr__(self) -> str:
         cut = f"{len(self._batches)} batch{'' if len(self._batches) == 1 else 'es'}"
@@ -313,6 +345,12 @@ def concat_tables(tables: Iterable[Table]) -> Table:
                 f"table {table_index} has another schema: {table.schema!r}, not {tables[0].schema!r}"
             )
     return Table(tables[0].schema, list(chain.from_iterable(table._batches for table in tables)))
+
+
+def concat_batches(batches: Iterable[RecordBatch]) -> RecordBatch:
+    """Concatenate batches of one schema into one, copied. Raises `InvalidArgumentError` if a schema differs."""
+    combined = Table.from_batches(batches).combine_chunks()
+    return combined._batches[0]
 
 
 def table(

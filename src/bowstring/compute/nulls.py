@@ -104,6 +104,12 @@ def set_nulls(array: ArrayData, mask: Values) -> ArrayData:
     return ArrayData(layout, array.length, (validity, *compact.buffers[1:]), compact.children, compact.dictionary)
 
 
+def inherit_nulls(child: ArrayData, parent: ArrayData) -> ArrayData:
+    """Return a column of a struct array with nulls where the struct is null."""
+    valid = parent.validity_mask()
+    return child if valid is None else set_nulls(child, np.logical_not(valid))
+
+
 def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
     """Replace nulls with a Python value of the array's type. Returns the array itself if it has no nulls.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from bowstring.compute.nulls import set_nulls
+from bowstring.compute.nulls import inherit_nulls
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.struct_ import StructLayout
@@ -19,6 +17,4 @@ def extract_value_field(array: ArrayData) -> ArrayData:
         return array
     storage = array.storage
     assert isinstance(storage.layout, StructLayout)
-    values = storage.layout.columns(storage)[type_.VALUE_FIELD]
-    valid = storage.validity_mask()
-    return values if valid is None else set_nulls(values, np.logical_not(valid))
+    return inherit_nulls(storage.layout.columns(storage)[type_.VALUE_FIELD], storage)

@@ -120,6 +120,15 @@ class Schema:
             return lazy_fields.indices_of(name)
         return [i for i, f in enumerate(lazy_fields) if f.name == name]
 
+    def _position(self, i: int, count: int) -> int:
+        if -count < i < count:
+            return i if i >= 0 else i + count - 1
+        raise NotFoundError(f"column index {i} is out of range for a schema of length {len(self)}")
+
+    def _splice(self, index: int, num_dropped: int, *fields: Field | SupportsArrowSchema) -> Schema:
+        old = self.fields
+        return Schema((*old[:index], *as_fields(fields), *old[index + num_dropped :]), self.pairs)
+
     def _field_at(self, index: int) -> Field:
         lazy_fields = self.lazy_fields
         return lazy_fields.field_at(index) if isinstance(lazy_fields, LazyFields) else lazy_fields[index]
@@ -136,6 +145,31 @@ class Schema:
     def select(self, keys: str | int | Iterable[str | int]) -> Schema:
         """Return the schema of some of the fields, in this order."""
         return Schema(tuple(map(self._field_at, self.resolve_indices(keys))), self.pairs)
+
+    def get_field_index(self, name: str) -> int:
+        """Return the index of a field by name; -1 if there is none, or several have that name."""
+        indices = self._indices_of(name)
+        return indices[0] if len(indices) == 1 else -1
+
+    def get_all_field_indices(self, name: str) -> list[int]:
+        """Return the indices of all fields of that name."""
+        return self._indices_of(name)
+
+    def append(self, field: Field | SupportsArrowSchema) -> Schema:
+        """Return the schema with another field at its end."""
+        return self._splice(len(self), 0, field)
+
+    def insert(self, i: int, field: Field | SupportsArrowSchema) -> Schema:
+        """Return the schema with another field before field `i`. Raises `NotFoundError` if `i` is out of range."""
+        return self._splice(self._position(i, len(self) + 1), 0, field)
+
+    def set(self, i: int, field: Field | SupportsArrowSchema) -> Schema:
+        """Return the schema with another field in place of field `i`. Raises `NotFoundError`."""
+        return self._splice(self.index(i), 1, field)
+
+    def remove(self, i: int) -> Schema:
+        """Return the schema without field `i`. Raises `NotFoundError`."""
+        return self._splice(self.index(i), 1)
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """Return the schema with other custom metadata."""
@@ -231,6 +265,28 @@ FieldsLike: TypeAlias = (
     "Iterable[Field | SupportsArrowSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike] | Mapping[str, DataType] | "
     "SupportsArrowSchema"
 )
+
+
+def unify_schemas(schemas: Iterable[SchemaLike]) -> Schema:
+    """Return a schema with the fields of all schemas, in order of their occurrence, and the metadata of the first.
+
+    A field is nullable if one of that name is; the type null gives way to any other. Raises `TypeMismatchError`, naming
+    the field, for other differences of types, and `InvalidArgumentError` if two fields of a schema share a name.
+    """
+    sources = [as_schema(each) for each in schemas]
+    unified: dict[str, Field] = {}
+    for schema_index, each in enumerate(sources):
+        if len(set(each.names)) < len(each):
+            raise InvalidArgumentError(f"unify_schemas: schema {schema_index} has two fields of the same name")
+        for new in each.fields:
+            old = unified.setdefault(new.name, new)
+            if old.type != new.type and "null" not in (old.type, new.type):
+                raise TypeMismatchError(
+                    f"unify_schemas: field {new.name!r} has type {old.type}, and {new.type} in schema {schema_index}"
+                )
+            type_ = new.type if old.type == "null" else old.type
+            unified[new.name] = Field(new.name, type_, old.nullable or new.nullable, old.pairs)
+    return Schema(tuple(unified.values()), sources[0].pairs if sources else ())
 
 
 def as_fields(fields: FieldsLike) -> tuple[Field, ...]:
