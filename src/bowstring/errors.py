@@ -32,6 +32,7 @@ Invalid calls, missing packages, malformed data, lost connections and insufficie
     ├── ProtocolError                the peer violates the Dissociated IPC protocol
     ├── ResourceError                memory, disk space or descriptors are insufficient    (also OSError)
     │   └── AccessDeniedError        permission denied                                     (also PermissionError)
+    ├── ConflictError                another writer has committed what this one would undo
     └── UnmetRequirementError        something must be installed or configured (Java, CUDA, …)
 
 Errors of the operating system are also instances of the built-in class that Python raises for them, so that `except
@@ -230,6 +231,10 @@ class AccessDeniedError(ResourceError, PermissionError):
     """The system or a server denies permission."""
 
     _ERRNO = errno.EACCES
+
+
+class ConflictError(BowstringError, RuntimeError):
+    """Another writer has committed a change that this one would undo."""
 
 
 class UnmetRequirementError(BowstringError, RuntimeError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bowstring.datasets.manifest import read_manifest
 from bowstring.spark import register
 
 pa = pytest.importorskip("pyarrow")
@@ -42,9 +43,9 @@ def frame_of_failing_task(spark: SparkSession, attempts: int) -> DataFrame:
     return spark.range(0, 2000, 1, 3).mapInArrow(fail_first_attempts(attempts), "id long")
 
 
-def write(frame: DataFrame, path: Path, mode: str = "append") -> None:
+def write(frame: DataFrame, path: Path, mode: str = "append", **options: str) -> None:
     register(frame.sparkSession)  # some of these tests write in threads
-    frame.write.format("arrow").mode(mode).save(str(path))
+    frame.write.format("arrow").mode(mode).options(**options).save(str(path))
 
 
 def read_ids(spark: SparkSession, path: Path) -> list[int]:
@@ -68,6 +69,29 @@ def test_failed_attempts_leave_no_rows_and_no_files(spark: SparkSession, tmp_pat
     assert read_ids(spark, tmp_path) == list(range(2000))
     assert len(data_files(tmp_path)) == 3
     assert not (tmp_path / "_staging").exists()
+
+
+def test_failed_attempts_leave_no_rows_and_no_files_with_any_option(spark: SparkSession, tmp_path: Path) -> None:
+    frame = frame_of_failing_task(spark, attempts=2).selectExpr("id", "id % 5 AS k", "string(id % 7) AS text")
+    options = {"partitionBy": "k", "sortBy": "text", "dictionaryColumns": "text", "compression": "zstd"}
+    write(frame, tmp_path, **options, maxRecordsPerFile="60", maxRecordsPerBatch="25")
+    assert read_ids(spark, tmp_path) == list(range(2000))
+    paths = [path for path in tmp_path.rglob("*.arrow") if path.is_file()]
+    manifest = read_manifest(tmp_path)
+    assert manifest is not None
+    assert sorted(paths) == sorted(tmp_path / entry.name for entry in manifest.entries)
+    assert not (tmp_path / "_staging").exists()
+    message = error_message(
+        lambda: write(
+            frame_of_failing_task(spark, 9).selectExpr("id", "id % 5 AS k", "'' AS text"),
+            tmp_path,
+            "overwrite",
+            partitionBy="k",
+            partitionOverwriteMode="dynamic",
+        )
+    )
+    assert "injected into attempt" in message
+    assert sorted(path for path in tmp_path.rglob("*.arrow") if path.is_file()) == sorted(paths)
 
 
 def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name,
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
 from bowstring.spark.arrow_files import read_batches  # noqa: E402
 from bowstring.spark.data_source_writer import ArrowWriter, PartCommitMessage  # noqa: E402
+from bowstring.spark.options import WriteOptions  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402
 
 SCHEMA = StructType([StructField("a", LongType())])
@@ -35,7 +36,8 @@ def test_malformed_values_are_an_error_with_path_and_batch(tmp_path: Path) -> No
 
 def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
     """A writer, and the file that one of its tasks wrote."""
-    writer = ArrowWriter(folder, SCHEMA, overwrite=False, fsync=False)
+    writer = ArrowWriter(folder, SCHEMA, "append", WriteOptions())
+    assert writer.job is not None
     name = part_file_name(writer.job.id, 0, 1)
     (writer.job.staging_folder / name).write_bytes(b"12345678")
     return writer, writer.job.staging_folder / name, name
@@ -44,7 +46,7 @@ def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:
     writer, _, name = writer_and_file(tmp_path / "data")
     with pytest.raises(ResourceError, match="expected 9 bytes, found 8"):
-        writer.commit([PartCommitMessage(ManifestEntry(name, 9, 1, 1))])
+        writer.commit([PartCommitMessage((ManifestEntry(name, 9, 1, 1),))])
     assert read_manifest(tmp_path / "data") is None
     writer.abort([])
     assert not (tmp_path / "data").exists()
@@ -74,7 +76,7 @@ def test_a_missing_file_is_not_committed(tmp_path: Path) -> None:
     writer, path, name = writer_and_file(tmp_path / "data")
     path.unlink()
     with pytest.raises(NotFoundError, match="does not exist at the commit"):
-        writer.commit([PartCommitMessage(ManifestEntry(name, 8, 1, 1))])
+        writer.commit([PartCommitMessage((ManifestEntry(name, 8, 1, 1),))])
     assert read_manifest(tmp_path / "data") is None
 
 

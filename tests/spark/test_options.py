@@ -19,8 +19,8 @@ READING = {
 }
 WRITING = {
     "fsyn": "did you mean 'fsync'",
-    "compression": "the files are written uncompressed",
-    "mode": r"set the save mode with \.mode",
+    "mode": r"set \.mode\(\"append\"\) or",
+    "compresion": "did you mean 'compression'",
     "mergeschema": "an append needs the columns that the folder has",
     "splitbytes": "the options for writing are 'fsync'",
 }

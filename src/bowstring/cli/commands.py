@@ -15,7 +15,7 @@ from bowstring.cli.error_messages import EXIT_INTERRUPTED, ErrorOptions, format_
 COMMANDS: dict[str, str] = {
     "demo": "Compute in Spark, and compare three methods to hand over the result.",
     "info": "Show the contents of an Arrow file or stream: schema, batches, bytes per column.",
-    "validate": "List all errors of an Arrow file or stream.",
+    "validate": "List all errors of an Arrow file or stream, or of a folder that Spark wrote.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Show the size of each column, largest first.",
@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "diff": "Show the differences between two files or streams.",
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",
     "concat": "Join files and streams without decoding them.",
+    "vacuum": "Remove the files of a folder that no commit lists.",
     "recover": "Save the intact batches of a damaged file or stream.",
     "serve": "Serve Arrow files to other processes until a signal.",
     "ls": "List the published data sets of this host.",

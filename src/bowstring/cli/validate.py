@@ -1,8 +1,9 @@
-"""`bowstring validate`: list all errors of an Arrow file or stream."""
+"""`bowstring validate`: list all errors of an Arrow file or stream, or of a folder with a manifest."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +12,9 @@ from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.input_output import echo_json, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
-from bowstring.errors import format_count
+from bowstring.datasets.folder_validation import check_listed_file, list_unlisted_files
+from bowstring.datasets.manifest import ManifestEntry, list_files_without_manifest, read_manifest
+from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, format_count
 from bowstring.inspection.printable_text import to_printable
 from bowstring.inspection.validation import Fault, ValidationSummary, Validator
 
@@ -30,9 +33,13 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
     """List all errors of an Arrow file or stream, with their location. The exit status is 1 if there are any.
 
     FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
-    terminal. Every value is checked: offsets, indices, UTF-8, run ends, decimals and so on.
+    terminal. Every value is checked: offsets, indices, UTF-8, run ends, decimals and so on. FILE may be a folder that
+    Spark wrote: its files are compared with its manifest, too.
     """
-    source, limit = resolve_source(file), None if show_all else _FAULTS_SHOWN
+    limit = None if show_all else _FAULTS_SHOWN
+    if file is not None and Path(file).is_dir():
+        return _validate_folder(Path(file), quick=quick, as_json=as_json, limit=limit)
+    source = resolve_source(file)
     faults: list[Fault] = []
     with progress_bar("validating") as report_progress:
         validator = Validator(source, not quick, max_piped_bytes=max_piped_bytes, report_progress=report_progress)
@@ -45,6 +52,59 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
     else:
         _show_faults(to_printable(name), validation, faults)
     return EXIT_FAILURE if validation.fault_count else 0
+
+
+def _validate_folder(folder: Path, *, quick: bool, as_json: bool, limit: int | None) -> int:
+    """Validate the files that the manifest of a folder lists, or without one its Arrow files."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        entries = [ManifestEntry(path.name, path.stat().st_size) for path in list_files_without_manifest(folder)]
+        if not entries:
+            raise NotFoundError(f"{folder}: found no manifest and no Arrow files")
+        unlisted = []
+    else:
+        entries, unlisted = list(manifest.entries), list_unlisted_files(folder, manifest)
+    reports, fault_count, num_rows = [], 0, 0
+    for entry in entries:
+        name = str(folder / entry.name)
+        validation, faults = _validate_listed_file(folder, entry, quick=quick)
+        num_rows, fault_count = num_rows + validation.rows, fault_count + validation.fault_count
+        if validation.fault_count or validation.warnings:
+            shown = faults if limit is None else faults[:limit]
+            reports.append(_to_json(name, validation, shown, not quick))
+            if not as_json:
+                _show_faults(to_printable(name), validation, shown)
+    warnings = [f"{path}: is not listed in manifest {manifest.sequence_number}" for path in unlisted if manifest]
+    if as_json:
+        totals = {"source": str(folder), "format": "folder", "valid": not fault_count, "full": not quick}
+        counts = {"files": len(entries), "rows": num_rows, "fault_count": fault_count}
+        echo_json({**totals, **counts, "reports": reports, "warnings": warnings})
+        return EXIT_FAILURE if fault_count else 0
+    for warning in warnings:
+        click.echo(f"{to_printable(warning, _MESSAGE_CHARACTERS)} (warning)")
+    if not fault_count:
+        commit = "without a manifest" if manifest is None else f"as in manifest {manifest.sequence_number}"
+        files = format_count(len(entries), "file")
+        click.echo(f"{to_printable(str(folder))}: valid: {files} {commit}, {num_rows:,} rows")
+    return EXIT_FAILURE if fault_count else 0
+
+
+def _validate_listed_file(folder: Path, entry: ManifestEntry, *, quick: bool) -> tuple[ValidationSummary, list[Fault]]:
+    path = folder / entry.name
+    try:
+        check_listed_file(folder, entry, checksum=not quick)
+    except (InvalidDataError, MissingFileError) as error:
+        summary = ValidationSummary(str(path), fault_count=1)
+        return summary, [Fault(None, None, None, type(error).__name__, str(error))]
+    validator = Validator(str(path), not quick)
+    faults = list(validator.faults())
+    validation = validator.validation
+    numbers = (validation.rows, validation.record_batches)
+    if not faults and entry.rows is not None and numbers != (entry.rows, entry.batches):
+        message = f"expected {entry.rows} rows in {entry.batches} batches, as in the manifest, found {numbers}"
+        faults.append(Fault(None, None, None, InvalidDataError.__name__, message))
+        validation.fault_count += 1
+    return validation, faults
 
 
 def _show_faults(name: str, validation: ValidationSummary, faults: list[Fault]) -> None:

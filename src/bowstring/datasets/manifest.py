@@ -189,6 +189,15 @@ def read_manifest(folder: Path) -> Manifest | None:
     raise NotFoundError(f"{folder / MANIFEST_FOLDER}: its manifests are removed as fast as they are listed")
 
 
+def read_listed_names(folder: Path) -> frozenset[str]:
+    """The paths of the files that any manifest of `folder` lists, also a superseded one. Raises as `read_manifest`."""
+    names: set[str] = set()
+    for number in _list_sequence_numbers(folder):
+        with contextlib.suppress(FileNotFoundError):
+            names.update(entry.name for entry in _read_record(_manifest_path(folder, number)).files)
+    return frozenset(names)
+
+
 def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
     """Create the manifest's file, durably and atomically; False if its number exists.
 
@@ -244,12 +253,12 @@ def list_files_without_manifest(folder: Path) -> list[Path]:
     except OSError as problem:
         message = f"{folder}: cannot be read: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
+    is_written_by_jobs = (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
     for path in paths:
-        if "=" in path.name[1:] and path.is_dir():
+        if "=" in path.name[1:] and path.is_dir() and not (is_written_by_jobs and _has_only_part_files(path)):
             raise InvalidArgumentError(
                 f"{folder}: partition folders such as {path.name!r} are not supported here: name one of them"
             )
-    is_written_by_jobs = (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
     return [
         path
         for path in paths
@@ -258,6 +267,10 @@ def list_files_without_manifest(folder: Path) -> list[Path]:
         and path.is_file()
         and not (is_written_by_jobs and is_part_file_name(path.name))
     ]
+
+
+def _has_only_part_files(folder: Path) -> bool:
+    return all(is_part_file_name(name) for _, _, names in os.walk(folder) for name in names)
 
 
 def sync_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ import select
 import socket
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
@@ -282,11 +283,49 @@ class ObjectStoreSink(FileObjectSink):
         self._upload.discard()
 
 
+class ChecksumSink:
+    """Another sink, with the CRC-32 of all that is written to it."""
+
+    __slots__ = ("_sink", "crc32", "name", "position")
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.name = sink.name
+        self.position = sink.position
+        self.crc32 = 0
+
+    def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
+        """Write the buffers, `size_bytes` in total."""
+        self._update(buffers)
+        self._sink.write(buffers, size_bytes)
+        self.position += size_bytes
+
+    def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
+        """Write a message."""
+        self._update([head, *body])
+        self._sink.write_message(head, body, body_bytes)
+        self.position += len(head) + body_bytes
+
+    def _update(self, buffers: Iterable[Any]) -> None:
+        for buffer in buffers:
+            self.crc32 = zlib.crc32(buffer, self.crc32)
+
+    def finish(self) -> None:
+        """Make the written bytes visible."""
+        self._sink.finish()
+
+    def abandon(self) -> None:
+        """Discard the written bytes."""
+        self._sink.abandon()
+
+
 def open_sink(sink: Any) -> Sink:
-    """Open a sink for a path, a URL, a descriptor, a socket or a binary file object.
+    """Open a sink for a path, a URL, a descriptor, a socket or a binary file object; return a `ChecksumSink` as it is.
 
     Raises `InvalidArgumentError` for other objects, `MissingExtraError` for a URL if fsspec is not installed.
     """
+    if isinstance(sink, ChecksumSink):
+        return sink
     location = fsspec_store.find_store_location(sink)
     if location is not None:
         local = fsspec_store.get_local_path(*location)

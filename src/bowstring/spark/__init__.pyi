@@ -1,3 +1,4 @@
+from bowstring.spark.folder_vacuum import vacuum as vacuum
 from bowstring.spark.folder_writer import write as write
 from bowstring.spark.java_runtime import (
     JavaRuntime as JavaRuntime,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import import_batch
-from bowstring.datasets.manifest import ManifestEntry
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema, import_schema
+from bowstring.datatypes.types import Int, dictionary
 from bowstring.errors import BowstringError, InvalidDataError, MissingFileError, translate_os_error
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
@@ -21,6 +20,7 @@ from bowstring.ipc.file_statistics import find_orderable_columns
 from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.writers import FileWriter
+from bowstring.spark.options import WriteOptions
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.types import to_file_type, to_spark_schema
 
@@ -39,36 +39,15 @@ class FileDescription:
     """Which record batches may have rows that match the filters, by the file's statistics; None for all."""
 
 
-def write_file(
-    path: Path, batches: Iterator[Any], schema: Schema | None = None, *, fsync: bool
-) -> ManifestEntry | None:
-    """Write pyarrow batches to a path, as `write_batches`; return the entry of a manifest. Without rows, return None
-    and leave no file.
-
-    Raises:
-        BowstringError, also an OSError: the file can't be written. Whatever is raised, no file is left.
-    """
-    num_rows, num_batches = write_batches(path, batches, schema, statistics=True)
-    if not num_rows:
-        return None
-    try:
-        if fsync:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        return ManifestEntry(path.name, path.stat().st_size, num_rows, num_batches)
-    except OSError as problem:
-        path.unlink(missing_ok=True)
-        raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
-
-
 def write_batches(
-    sink: Path | int, batches: Iterator[Any], schema: Schema | None = None, *, statistics: bool = False
+    sink: Any, batches: Iterator[Any], schema: Schema | None = None, options: WriteOptions | None = None
 ) -> tuple[int, int]:
-    """Write the pyarrow batches that have rows as an uncompressed, 64-byte aligned Arrow file, and return the numbers
-    of rows and batches. Write nothing if there is not a single row.
+    """Write the pyarrow batches that have rows as a 64-byte aligned Arrow file, and return the numbers of rows and
+    batches. Write nothing if there is not a single row.
 
     The file has the batches' types, as `to_file_type`. `schema` has their names, nullability and metadata; they are the
-    batches' own by default. With `statistics`, the footer has those of the columns whose values have an order.
+    batches' own by default. With `options`, the file may be compressed and have dictionaries, and its footer has the
+    statistics of the columns whose values have an order.
     """
     num_rows = num_batches = 0
     writer: FileWriter | None = None
@@ -78,10 +57,15 @@ def write_batches(
                 continue
             if writer is None:
                 file_schema = _choose_file_schema(import_schema(batch.schema), schema)
-                writer = new_file(sink, file_schema, alignment=64)
-                if statistics:
+                encoder = _DictionaryEncoder(() if options is None else options.dictionary_columns, file_schema)
+                file_schema = encoder.schema
+                if options is None:
+                    writer = new_file(sink, file_schema, alignment=64)
+                else:
+                    codec, level = options.compression, options.compression_level
+                    writer = new_file(sink, file_schema, compression=codec, compression_level=level)
                     writer.enable_statistics(find_orderable_columns(file_schema))
-            _, array = batch.__arrow_c_array__()
+            _, array = encoder.encode(batch).__arrow_c_array__()
             writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
             num_rows += batch.num_rows
             num_batches += 1
@@ -91,6 +75,47 @@ def write_batches(
         if writer is not None:
             writer.abandon()  # no effect after close
     return num_rows, num_batches
+
+
+class _DictionaryEncoder:
+    """Encodes columns of a file's batches, whose dictionaries grow: a file can't replace one."""
+
+    def __init__(self, names: Iterable[str], schema: Schema) -> None:
+        self._values: dict[int, Any] = {schema.names.index(name): None for name in names}
+        self.schema = schema
+        if self._values:
+            fields = [
+                field.with_type(dictionary(Int(32), field.type)) if index in self._values else field
+                for index, field in enumerate(schema)
+            ]
+            self.schema = Schema(tuple(fields), schema.pairs)
+
+    def encode(self, batch: Any) -> Any:
+        """Return a pyarrow batch with encoded columns."""
+        import pyarrow as pa
+
+        if not self._values:
+            return batch
+        columns = list(batch.columns)
+        for index in self._values:
+            columns[index] = self._encode_column(index, columns[index])
+        return pa.RecordBatch.from_arrays(columns, names=list(map(str, range(len(columns)))))
+
+    def _encode_column(self, index: int, column: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        encoded, values = column.dictionary_encode(), self._values[index]
+        if values is None:
+            self._values[index] = encoded.dictionary
+            return encoded
+        codes = pc.index_in(encoded.dictionary, value_set=values)
+        if codes.null_count:
+            is_new = codes.is_null()
+            new_codes = pa.array(range(len(values), len(values) + codes.null_count), pa.int32())
+            codes = pc.replace_with_mask(codes, is_new, new_codes)
+            self._values[index] = values = pa.concat_arrays([values, encoded.dictionary.filter(is_new)])
+        return pa.DictionaryArray.from_arrays(codes.take(encoded.indices), values)
 
 
 def _choose_file_schema(batch_schema: Schema, schema: Schema | None) -> Schema:

@@ -1,7 +1,8 @@
 """``df.write.format("arrow")`` and ``df.writeStream.format("arrow")``: each partition becomes one Arrow file, and a
 manifest lists the committed attempts.
 
-The files are uncompressed and 64-byte aligned, so that they can be mapped. Partitions without rows have no file.
+By default, the files are uncompressed and 64-byte aligned, so that they can be mapped. Partitions without rows have no
+file.
 
 Spark creates the writer of a stream anew for each batch, and again for its commit, in another process. So the tasks
 report the job and the query, whose last batch is in the manifest: a batch that Spark repeats after a failure, because
@@ -23,6 +24,7 @@ from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark import staging
 from bowstring.spark.folder_job import FolderJob
 from bowstring.spark.intervals import check_no_interval_columns
+from bowstring.spark.options import SaveMode, WriteOptions
 from bowstring.spark.types import as_nullable
 from bowstring.spark.worker_errors import hide_traceback
 
@@ -35,9 +37,9 @@ _QUERY_PROPERTY = "sql.streaming.queryId"
 
 @dataclass
 class PartCommitMessage(WriterCommitMessage):
-    """The file that one attempt of a task wrote; None if the partition has no rows."""
+    """The files that one attempt of a task wrote; none if the partition has no rows."""
 
-    entry: ManifestEntry | None
+    entries: tuple[ManifestEntry, ...]
 
 
 @dataclass
@@ -51,37 +53,40 @@ class StreamCommitMessage(PartCommitMessage):
 class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
-    def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
+    def __init__(self, folder: Path, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
         check_no_interval_columns(schema)
-        self.job = FolderJob(folder, as_nullable(schema), overwrite, fsync)
-        self.job.check()
+        self.job = FolderJob.begin(folder, as_nullable(schema), mode, options)
         self._created_folders = staging.find_missing_folders(folder)
-        staging.create_staging_folder(folder, self.job.id)
+        if self.job is not None:
+            staging.create_staging_folder(folder, self.job.id)
 
     @hide_traceback()
     def write(self, iterator: Iterator[Any]) -> PartCommitMessage:
         """Write one partition, on an executor."""
-        return PartCommitMessage(self.job.write_part(iterator))
+        return PartCommitMessage(() if self.job is None else self.job.write_part(iterator))
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the files of these attempts atomically; on the driver."""
-        self.job.commit(_find_entries(messages))
+        if self.job is not None:
+            self.job.commit(_find_entries(messages))
 
     @hide_traceback()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 -- Spark's own
         """Remove the files of the job, and the folders that it created if they are empty; on the driver."""
-        self.job.discard()
-        staging.remove_empty_folders((self.job.folder / MANIFEST_FOLDER, *self._created_folders))
+        if self.job is not None:
+            self.job.discard()
+            staging.remove_empty_folders((self.job.folder / MANIFEST_FOLDER, *self._created_folders))
 
 
 class ArrowStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query to a folder, each of them once."""
 
-    def __init__(self, folder: Path, schema: StructType, *, overwrite: bool, fsync: bool) -> None:
+    def __init__(self, folder: Path, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
         check_no_interval_columns(schema)
-        self._job = FolderJob(folder, as_nullable(schema), overwrite, fsync)
-        self._job.check()
+        job = FolderJob.begin(folder, as_nullable(schema), mode, options)
+        assert job is not None  # only the mode "ignore" has none
+        self._job = job
         self._driver = find_java_ancestor()
 
     @hide_traceback()
@@ -93,8 +98,8 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
         query = None if task is None else task.getLocalProperty(_QUERY_PROPERTY)
         if query is None:
             raise InvalidArgumentError("ArrowStreamWriter.write: expected to run in a task of a streaming query")
-        entry = self._job.write_part(iterator, query=query, driver=self._driver)
-        return StreamCommitMessage(entry, self._job.id, query)
+        entries = self._job.write_part(iterator, query=query, driver=self._driver)
+        return StreamCommitMessage(entries, self._job.id, query)
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's own
@@ -121,4 +126,4 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _find_entries(messages: Sequence[WriterCommitMessage | None]) -> list[ManifestEntry]:
-    return [m.entry for m in messages if isinstance(m, PartCommitMessage) and m.entry is not None]
+    return [entry for message in messages if isinstance(message, PartCommitMessage) for entry in message.entries]

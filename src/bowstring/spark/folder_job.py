@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql.types import AtomicType, BinaryType, StringType, StructType
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
@@ -28,6 +31,8 @@ from bowstring.datasets.manifest import (
 )
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import (
+    ConflictError,
+    ExistingFileError,
     InvalidArgumentError,
     MissingFileError,
     ResourceError,
@@ -36,7 +41,10 @@ from bowstring.errors import (
 )
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark import staging
-from bowstring.spark.arrow_files import describe_file, write_file
+from bowstring.spark.arrow_files import describe_file
+from bowstring.spark.options import SaveMode, WriteOptions
+from bowstring.spark.part_files import PartFiles
+from bowstring.spark.partition_folders import check_partition_columns
 from bowstring.spark.types import (
     check_supported,
     has_large_types,
@@ -46,31 +54,70 @@ from bowstring.spark.types import (
     to_stored_type,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
 MAX_COMMIT_ATTEMPTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class FolderJob:
-    """One job that writes a data frame's rows to a folder, as one file for each task that has rows."""
+    """One job that writes a data frame's rows to a folder, as files for each task that has rows."""
 
     folder: Path
     schema: StructType
-    overwrite: bool
-    """Whether the commit replaces all files of the folder."""
-    fsync: bool
+    mode: SaveMode
+    options: WriteOptions
+    base: int
+    """The number of the folder's manifest when the job began; 0 without one."""
+    time_zone: str | None = None
+    """For partitions of timestamps; by default that of the batches' types."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def check(self) -> None:
-        """Raise an error before a task runs, if this folder does not take these columns; remove orphaned files."""
-        _check_folder_and_schema(self.folder, self.schema)
-        if not self.overwrite:
-            self._find_entries_to_keep(read_manifest(self.folder))
-        elif self.folder.is_dir():
-            self._existing_file_names(read_manifest(self.folder))
-        staging.discard_orphaned_jobs(self.folder)
+    @classmethod
+    def begin(
+        cls,
+        folder: Path,
+        schema: StructType,
+        mode: SaveMode,
+        options: WriteOptions,
+        time_zone: str | None = None,
+    ) -> FolderJob | None:
+        """Return a job for the driver, after removing orphaned files; None if the mode is "ignore" and there is data.
+
+        Raises an error before a task runs, if this folder does not take these columns: `InvalidArgumentError`,
+        `UnsupportedTypeError`; and `ExistingFileError` if the mode is "error" and there is data.
+        """
+        _check_folder_and_schema(folder, schema)
+        check_partition_columns(schema, options.partition_by)
+        _check_option_columns(schema, options)
+        newest = read_manifest(folder)
+        job = cls(folder, schema, mode, options, 0 if newest is None else newest.sequence_number, time_zone)
+        if mode in ("error", "ignore") and job._has_data(newest):
+            if mode == "ignore":
+                return None
+            raise _existing_data_error(folder)
+        if not job._replaces_all:
+            job._find_entries_to_keep(newest)
+        elif folder.is_dir():
+            job._existing_file_names(newest)
+        staging.discard_orphaned_jobs(folder)
+        return job
+
+    @property
+    def _replaces_all(self) -> bool:
+        return self.mode == "overwrite" and not self._replaces_partitions
+
+    @property
+    def _replaces_partitions(self) -> bool:
+        is_dynamic = self.options.partition_overwrite_mode == "dynamic"
+        return self.mode == "overwrite" and is_dynamic and bool(self.options.partition_by)
+
+    @property
+    def _file_schema(self) -> StructType:
+        return StructType([each for each in self.schema.fields if each.name not in self.options.partition_by])
+
+    @property
+    def _partition_schema(self) -> StructType | None:
+        names = self.options.partition_by
+        return StructType([self.schema[name] for name in names]) if names else None
 
     def write_part(
         self,
@@ -79,8 +126,8 @@ class FolderJob:
         schema: Schema | None = None,
         query: str | None = None,
         driver: ProcessIdentity | None = None,
-    ) -> ManifestEntry | None:
-        """Write the rows of a task, on an executor; None if there are none.
+    ) -> tuple[ManifestEntry, ...]:
+        """Write the rows of a task, on an executor; return the files.
 
         `schema` is as for `write_batches`; by default it is made of the batches and the Spark schema.
 
@@ -92,12 +139,12 @@ class FolderJob:
         task = TaskContext.get()
         if task is None:
             raise InvalidArgumentError('format("arrow"): expected to write in a Spark task')
-        name = part_file_name(self.id, task.partitionId(), task.taskAttemptId())
+        partition_id, attempt = task.partitionId(), task.taskAttemptId()
         if query is not None:
             staging.create_staging_folder(self.folder, self.id, query, driver)
         if not self.staging_folder.is_dir():
             raise UnmetRequirementError(
-                f"{self.staging_folder} does not exist for partition {task.partitionId()} on {os.uname().nodename}: "
+                f"{self.staging_folder} does not exist for partition {partition_id} on {os.uname().nodename}: "
                 f"the job has ended, or {self.folder} is not on a file system that every executor mounts"
             )
         if schema is None:
@@ -105,11 +152,17 @@ class FolderJob:
             prefers_large_types = any(has_large_types(import_schema(batch.schema)) for batch in first_batches)
             schema = to_arrow_schema(self.schema, prefers_large_types=prefers_large_types)
             batches = chain(first_batches, batches)
-        return write_file(self.staging_folder / name, batches, schema, fsync=self.fsync)
+        names = self.schema.names
+        schema = schema.select([name for name in names if name not in self.options.partition_by])
+        name_file = partial(part_file_name, self.id, partition_id, attempt)
+        return PartFiles(self.staging_folder, name_file, names, self.options, schema, self.time_zone).write(batches)
 
     def commit(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None = None) -> None:
         """Commit the files of these attempts atomically, on the driver; a batch of a stream that is committed already
         has no effect.
+
+        Raises `ConflictError` if the job overwrites files that were committed after it began, `ExistingFileError` if
+        its mode is "error" and there is data now.
         """
         newest = read_manifest(self.folder)
         if newest is not None and newest.has_batch(batch):
@@ -121,6 +174,7 @@ class FolderJob:
         try:
             for name in superseded_names:
                 (self.folder / name).unlink(missing_ok=True)
+            staging.remove_empty_partition_folders(self.folder, superseded_names)
             if manifest.base is None:  # a complete one replaces others
                 remove_old_manifests(self.folder)
         except OSError:
@@ -140,13 +194,15 @@ class FolderJob:
         try:
             staging.take_over(self.folder, self.id)
             for entry in entries:
-                source = self.staging_folder / entry.name
+                target = self.folder / entry.name
+                source = self.staging_folder / target.name
                 size_bytes = source.stat().st_size
                 if size_bytes != entry.length_bytes:
                     raise ResourceError(f"{source}: expected {entry.length_bytes} bytes, found {size_bytes}")
-                source.rename(self.folder / entry.name)
-            if self.fsync:
-                sync_folder(self.folder)
+                staging.move(source, target)
+            if self.options.fsync:
+                for folder in {self.folder, *((self.folder / entry.name).parent for entry in entries)}:
+                    sync_folder(folder)
         except FileNotFoundError as problem:
             raise MissingFileError(
                 f"{problem.filename}: was written by a task, but does not exist at the commit", problem
@@ -158,23 +214,51 @@ class FolderJob:
         self, entries: Sequence[ManifestEntry], batch: StreamBatch | None
     ) -> tuple[Manifest, list[str]]:
         """Create the next manifest, and return it with the names of the files that it no longer lists."""
-        schema = to_json_value(self.schema)
         for _ in range(MAX_COMMIT_ATTEMPTS):
             newest = read_manifest(self.folder)
             if newest is not None and newest.has_batch(batch):  # by another driver of the same query
                 return newest, [entry.name for entry in entries]
-            existing_names = self._existing_file_names(newest) if self.overwrite else []
-            if self.overwrite:
-                manifest = (newest or Manifest(0, {}, ())).replace_all(schema, entries, batch)
-            elif newest is None:
-                previous = self._find_entries_to_keep(None)
-                manifest = Manifest(0, {}, ()).replace_all(schema, (*previous, *entries), batch)
-            else:
-                self._find_entries_to_keep(newest)
-                manifest = newest.append(entries, batch)
+            if self.mode in ("error", "ignore") and self._has_data(newest):
+                if self.mode == "error":
+                    raise _existing_data_error(self.folder)
+                assert newest is not None
+                return newest, [entry.name for entry in entries]
+            manifest, superseded_names = self._create_next_manifest(newest, entries, batch)
             if try_create_manifest(self.folder, manifest):
-                return manifest, existing_names
+                return manifest, superseded_names
         raise ResourceError(f"{self.folder}: {MAX_COMMIT_ATTEMPTS} other jobs committed before this one could")
+
+    def _create_next_manifest(
+        self, newest: Manifest | None, entries: Sequence[ManifestEntry], batch: StreamBatch | None
+    ) -> tuple[Manifest, list[str]]:
+        """Return the manifest of the commit, and the names of the files that it no longer lists."""
+        schema, partitions = to_json_value(self._file_schema), self._partition_schema
+        partition_schema = None if partitions is None else to_json_value(partitions)
+        if self._replaces_all:
+            self._check_no_new_files(newest.entries if newest is not None else ())
+            names = self._existing_file_names(newest)
+            return (newest or Manifest(0, {}, ())).replace_all(schema, entries, batch, partition_schema), names
+        previous = self._find_entries_to_keep(newest)
+        if newest is None:
+            return Manifest(0, {}, ()).replace_all(schema, (*previous, *entries), batch, partition_schema), []
+        if not self._replaces_partitions:
+            return newest.append(entries, batch), []
+        written = {entry.partition for entry in entries}
+        replaced = [entry for entry in previous if entry.partition in written]
+        self._check_no_new_files(replaced)
+        return newest.replace_partitions(entries, batch), [entry.name for entry in replaced]
+
+    def _check_no_new_files(self, replaced: Iterable[ManifestEntry]) -> None:
+        """Raise `ConflictError` if a file to replace was committed after the job began: its rows would be lost."""
+        for entry in replaced:
+            if entry.commit > self.base:
+                raise ConflictError(
+                    f"{self.folder}: commit {entry.commit} added {entry.name} after this job had begun to overwrite "
+                    f"commit {self.base}: run it again"
+                )
+
+    def _has_data(self, manifest: Manifest | None) -> bool:
+        return manifest is not None or (self.folder.is_dir() and bool(list_files_without_manifest(self.folder)))
 
     def _existing_file_names(self, manifest: Manifest | None) -> list[str]:
         """Return the names of the files that are the folder's data before the commit."""
@@ -189,13 +273,20 @@ class FolderJob:
             InvalidArgumentError: their schema differs from that of the DataFrame.
         """
         if manifest is not None:
-            _check_columns_for_append(self.folder, parse_struct_type(self.folder, manifest.schema), self.schema)
+            partition_schema = manifest.partition_schema or {"type": "struct", "fields": []}
+            for old, new, kind in (
+                (partition_schema, self._partition_schema or StructType(), "partition column"),
+                (manifest.schema, self._file_schema, "column"),
+            ):
+                _check_columns_for_append(self.folder, parse_struct_type(self.folder, old), new, kind)
             return manifest.entries
         if not self.folder.is_dir():
             return ()
         entries = []
         for path in list_files_without_manifest(self.folder):
             description = describe_file(path)
+            if self.options.partition_by:
+                raise InvalidArgumentError(f"{path}: is in no partition folder: partitionBy needs an empty folder")
             check_supported(description.schema, str(path))
             _check_columns_for_append(path, description.schema, self.schema)
             batches = None if description.batch_lengths_bytes is None else len(description.batch_lengths_bytes)
@@ -216,7 +307,30 @@ def _check_folder_and_schema(folder: Path, schema: StructType) -> None:
         raise InvalidArgumentError(f"{folder}: is a file; a DataFrame is written to a folder")
 
 
-def _check_columns_for_append(path: Path, old: StructType, new: StructType) -> None:
+def _check_option_columns(schema: StructType, options: WriteOptions) -> None:
+    """Raise `InvalidArgumentError` unless the files can be sorted, and have dictionaries, as the options require."""
+    types = {each.name: each.dataType for each in schema.fields if each.name not in options.partition_by}
+    for option, names in (("sortBy", options.sort_by), ("dictionaryColumns", options.dictionary_columns)):
+        for name in names:
+            if name not in types:
+                raise InvalidArgumentError(f"{option}: no column of the files is called {name!r}; there are {[*types]}")
+            is_string = isinstance(types[name], StringType | BinaryType)
+            if not (is_string if option == "dictionaryColumns" else isinstance(types[name], AtomicType)):
+                expected = "a string" if option == "dictionaryColumns" else "a type with an order, not nested"
+                raise InvalidArgumentError(
+                    f"{option}: column {name}: expected {expected}, found {types[name].simpleString()}"
+                )
+        if len(set(names)) < len(names):
+            raise InvalidArgumentError(f"{option}: a column is repeated in {list(names)}")
+
+
+def _existing_data_error(folder: Path) -> ExistingFileError:
+    return ExistingFileError(
+        f"{folder}: has data already: set mode='append', 'overwrite' or 'ignore'", filename=str(folder)
+    )
+
+
+def _check_columns_for_append(path: Path, old: StructType, new: StructType, kind: str = "column") -> None:
     old_columns, new_columns = (
         [(field.name, to_stored_type(field.dataType).simpleString()) for field in schema.fields]
         for schema in (old, new)
@@ -227,5 +341,5 @@ def _check_columns_for_append(path: Path, old: StructType, new: StructType) -> N
         before, after = (" ".join(c[index]) if index < len(c) else "nothing" for c in (old_columns, new_columns))
         if before != after:
             raise InvalidArgumentError(
-                f"{path}: cannot be appended to: column {index} is {before} there, but {after} in the DataFrame"
+                f"{path}: cannot be appended to: {kind} {index} is {before} there, but {after} in the DataFrame"
             )

@@ -5,17 +5,17 @@ The data source's writer gets batches whose bytes Spark has counted after each r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, list_files_without_manifest, read_manifest
+from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ExistingFileError, InvalidArgumentError
+from bowstring.errors import InvalidArgumentError
 from bowstring.spark import staging
 from bowstring.spark.arrow_batch_job import ArrowBatchJob
 from bowstring.spark.folder_job import FolderJob
-from bowstring.spark.options import parse_path
+from bowstring.spark.options import SaveMode, WriteOptions, parse_path
 from bowstring.spark.types import as_nullable, to_arrow_schema
 
 if TYPE_CHECKING:
@@ -23,42 +23,72 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-SaveMode = Literal["error", "errorifexists", "append", "overwrite", "ignore"]
+WriteMode = Literal["error", "errorifexists", "append", "overwrite", "ignore"]
 
-_REPORT_SCHEMA = "name string, length_bytes long, rows long, batches long"
+_REPORT_SCHEMA = "name string, length_bytes long, rows long, batches long, checksum string"
 _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
+_TIME_ZONE_SETTING = "spark.sql.session.timeZone"
 
 
-def write(df: DataFrame, path: str | Path, *, mode: SaveMode = "errorifexists", fsync: bool = False) -> None:
+def write(  # noqa: PLR0913 -- as the options of the data source
+    df: DataFrame,
+    path: str | Path,
+    *,
+    mode: WriteMode = "errorifexists",
+    partition_by: Sequence[str] = (),
+    partition_overwrite_mode: Literal["static", "dynamic"] = "static",
+    compression: Literal["none", "lz4", "zstd"] | None = None,
+    compression_level: int | None = None,
+    sort_by: Sequence[str] = (),
+    dictionary_columns: Sequence[str] = (),
+    max_records_per_batch: int | None = None,
+    max_bytes_per_batch: int | None = None,
+    max_records_per_file: int | None = None,
+    max_bytes_per_file: int | None = None,
+    fsync: bool = False,
+) -> None:
     """Write `df` to a folder, as ``df.write.format("arrow").mode(mode).save(path)``, but faster.
 
     All of Spark's modes work: "errorifexists" (or "error") raises `ExistingFileError` if the folder has data, "ignore"
     then does nothing. Failed and repeated tasks leave no rows, and concurrent jobs are both committed. With `fsync`,
-    files are written to disk before the commit.
+    files are written to disk before the commit. The other arguments are the options of the data source: a file of each
+    partition, with "dynamic" only these partitions are overwritten; compressed, sorted and dictionary-encoded columns;
+    and the maximum sizes of record batches and files.
 
     Raises `InvalidArgumentError` for other modes, columns that the folder does not take, and objects that are not data
     frames; `UnsupportedTypeError` for types without a counterpart, with the column's path; before any job runs.
+    `ConflictError` if an overwrite would remove files that another job has committed meanwhile.
     """
-    if mode not in get_args(SaveMode):
-        raise InvalidArgumentError(f"mode: expected one of {', '.join(map(repr, get_args(SaveMode)))}, found {mode!r}")
+    if mode not in get_args(WriteMode):
+        raise InvalidArgumentError(f"mode: expected one of {', '.join(map(repr, get_args(WriteMode)))}, found {mode!r}")
     if not hasattr(df, "mapInArrow"):
         raise InvalidArgumentError(f"write: expected a Spark data frame, found {type(df).__qualname__}")
+    options = WriteOptions(
+        fsync=fsync,
+        compression=compression,
+        compression_level=compression_level,
+        partition_by=_to_names("partition_by", partition_by),
+        partition_overwrite_mode=partition_overwrite_mode,
+        sort_by=_to_names("sort_by", sort_by),
+        dictionary_columns=_to_names("dictionary_columns", dictionary_columns),
+        max_records_per_batch=max_records_per_batch,
+        max_bytes_per_batch=max_bytes_per_batch,
+        max_records_per_file=max_records_per_file,
+        max_bytes_per_file=max_bytes_per_file,
+    )
     folder = parse_path(str(path))
-    if mode not in ("append", "overwrite") and _has_data(folder):
-        if mode == "ignore":
-            return
-        raise ExistingFileError(
-            f"{folder}: has data already: set mode='append', 'overwrite' or 'ignore'", filename=str(folder)
-        )
-    prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
+    settings = df.sparkSession.conf
+    prefers_large_types = settings.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(as_nullable(df.schema), prefers_large_types=prefers_large_types)
-    job = FolderJob(folder, as_nullable(df.schema), mode == "overwrite", fsync)
-    job.check()
+    save_mode: SaveMode = "error" if mode == "errorifexists" else mode
+    job = FolderJob.begin(folder, as_nullable(df.schema), save_mode, options, settings.get(_TIME_ZONE_SETTING))
+    if job is None:
+        return
     created_folders = staging.find_missing_folders(folder)
     staging.create_staging_folder(folder, job.id)
     try:
-        reports = ArrowBatchJob(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()
-        job.commit([ManifestEntry(r.name, r.length_bytes, r.rows, r.batches) for r in reports])
+        rows = ArrowBatchJob(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()
+        job.commit([ManifestEntry(*row) for row in rows])
     except BaseException:
         job.discard()
         staging.remove_empty_folders((folder / MANIFEST_FOLDER, *created_folders))
@@ -66,17 +96,20 @@ def write(df: DataFrame, path: str | Path, *, mode: SaveMode = "errorifexists", 
 
 
 def _write_part(job: FolderJob, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
-    """Write a partition and yield the entry of its file, with the columns of `_REPORT_SCHEMA`; runs in a task."""
+    """Write a partition and yield the entries of its files, with the columns of `_REPORT_SCHEMA`; runs in a task."""
     import pyarrow as pa
 
     columns = (batch.select(range(len(schema))) for batch in batches)
-    entry = job.write_part(columns, schema=schema)
-    if entry is not None:
-        row = {"name": entry.name, "length_bytes": entry.length_bytes, "rows": entry.rows, "batches": entry.batches}
-        yield pa.RecordBatch.from_pylist([row])
+    rows = [
+        (entry.name, entry.length_bytes, entry.rows, entry.batches, entry.checksum)
+        for entry in job.write_part(columns, schema=schema)
+    ]
+    if rows:
+        names = [column.split()[0] for column in _REPORT_SCHEMA.split(", ")]
+        yield pa.RecordBatch.from_pydict(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
-def _has_data(folder: Path) -> bool:
-    if not folder.is_dir():
-        return folder.exists()
-    return read_manifest(folder) is not None or bool(list_files_without_manifest(folder))
+def _to_names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise InvalidArgumentError(f"{argument}: expected a list of names, found {names!r}: write [{names!r}]")
+    return tuple(names)

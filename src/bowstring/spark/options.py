@@ -9,11 +9,13 @@ import ast
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError
+from bowstring.ipc.write_options import IpcWriteOptions
 
 Choice = TypeVar("Choice", bound=str)
 Action = Literal["reading", "writing", "reading a stream", "writing a stream"]
@@ -23,12 +25,17 @@ _READ_OPTIONS = (
     *("basePath", "recursiveFileLookup", "pathGlobFilter", "modifiedAfter", "modifiedBefore"),
     *("mode", "columnNameOfCorruptRecord", "ignoreCorruptFiles", "ignoreMissingFiles", "metadataColumn"),
 )
+_FILE_OPTIONS = (
+    *("fsync", "compression", "compressionLevel", "partitionBy", "sortBy", "dictionaryColumns"),
+    *("maxRecordsPerBatch", "maxBytesPerBatch", "maxRecordsPerFile", "maxBytesPerFile"),
+)
 _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
     "reading": _READ_OPTIONS,
     "reading a stream": (*_READ_OPTIONS, "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst"),
-    "writing": ("fsync",),
-    "writing a stream": ("fsync",),
+    "writing": (*_FILE_OPTIONS, "partitionOverwriteMode", "ifExists"),
+    "writing a stream": _FILE_OPTIONS,
 }
+SaveMode = Literal["append", "overwrite", "error", "ignore"]
 _UNIT_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 SESSION_TIME_ZONE = "session.timezone"
 SESSION_PARTITION_TYPES = "session.partitioncolumntypeinference"
@@ -41,12 +48,45 @@ _ALTERNATIVES = {
         "compression": "compressed files are recognized without it",
     },
     "writing": {
-        "compression": "the files are written uncompressed, so that they can be mapped",
         "mergeschema": "an append needs the columns that the folder has",
-        "mode": 'set the save mode with .mode("append") or .mode("overwrite")',
+        "mode": 'set .mode("append") or .mode("overwrite"); for other modes .option("ifExists", "error")',
     },
 }
 """Alternatives to the options of Spark's own sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a job writes its files. Raises `InvalidArgumentError` for other values, `MissingExtraError` if the codec is
+    not installed.
+    """
+
+    fsync: bool = False
+    compression: str | None = None
+    """"lz4" or "zstd"; "none" becomes None."""
+    compression_level: int | None = None
+    partition_by: tuple[str, ...] = ()
+    partition_overwrite_mode: str = "static"
+    """Whether an overwrite replaces all files ("static"), or those of the partitions that have rows ("dynamic")."""
+    sort_by: tuple[str, ...] = ()
+    dictionary_columns: tuple[str, ...] = ()
+    max_records_per_batch: int | None = None
+    max_bytes_per_batch: int | None = None
+    max_records_per_file: int | None = None
+    max_bytes_per_file: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.compression in ("none", "uncompressed"):
+            object.__setattr__(self, "compression", None)
+        if self.partition_overwrite_mode not in ("static", "dynamic"):
+            raise InvalidArgumentError(
+                f"partitionOverwriteMode: expected static or dynamic, found {self.partition_overwrite_mode!r}"
+            )
+        for name in ("max_records_per_batch", "max_bytes_per_batch", "max_records_per_file", "max_bytes_per_file"):
+            value = getattr(self, name)
+            if value is not None and not (type(value) is int and value > 0):
+                raise InvalidArgumentError(f"{name}: expected a positive integer, found {value!r}")
+        IpcWriteOptions(compression=self.compression, compression_level=self.compression_level)
 
 
 def check_options(options: Mapping[str, str], action: Action, *others: Action) -> None:
@@ -110,6 +150,41 @@ def parse_names(options: Mapping[str, str], name: str) -> list[str] | None:
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
         raise InvalidArgumentError(f"option {name}: expected names such as 'id, price', or a list, found {value:.200}")
     return names
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Parse the options of a sink. Raises `InvalidArgumentError`."""
+    level = options.get("compressionLevel")
+    if level is not None and not re.fullmatch(r"[+-]?[0-9]{1,9}", level):
+        raise InvalidArgumentError(f"option compressionLevel: expected an integer, found {level!r}")
+
+    def parse_size(name: str) -> int | None:
+        value = options.get(name)
+        return None if value is None else parse_byte_size(f"option {name}", value)
+
+    return WriteOptions(
+        fsync=parse_flag(options, "fsync"),
+        compression=options.get("compression", "none").lower(),
+        compression_level=None if level is None else int(level),
+        partition_by=tuple(parse_names(options, "partitionBy") or ()),
+        partition_overwrite_mode=options.get("partitionOverwriteMode", "static").lower(),
+        sort_by=tuple(parse_names(options, "sortBy") or ()),
+        dictionary_columns=tuple(parse_names(options, "dictionaryColumns") or ()),
+        max_records_per_batch=parse_positive_integer(options, "maxRecordsPerBatch"),
+        max_bytes_per_batch=parse_size("maxBytesPerBatch"),
+        max_records_per_file=parse_positive_integer(options, "maxRecordsPerFile"),
+        max_bytes_per_file=parse_size("maxBytesPerFile"),
+    )
+
+
+def parse_save_mode(options: Mapping[str, str], *, overwrite: bool) -> SaveMode:
+    """Return the save mode of a sink, with the option ``ifExists`` for those that Spark passes to no Python source."""
+    mode = options.get("ifExists", "overwrite" if overwrite else "append").lower()
+    if mode not in ("append", "overwrite", "error", "ignore") or (mode != "overwrite") == overwrite:
+        raise InvalidArgumentError(
+            f'option ifExists: expected error, ignore or append, with .mode("append"), found {mode!r}'
+        )
+    return cast(SaveMode, mode)
 
 
 def parse_byte_size(name: str, value: int | str) -> int:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def partition_error() -> InvalidArgumentError:
     """The error for ``write.format("arrow").partitionBy(…)``."""
     return InvalidArgumentError(
-        'Python data sources, such as format("arrow"), do not support partitionBy: write each value to a folder of its '
-        "own, or use df.repartition(columns)"
+        'Spark passes partitionBy to no Python data source, such as format("arrow"): set '
+        '.option("partitionBy", "column, …") instead'
     )
 
 

@@ -32,6 +32,8 @@ from bowstring.spark.options import (
     parse_names,
     parse_path,
     parse_positive_integer,
+    parse_save_mode,
+    parse_write_options,
 )
 from bowstring.spark.path_globs import compile_glob
 from bowstring.spark.row_filters import RowFilters, find_column_names
@@ -140,7 +142,8 @@ class ArrowDataSource(DataSource):
         """Return a writer to the folder of the option ``path``."""
         check_options(self.options, "writing")
         folder = parse_path(self.options.get("path", ""))
-        return ArrowWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
+        mode = parse_save_mode(self.options, overwrite=overwrite)
+        return ArrowWriter(folder, schema, mode, parse_write_options(self.options))
 
     @hide_traceback()
     def streamReader(self, schema: StructType) -> ArrowStreamReader:  # noqa: N802 -- Spark's own
@@ -161,7 +164,8 @@ class ArrowDataSource(DataSource):
         """Return a writer of the batches of a streaming query to the folder of the option ``path``."""
         check_options(self.options, "writing a stream")
         folder = parse_path(self.options.get("path", ""))
-        return ArrowStreamWriter(folder, schema, overwrite=overwrite, fsync=parse_flag(self.options, "fsync"))
+        mode = parse_save_mode(self.options, overwrite=overwrite)
+        return ArrowStreamWriter(folder, schema, mode, parse_write_options(self.options))
 
     def _split_bytes(self) -> int:
         return parse_positive_integer(self.options, "splitBytes") or SPLIT_BYTES

@@ -14,10 +14,10 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bowstring.datasets.manifest import STAGING_FOLDER, is_part_file_name, read_manifest
+from bowstring.datasets.manifest import STAGING_FOLDER, is_part_file_name, iter_part_files, read_manifest
 from bowstring.errors import translate_os_error
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 
@@ -70,6 +70,24 @@ def take_over(folder: Path, job: str) -> None:
     _write_owner(staging, ProcessIdentity.current(), _read_owner(staging).get("query"))
 
 
+def move(source: Path, target: Path) -> None:
+    """Move a staged file to its final path, and create the folder of its partition. Raises `OSError`."""
+    for attempt in range(_MKDIR_ATTEMPTS):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            source.rename(target)
+            return
+        except FileNotFoundError:  # another job has just removed an empty folder above it
+            if attempt == _MKDIR_ATTEMPTS - 1 or not source.exists():
+                raise
+
+
+def remove_empty_partition_folders(folder: Path, names: Iterable[str]) -> None:
+    """Remove the partition folders that had these files of `folder`, relative paths, and are empty."""
+    parents = {parent for name in names for parent in PurePosixPath(name).parents if parent.name}
+    remove_empty_folders(sorted((folder / parent for parent in parents), key=lambda path: -len(path.parts)))
+
+
 def remove_empty_folders(folders: Iterable[Path]) -> None:
     """Remove those of `folders`, the innermost first, that are empty."""
     for folder in folders:
@@ -81,9 +99,10 @@ def discard_job(folder: Path, job: str) -> None:
     """Remove all files of `job`, unless a manifest lists them: then only its staging folder."""
     manifest = read_manifest(folder)
     if manifest is None or not any(is_part_file_name(entry.name, job) for entry in manifest.entries):
-        for path in folder.iterdir():
-            if is_part_file_name(path.name, job):
-                path.unlink(missing_ok=True)
+        paths = [path for path in iter_part_files(folder) if is_part_file_name(path.name, job)]
+        for path in paths:
+            path.unlink(missing_ok=True)
+        remove_empty_partition_folders(folder, [str(path.relative_to(folder)) for path in paths])
     remove_staging_folder(folder, job)
 
 
@@ -96,9 +115,23 @@ def remove_staging_folder(folder: Path, job: str) -> None:
 
 def discard_orphaned_jobs(folder: Path) -> None:
     """Discard every job under `folder` whose owner is dead, or unknown and unchanged for ORPHAN_AGE_S."""
-    for staging in _list_staging_folders(folder):
-        if _is_orphaned(staging):
-            discard_job(folder, staging.name)
+    for job in list_orphaned_jobs(folder):
+        discard_job(folder, job)
+
+
+def list_orphaned_jobs(folder: Path) -> list[str]:
+    """The jobs whose owner is dead, or unknown and unchanged for ORPHAN_AGE_S."""
+    return [staging.name for staging in _list_staging_folders(folder) if _is_orphaned(staging)]
+
+
+def list_jobs(folder: Path) -> list[str]:
+    """The jobs that have a staging folder."""
+    return [staging.name for staging in _list_staging_folders(folder)]
+
+
+def get_staging_folder(folder: Path, job: str) -> Path:
+    """The folder of a job's files until the commit."""
+    return folder / STAGING_FOLDER / job
 
 
 def discard_jobs_of_query(folder: Path, query: str) -> None:

@@ -1,0 +1,41 @@
+"""`bowstring vacuum`: remove the files of a folder that no commit lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bowstring.cli.input_output import echo_json
+from bowstring.cli.options import PATH, json_option
+from bowstring.errors import format_count
+from bowstring.inspection.printable_text import to_printable
+from bowstring.spark.folder_vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
+
+
+@click.command()
+@click.argument("folder", type=PATH)
+@click.option(
+    "--older-than",
+    "older_than_s",
+    type=click.FloatRange(min=0),
+    default=VACUUM_AGE_S,
+    metavar="SECONDS",
+    help="Remove only files that have not changed for so long.",
+)
+@click.option("--dry-run", is_flag=True, help="List the files only.")
+@json_option("Write the list as JSON.")
+def vacuum(folder: str, *, older_than_s: float, dry_run: bool, as_json: bool) -> int:
+    """Remove the files of a folder that no commit lists: superseded ones, and those of jobs that have died.
+
+    Files of running jobs, and those that a manifest of the last hour lists, are kept.
+    """
+    paths = vacuum_folder(Path(folder).absolute(), older_than_s=older_than_s, dry_run=dry_run)
+    if as_json:
+        echo_json({"source": folder, "removed": not dry_run, "files": [str(path) for path in paths]})
+        return 0
+    for path in paths:
+        click.echo(to_printable(str(path)))
+    verb = "would be removed" if dry_run else "removed"
+    click.echo(f"{to_printable(folder)}: {format_count(len(paths), 'file')} {verb}", err=True)
+    return 0

@@ -1,0 +1,42 @@
+"""Compare a folder with its manifest: which files are missing, damaged or not listed."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from bowstring.datasets.manifest import Manifest, ManifestEntry, iter_part_files
+from bowstring.errors import InvalidDataError, MissingFileError, translate_os_error
+
+_READ_BYTES = 1 << 20
+
+
+def check_listed_file(folder: Path, entry: ManifestEntry, *, checksum: bool = True) -> None:
+    """Compare a file with its entry in the manifest.
+
+    Raises:
+        MissingFileError: it does not exist.
+        InvalidDataError: its size or checksum differs.
+        BowstringError, also an OSError: it can't be read.
+    """
+    path = folder / entry.name
+    try:
+        size_bytes, crc32 = path.stat().st_size, 0
+        if size_bytes != entry.length_bytes:
+            raise InvalidDataError(f"expected {entry.length_bytes} bytes, as in the manifest, found {size_bytes}")
+        if checksum and entry.checksum is not None:
+            with path.open("rb") as file:
+                while content := file.read(_READ_BYTES):
+                    crc32 = zlib.crc32(content, crc32)
+            if entry.checksum != f"crc32:{crc32:08x}":
+                raise InvalidDataError(f"expected the checksum {entry.checksum}, found crc32:{crc32:08x}")
+    except FileNotFoundError as error:
+        raise MissingFileError("is missing, though the manifest lists it", error, str(path)) from None
+    except OSError as error:
+        raise translate_os_error(error, f"cannot be read: {error.strerror}", str(path)) from error
+
+
+def list_unlisted_files(folder: Path, manifest: Manifest) -> list[Path]:
+    """Return the files that jobs have written and the manifest does not list: superseded, or not committed."""
+    names = {entry.name for entry in manifest.entries}
+    return sorted(path for path in iter_part_files(folder) if str(path.relative_to(folder)) not in names)
