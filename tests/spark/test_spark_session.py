@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bowstring.sharing.processes import wait_for_exit
-from bowstring.spark import spark_session
+from bowstring.sharing.processes import ProcessIdentity, wait_for_exit
+from bowstring.spark import spark_session, staging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +38,19 @@ def test_unix_sockets_are_only_used_where_their_path_is_short(
         deep.mkdir(parents=True)
         monkeypatch.setattr(tempfile, "tempdir", str(deep))
         assert (ENABLED in spark_session._create_default_settings(master)) is expected
+
+
+def test_a_new_session_removes_the_folders_of_killed_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as process:
+        killed = ProcessIdentity.from_pid(process.pid)
+    for name, owner in (("killed", killed), ("running", ProcessIdentity.current()), ("unknown", None)):
+        (tmp_path / f"bowstring-spark-{name}").mkdir()
+        (tmp_path / f"bowstring-spark-{name}" / "owner.json").write_text(staging.encode_owner_json(owner))
+    spark_session._create_default_settings("local[2]")
+    names = {path.name.removeprefix("bowstring-spark-") for path in tmp_path.iterdir()}
+    assert "killed" not in names
+    assert {"running", "unknown"} < names
 
 
 def test_a_script_that_neither_stops_spark_nor_closes_what_it_published_prints_nothing(tmp_path: Path) -> None:

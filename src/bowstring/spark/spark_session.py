@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
-from bowstring.sharing.processes import parent_pid, wait_for_exit
+from bowstring.sharing.processes import ProcessIdentity, parent_pid, wait_for_exit
 from bowstring.spark.java_runtime import set_java_home
 
 try:
@@ -32,6 +32,7 @@ except ImportError as error:
 
 from bowstring.spark.reader_writer_methods import extend_reader_and_writer
 from bowstring.spark.source import ArrowDataSource
+from bowstring.spark.staging import OWNER_FILE_NAME, encode_owner_json, read_owner
 
 _MIN_VERSION = (4, 2)
 """The first version of PySpark with which the tests pass."""
@@ -45,6 +46,7 @@ MAX_RECORDS_PER_BATCH = 65_536
 
 _LAUNCHER_NAMES = ("spark-submit", "spark-class", "SparkSubmit")
 _LAUNCHER_TIMEOUT_S = 5.0
+_FOLDER_PREFIX = "bowstring-spark-"
 _MAX_SOCKET_FOLDER_BYTES = 64
 """The path of a unix socket has at most 107 bytes; Spark's name of the file has 42."""
 
@@ -175,8 +177,7 @@ def _set_environment_variables(is_local: bool) -> None:
 
 def _create_default_settings(master: str) -> dict[str, str | int | bool]:
     """Return the Spark settings of a new session."""
-    folder = Path(tempfile.mkdtemp(prefix="bowstring-spark-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = _create_session_folder()
     log4j = folder / "log4j2.properties"
     log4j.write_text(_QUIET_LOG4J)
     settings: dict[str, str | int | bool] = {
@@ -200,6 +201,19 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
     if master.startswith("local-cluster"):
         settings["spark.executor.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
     return settings
+
+
+def _create_session_folder() -> Path:
+    """Create a temporary folder, which is removed at exit. Remove those of processes that were killed before."""
+    for other in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            owner = read_owner(other)
+            if other.stat().st_uid == os.getuid() and owner.pid > 0 and owner.is_local and not owner.is_alive():
+                shutil.rmtree(other, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / OWNER_FILE_NAME).write_text(encode_owner_json(ProcessIdentity.current()))
+    return folder
 
 
 def _driver_memory_mib() -> int:

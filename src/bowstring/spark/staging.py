@@ -67,7 +67,7 @@ def take_over(folder: Path, job: str) -> None:
     the JVM is killed. Raises `OSError`.
     """
     staging = folder / STAGING_FOLDER / job
-    _write_owner(staging, ProcessIdentity.current(), _read_owner(staging).get("query"))
+    _write_owner(staging, ProcessIdentity.current(), _read_owner_record(staging).get("query"))
 
 
 def move(source: Path, target: Path) -> None:
@@ -137,7 +137,7 @@ def get_staging_folder(folder: Path, job: str) -> Path:
 def discard_jobs_of_query(folder: Path, query: str) -> None:
     """Discard the jobs of the batches of a streaming query: those that failed, or of which a task was late."""
     for staging in _list_staging_folders(folder):
-        if _read_owner(staging).get("query") == query:
+        if _read_owner_record(staging).get("query") == query:
             discard_job(folder, staging.name)
 
 
@@ -155,7 +155,7 @@ def _list_staging_folders(folder: Path) -> list[Path]:
         return []  # there is none, or `create_staging_folder` reports why it can't be read
 
 
-def _read_owner(staging: Path) -> dict[str, Any]:
+def _read_owner_record(staging: Path) -> dict[str, Any]:
     """The record of a staging folder's owner; empty if it can't be read."""
     try:
         record = json.loads((staging / OWNER_FILE_NAME).read_text())
@@ -165,17 +165,22 @@ def _read_owner(staging: Path) -> dict[str, Any]:
 
 
 def _is_orphaned(staging: Path) -> bool:
-    record = _read_owner(staging)
-    try:
-        owner = ProcessIdentity(int(record["pid"]), int(record["started"]), str(record["machine"]))
-    except (ValueError, KeyError, TypeError):
-        owner = _UNKNOWN_OWNER
+    owner = read_owner(staging)
     if owner.pid > 0 and owner.is_local:
         return not owner.is_alive()
     with contextlib.suppress(OSError):
         modified_times_s = [path.stat().st_mtime for path in (staging, *staging.iterdir())]
         return max(modified_times_s) < time.time() - ORPHAN_AGE_S
     return False
+
+
+def read_owner(folder: Path) -> ProcessIdentity:
+    """The process that a folder belongs to; one with the ID 0 if it is not known."""
+    record = _read_owner_record(folder)
+    try:
+        return ProcessIdentity(int(record["pid"]), int(record["started"]), str(record["machine"]))
+    except (ValueError, KeyError, TypeError):
+        return _UNKNOWN_OWNER
 
 
 def encode_owner_json(owner: ProcessIdentity | None, query: str | None = None) -> str:
