@@ -291,6 +291,16 @@ def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_files_of_a_dead_driver_are_removed_from_partition_folders(tmp_path: Path) -> None:
+    stage_files(tmp_path, replace(ProcessIdentity.current(), start_ticks=1))
+    (tmp_path / "k=1" / "l=2").mkdir(parents=True)
+    (tmp_path / "k=1" / "l=2" / part_file_name(JOB, 1, 2, 3)).touch()
+    (tmp_path / "k=1" / part_file_name("f" * 32, 1, 2)).touch()
+    staging.discard_orphaned_jobs(tmp_path)
+    assert names(tmp_path) == ["k=1"]
+    assert names(tmp_path / "k=1") == [part_file_name("f" * 32, 1, 2)]
+
+
 def test_a_process_with_a_reused_id_is_not_the_driver(tmp_path: Path) -> None:
     own = ProcessIdentity.current()
     stage_files(tmp_path, replace(own, start_ticks=own.start_ticks - 1))

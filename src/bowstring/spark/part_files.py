@@ -59,9 +59,9 @@ class PartFiles:
                 self._write_partition("", batches)
             else:
                 columns = {name: self.column_names.index(name) for name in self.options.partition_by}
-                with _GatheredRows() as gathered:
+                with _GatheredRows(lambda batch: split_by_partition(batch, columns, self.time_zone)) as gathered:
                     for batch in batches:
-                        gathered.add(split_by_partition(batch, columns, self.time_zone))
+                        gathered.add(batch)
                     for partition, rows in gathered:
                         self._write_partition(partition, rows)
         except BaseException:
@@ -152,8 +152,9 @@ class _Rows:
 class _GatheredRows:
     """Rows by partition, in memory up to a limit and otherwise in an unnamed file; a context manager."""
 
-    def __init__(self) -> None:
-        self._pending: dict[str, list[Any]] = {}
+    def __init__(self, split: Callable[[Any], Iterable[tuple[str, Any]]]) -> None:
+        self._split = split
+        self._pending: list[Any] = []
         self._pending_bytes = 0
         self._spilled: dict[str, list[int]] = {}
         self._num_spilled = 0
@@ -170,18 +171,23 @@ class _GatheredRows:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
-    def add(self, partitions: Iterable[tuple[str, Any]]) -> None:
+    def add(self, batch: Any) -> None:
         """Add the rows of a batch."""
-        for partition, rows in partitions:
-            self._pending.setdefault(partition, []).append(rows)
-            self._pending_bytes += rows.nbytes
+        if batch.num_rows:
+            self._pending.append(batch)
+            self._pending_bytes += batch.nbytes
         if self._pending_bytes > GATHER_BYTES:
             self._spill()
 
+    def _split_pending(self) -> Iterator[tuple[str, Any]]:
+        """Yield the rows in memory by partition; split all at once, because a batch may have few rows of each."""
+        batches, self._pending, self._pending_bytes = self._pending, [], 0
+        for batch in _combine(batches):
+            yield from self._split(batch)
+
     def _spill(self) -> None:
         """Write the rows in memory to the file, as one batch for each partition."""
-        for partition, batches in self._pending.items():
-            batch = _concat(batches)
+        for partition, batch in self._split_pending():
             if self._writer is None:
                 self._schema = batch.schema
                 folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
@@ -191,13 +197,12 @@ class _GatheredRows:
             self._writer.write_batch(import_batch((self._writer.schema.__arrow_c_schema__(), array)))
             self._spilled.setdefault(partition, []).append(self._num_spilled)
             self._num_spilled += 1
-        self._pending, self._pending_bytes = {}, 0
 
     def __iter__(self) -> Iterator[tuple[str, Iterator[Any]]]:
         """Yield each partition and its batches, in the order of their names."""
         if self._writer is None:
-            for partition in sorted(self._pending):
-                yield partition, iter(self._pending.pop(partition))
+            for partition, batch in sorted(self._split_pending(), key=lambda each: each[0]):
+                yield partition, iter([batch])
             return
         import pyarrow as pa
 
@@ -211,10 +216,17 @@ class _GatheredRows:
                 )
 
 
-def _concat(batches: Sequence[Any]) -> Any:
+def _combine(batches: Sequence[Any]) -> Sequence[Any]:
+    """Return the same rows in one batch, or in several if strings take more bytes than their offsets can count."""
     import pyarrow as pa
 
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
+
+
+def _concat(batches: Sequence[Any]) -> Any:
+    """Return one batch of rows that have at most `GATHER_BYTES`."""
+    (batch,) = _combine(batches)
+    return batch
 
 
 def _sort(batches: Sequence[Any], names: Sequence[str], sort_by: Sequence[str]) -> Any:
