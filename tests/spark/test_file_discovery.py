@@ -14,8 +14,10 @@ pytest.importorskip("pyspark")
 
 import pyarrow.parquet as pq  # noqa: E402
 from pyspark.errors import PySparkException  # noqa: E402
+from pyspark.sql.datasource import CaseInsensitiveDict  # noqa: E402
 
-from bowstring.datasets.manifest import part_file_name  # noqa: E402
+from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, try_create_manifest  # noqa: E402
+from bowstring.spark.source import ArrowDataSource  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -223,3 +225,39 @@ def test_a_glob_matches_no_file_that_is_not_committed(spark: SparkSession, tmp_p
     (file.parent / part_file_name("b" * 32, 0, 2)).write_bytes(file.read_bytes())
     for glob in ("*", "*.arrow", "**", "{part,x}-*"):
         assert spark.read.format("arrow").load(f"{path}/{glob}").count() == 3, glob
+
+
+def plan(path: Path, **options: str) -> tuple[str, list[Any]]:
+    """The schema and the partitions, without Spark."""
+    source = ArrowDataSource(CaseInsensitiveDict({"path": str(path), **options}))
+    schema = source.schema()
+    return schema.simpleString(), source.reader(schema).partitions()
+
+
+def test_partition_columns_have_the_types_of_the_manifest(tmp_path: Path) -> None:
+    names = ["day=1/k=2/f.arrow", "day=2/k=x/f.arrow"]
+    for name in names:
+        write_file(tmp_path / name, pa.table({"x": [1]}))
+    entries = tuple(ManifestEntry(name, (tmp_path / name).stat().st_size, 1, 1) for name in names)
+    types = {"x": "long", "day": "string", "k": "string"}
+    fields = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
+    data_schema, partition_schema = ({"type": "struct", "fields": part} for part in (fields[:1], fields[1:]))
+    assert try_create_manifest(tmp_path, Manifest(1, data_schema, entries, partition_schema=partition_schema))
+    assert plan(tmp_path)[0] == "struct<x:bigint,day:string,k:string>"
+    assert plan(tmp_path / "day=1")[0] == "struct<x:bigint,k:string>"
+    assert plan(tmp_path / "day=1", basePath=str(tmp_path))[0] == "struct<x:bigint,day:string,k:string>"
+    _, (partition,) = plan(tmp_path)
+    assert [each.partition_values for each in partition.value] == [
+        (("day", "1"), ("k", "2")),
+        (("day", "2"), ("k", "x")),
+    ]
+
+
+def test_thousands_of_small_files_are_several_tasks(tmp_path: Path) -> None:
+    write_file(tmp_path / "0.arrow", pa.table({"x": [1]}))
+    content = (tmp_path / "0.arrow").read_bytes()
+    for index in range(1, 300):
+        (tmp_path / f"{index}.arrow").write_bytes(content)
+    _, partitions = plan(tmp_path)
+    assert [len(partition.value) > 200 for partition in partitions] == [True, False]
+    assert len(plan(tmp_path, pathGlobFilter="[1-9].arrow")[1]) == 1

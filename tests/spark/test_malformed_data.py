@@ -62,6 +62,8 @@ def test_a_malformed_batch_is_a_row_or_dropped(tmp_path: Path, stream: bool) -> 
     assert read(tmp_path, StructType(SCHEMA.fields[:1]), mode="PERMISSIVE") == [("a",), ("b",), (None,), ("c",)]
     assert read(tmp_path, mode="DROPMALFORMED") == [("a", 1), ("b", 1), ("c", 1)]
     assert read(tmp_path, ignoreCorruptFiles="true") == [("a", 1), ("b", 1)]
+    indices = read(tmp_path, mode="PERMISSIVE", metadataColumn="m", columns="s, m.batch_index, m.row_index")
+    assert [(s, *m.values()) for s, m in indices] == [("a", 0, 0), ("b", 0, 1), (None, 1, None), ("c", 2, 3)]
     for mode in ("FAILFAST", "failfast"):
         with pytest.raises(InvalidDataError, match="record batch 1: column 's'"):
             read(tmp_path, mode=mode)

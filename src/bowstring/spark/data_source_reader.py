@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 64 << 20
 """The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
+OPEN_COST_BYTES = 256 << 10
+"""The bytes that are read in the time that opening a file takes, so that thousands of small files are several tasks."""
 MAX_PLANNED_FOOTERS = 1000
 """How many footers are read on the driver for the statistics in them; those of more files are read in the tasks."""
 MAX_SENT_BATCH_BYTES = 128 << 20
@@ -113,11 +115,11 @@ class ArrowReader(DataSourceReader):
         ranges: list[BatchRange] = []
         remaining_bytes = self._split_bytes
         for batch_range, length_bytes in self._iter_batch_ranges(groups):
-            if ranges and length_bytes > remaining_bytes:
+            if ranges and length_bytes + OPEN_COST_BYTES > remaining_bytes:
                 partitions.append(InputPartition(tuple(ranges)))
                 ranges, remaining_bytes = [], self._split_bytes
             ranges.append(batch_range)
-            remaining_bytes -= length_bytes
+            remaining_bytes -= length_bytes + OPEN_COST_BYTES
         return [*partitions, InputPartition(tuple(ranges))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
