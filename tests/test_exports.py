@@ -27,9 +27,10 @@ SUBPACKAGES = (
     "spark",
     "tensors",
     "testing",
+    "types",
 )
-LAZY = ("bowstring", *(f"bowstring.{name}" for name in SUBPACKAGES if name != "errors"))
-"""The packages with a stub that lists their public names. `errors` is a module."""
+LAZY = ("bowstring", *(f"bowstring.{name}" for name in SUBPACKAGES if name not in ("errors", "types")))
+"""The packages with a stub that lists their public names. `errors` and `types` are modules."""
 
 
 def public_names(package: str) -> list[str]:

@@ -12,7 +12,8 @@ This package exports the names of everyday use:
 
 Everything else is in sub-packages, which are imported on first use: `datasets` (training loops), `datatypes` (type
 classes, extension types), `errors`, `inspection`, `integration_json`, `ipc` (readers, writers, options, tools for
-files), `memory`, `sharing` (servers, handles), `spark`, `tensors` and `testing`. A name is public in one place only.
+files), `memory`, `sharing` (servers, handles), `spark`, `tensors`, `testing` and `types`. A name is public in one place
+only.
 
 `import bowstring` loads nothing, not even NumPy.
 """

@@ -10,6 +10,7 @@ from bowstring import (
     spark as spark,
     tensors as tensors,
     testing as testing,
+    types as types,
 )
 from bowstring.arrays.array import Array as Array, concat_arrays as concat_arrays
 from bowstring.arrays.chunked_array import ChunkedArray as ChunkedArray
