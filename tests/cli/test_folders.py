@@ -98,7 +98,7 @@ def test_vacuum_removes_old_files_that_no_manifest_lists(folder: Path, capsys: p
     (folder / running).touch()  # moved, but not committed yet
     dead_owner = ProcessIdentity(ProcessIdentity.current().pid, 1, ProcessIdentity.current().host)
     dead = staging.create_staging_folder(folder, "c" * 32, owner=dead_owner)
-    (dead / part_file_name("c" * 32, 0, 0)).touch()
+    Path(str(dead), part_file_name("c" * 32, 0, 0)).touch()
     assert [path.name for path in vacuum(folder)] == ["owner.json", part_file_name("c" * 32, 0, 0)]
     assert not dead.exists()
     assert all(path.exists() for path in (*listed, *unlisted, foreign, folder / running))

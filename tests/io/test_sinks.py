@@ -34,3 +34,18 @@ def test_a_file_object_that_accepts_no_more_bytes_is_an_error() -> None:
         bs.new_stream(FullFile(), batch.schema) as writer,
     ):
         writer.write(batch)
+
+
+def test_a_binary_file_object_may_have_a_buffer_of_its_own() -> None:
+    """fsspec's files of object stores do."""
+
+    class BufferedFile(io.BytesIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.buffer = io.BytesIO()
+
+    file = BufferedFile()
+    with bs.new_file(file, bs.schema({"a": "int64"})) as writer:
+        writer.write(bs.table({"a": [1, 2]}))
+    assert file.buffer.getvalue() == b""
+    assert bs.open_file(file.getvalue()).read_all().num_rows == 2

@@ -11,7 +11,14 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
-from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, read_manifest, try_create_manifest  # noqa: E402
+from bowstring.datasets.manifest import (  # noqa: E402
+    STAGING_FOLDER,
+    Manifest,
+    ManifestEntry,
+    part_file_name,
+    read_manifest,
+    try_create_manifest,
+)
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
 from bowstring.spark.arrow_files import read_batches  # noqa: E402
 from bowstring.spark.data_source_writer import ArrowWriter, PartCommitMessage  # noqa: E402
@@ -39,8 +46,9 @@ def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
     writer = ArrowWriter(folder, SCHEMA, "append", WriteOptions())
     assert writer.job is not None
     name = part_file_name(writer.job.id, 0, 1)
-    (writer.job.staging_folder / name).write_bytes(b"12345678")
-    return writer, writer.job.staging_folder / name, name
+    path = folder / STAGING_FOLDER / writer.job.id / name
+    path.write_bytes(b"12345678")
+    return writer, path, name
 
 
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_the_tasks_skip_batches_of_files_that_the_driver_did_not_open(tmp_path: 
     reader = ArrowReader(
         [], schema, 1, RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema), options=ReadOptions()
     )
-    partition = InputPartition((BatchRange(str(tmp_path / "a.arrow"), 0, 10),))
+    partition = InputPartition((BatchRange(tmp_path / "a.arrow", 0, 10),))
     assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]]
 
 

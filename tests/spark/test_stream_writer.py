@@ -15,6 +15,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StructType
 
 from bowstring.datasets.manifest import (
+    STAGING_FOLDER,
     Manifest,
     ManifestEntry,
     StreamBatch,
@@ -137,7 +138,7 @@ def test_nobody_removes_the_files_of_a_commit_that_outlives_its_driver(
     job = FolderJob(tmp_path, StructType().add("x", LongType()), "append", WriteOptions(), base=0)
     staging.create_staging_folder(tmp_path, job.id, "query", driver)
     entry = ManifestEntry(part_file_name(job.id, 0, 1), 4, 1, 1)
-    (job.staging_folder / entry.name).write_bytes(b"data")
+    (tmp_path / STAGING_FOLDER / job.id / entry.name).write_bytes(b"data")
 
     def start_another_driver(folder: Path, manifest: Manifest) -> bool:
         staging.discard_orphaned_jobs(folder)

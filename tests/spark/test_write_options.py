@@ -221,7 +221,7 @@ def begin_and_commit(
 
     def commit(job: FolderJob, partition: str) -> None:
         name = f"part-{job.id}-00000-1.arrow"
-        (job.staging_folder / name).touch()
+        Path(str(job.staging_folder), name).touch()
         job.commit([ManifestEntry(f"k={partition}/{name}", 0, 1, 1)])
 
     job = begin(mode)

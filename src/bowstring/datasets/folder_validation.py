@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from pathlib import Path
 
 from bowstring.datasets.manifest import Manifest, ManifestEntry, iter_part_files
 from bowstring.errors import InvalidDataError, MissingFileError, translate_os_error
+from bowstring.io.store_path import FolderPath, find_relative_name
 
 _READ_BYTES = 1 << 20
 
 
-def check_listed_file(folder: Path, entry: ManifestEntry, *, checksum: bool = True) -> None:
+def check_listed_file(folder: FolderPath, entry: ManifestEntry, *, checksum: bool = True) -> None:
     """Compare a file with its entry in the manifest.
 
     Raises:
@@ -36,7 +36,8 @@ def check_listed_file(folder: Path, entry: ManifestEntry, *, checksum: bool = Tr
         raise translate_os_error(error, f"cannot be read: {error.strerror}", str(path)) from error
 
 
-def list_unlisted_files(folder: Path, manifest: Manifest) -> list[Path]:
+def list_unlisted_files(folder: FolderPath, manifest: Manifest) -> list[FolderPath]:
     """Return the files that jobs have written and the manifest does not list: superseded, or not committed."""
     names = {entry.name for entry in manifest.entries}
-    return sorted(path for path in iter_part_files(folder) if str(path.relative_to(folder)) not in names)
+    paths = (path for path in iter_part_files(folder) if find_relative_name(path, folder) not in names)
+    return sorted(paths, key=str)

@@ -8,8 +8,9 @@ A folder that Bowstring writes looks like this::
         _manifest/00000000000000000003.json
         _staging/<job>/                files of a job that has not committed yet
 
-A manifest is written to a temporary file and then linked to the next number, which fails if that number exists. So
-concurrent jobs are both committed, and a reader sees all of a job or nothing.
+A manifest is written to a temporary file and then linked to the next number, which fails if that number exists; in an
+object store it is created by a conditional put. So concurrent jobs are both committed, and a reader sees all of a job
+or nothing.
 
 A manifest is complete, or has only the files that were added since the one before; then it names the complete manifest
 that all of these begin with. So thousands of commits, such as those of a stream, stay small, and a reader opens at most
@@ -25,13 +26,20 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, NotFoundError, translate_os_error
+from bowstring.errors import (
+    BowstringError,
+    InvalidArgumentError,
+    InvalidDataError,
+    LimitError,
+    NotFoundError,
+    translate_os_error,
+)
+from bowstring.io.store_path import FolderPath, StorePath, read_files
 
 MANIFEST_FOLDER = "_manifest"
 STAGING_FOLDER = "_staging"
@@ -162,14 +170,17 @@ def is_part_file_name(name: str, job: str | None = None) -> bool:
     return match is not None and job in (None, match["job"])
 
 
-def iter_part_files(folder: Path) -> Iterator[Path]:
+def iter_part_files(folder: FolderPath) -> Iterator[FolderPath]:
     """Yield the files in `folder` and its partition folders that jobs of Bowstring's wrote, listed or not."""
+    if isinstance(folder, StorePath):
+        yield from (path for path in folder.iter_files() if is_part_file_name(path.name))
+        return
     for parent, folder_names, names in os.walk(folder):
         folder_names[:] = [name for name in folder_names if "=" in name[1:] and not name.startswith(("_", "."))]
         yield from (Path(parent, name) for name in names if is_part_file_name(name))
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: FolderPath) -> Manifest | None:
     """The newest manifest of `folder`, or None if Bowstring has not committed anything.
 
     Raises:
@@ -179,26 +190,29 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         for _ in range(10):
             # Not all numbers: after thousands of commits, to parse them takes most of the time.
-            newest_name = max(_list_manifest_names(folder), default=None)
+            listing = _list_store_manifests(folder) if isinstance(folder, StorePath) else {}
+            newest_name = max(listing or _list_manifest_names(folder), default=None)
             if newest_name is None:
                 return None
             with contextlib.suppress(FileNotFoundError):
-                return _read_manifest(folder, _parse_sequence_number(newest_name))
+                return _read_manifest(folder, _parse_sequence_number(newest_name), listing)
+    except BowstringError:
+        raise
     except OSError as problem:
         raise translate_os_error(problem, f"{problem.filename}: cannot be read: {problem.strerror}") from problem
     raise NotFoundError(f"{folder / MANIFEST_FOLDER}: its manifests are removed as fast as they are listed")
 
 
-def read_listed_names(folder: Path) -> frozenset[str]:
+def read_listed_names(folder: FolderPath) -> frozenset[str]:
     """The paths of the files that any manifest of `folder` lists, also a superseded one. Raises as `read_manifest`."""
     names: set[str] = set()
     for number in _list_sequence_numbers(folder):
         with contextlib.suppress(FileNotFoundError):
-            names.update(entry.name for entry in _read_record(_manifest_path(folder, number)).files)
+            names.update(entry.name for entry in _read_records([_manifest_path(folder, number)])[0].files)
     return frozenset(names)
 
 
-def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
+def try_create_manifest(folder: FolderPath, manifest: Manifest) -> bool:
     """Create the manifest's file, durably and atomically; False if its number exists.
 
     Raises:
@@ -206,6 +220,11 @@ def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
     """
     path = _manifest_path(folder, manifest.sequence_number)
     content = json.dumps(_to_record(manifest), separators=(",", ":")).encode()
+    return path.create(content) if isinstance(path, StorePath) else _link_new_file(path, content)
+
+
+def _link_new_file(path: Path, content: bytes) -> bool:
+    """Create a file, durably and atomically; False if it exists."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -226,7 +245,7 @@ def try_create_manifest(folder: Path, manifest: Manifest) -> bool:
     return True
 
 
-def remove_old_manifests(folder: Path) -> None:
+def remove_old_manifests(folder: FolderPath) -> None:
     """Remove manifests superseded more than MANIFEST_RETENTION_S ago, and temporary files of dead writers. The newer
     ones, and those that they add to, remain.
     """
@@ -234,14 +253,14 @@ def remove_old_manifests(folder: Path) -> None:
     is_old = {path.name: path.stat().st_mtime < oldest_s for path in (folder / MANIFEST_FOLDER).iterdir()}
     numbers = _list_sequence_numbers(folder)
     first_recent = next((n for n in numbers if not is_old.get(_manifest_path(folder, n).name, False)), numbers[-1])
-    base = _read_record(_manifest_path(folder, first_recent)).base
+    base = _read_records([_manifest_path(folder, first_recent)])[0].base
     needed_names = {_manifest_path(folder, n).name for n in numbers if n >= (first_recent if base is None else base)}
     for name, is_removable in is_old.items():
         if is_removable and name not in needed_names and (_MANIFEST_FILE_NAME.fullmatch(name) or name.startswith(".")):
             (folder / MANIFEST_FOLDER / name).unlink(missing_ok=True)
 
 
-def list_files_without_manifest(folder: Path) -> list[Path]:
+def list_files_without_manifest(folder: FolderPath) -> list[FolderPath]:
     """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed.
 
     Raises:
@@ -249,7 +268,7 @@ def list_files_without_manifest(folder: Path) -> list[Path]:
         BowstringError: also an OSError: the folder can't be read.
     """
     try:
-        paths = sorted(folder.iterdir())
+        paths: list[FolderPath] = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as problem:
         message = f"{folder}: cannot be read: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
@@ -269,7 +288,9 @@ def list_files_without_manifest(folder: Path) -> list[Path]:
     ]
 
 
-def _has_only_part_files(folder: Path) -> bool:
+def _has_only_part_files(folder: FolderPath) -> bool:
+    if isinstance(folder, StorePath):
+        return all(is_part_file_name(path.name) for path in folder.iter_files())
     return all(is_part_file_name(name) for _, _, names in os.walk(folder) for name in names)
 
 
@@ -282,37 +303,52 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _manifest_path(folder: Path, sequence_number: int) -> Path:
+def _manifest_path(folder: FolderPath, sequence_number: int) -> FolderPath:
     return folder / MANIFEST_FOLDER / f"{sequence_number:020d}.json"
 
 
-def _list_sequence_numbers(folder: Path) -> list[int]:
+def _list_sequence_numbers(folder: FolderPath) -> list[int]:
     return sorted(map(_parse_sequence_number, _list_manifest_names(folder)))
 
 
-def _list_manifest_names(folder: Path) -> Iterator[str]:
+def _list_manifest_names(folder: FolderPath) -> Iterator[str]:
+    if isinstance(folder, StorePath):
+        return iter(_list_store_manifests(folder))
     try:
         return filter(_MANIFEST_FILE_NAME.fullmatch, os.listdir(folder / MANIFEST_FOLDER))
     except FileNotFoundError:
         return iter(())
 
 
+def _list_store_manifests(folder: StorePath) -> dict[str, StorePath]:
+    """The manifests in a store by name, with their versions, which would otherwise be a request for each."""
+    try:
+        paths = list((folder / MANIFEST_FOLDER).iterdir())
+    except FileNotFoundError:
+        return {}
+    return {path.name: path for path in paths if _MANIFEST_FILE_NAME.fullmatch(path.name)}
+
+
 def _parse_sequence_number(name: str) -> int:
     return int(name.removesuffix(".json"))
 
 
-def _read_manifest(folder: Path, number: int) -> Manifest:
+def _read_manifest(folder: FolderPath, number: int, listing: Mapping[str, FolderPath]) -> Manifest:
     """Read a manifest and those that it adds to. Raises `FileNotFoundError`, and as `read_manifest`."""
-    path = _manifest_path(folder, number)
-    newest = _read_record(path)
+
+    def find_path(number: int) -> FolderPath:
+        path = _manifest_path(folder, number)
+        return listing.get(path.name, path)
+
+    path = find_path(number)
+    newest = _read_records([path])[0]
     if newest.base is None:
         return _to_manifest(number, newest, newest, newest.files)
     if not number - MAX_ADDITIONS < newest.base < number:
         raise InvalidDataError(
             f"{path}: adds to manifest {newest.base}, which is not one of the {MAX_ADDITIONS} before"
         )
-    base = _read_record(_manifest_path(folder, newest.base))
-    additions = [_read_record(_manifest_path(folder, each)) for each in range(newest.base + 1, number)]
+    base, *additions = _read_records([find_path(each) for each in range(newest.base, number)])
     if base.base is not None or any(addition.base != newest.base for addition in additions):
         raise InvalidDataError(f"{path}: the manifests from {newest.base} on do not add to that one")
     files = [entry for record in (base, *additions, newest) for entry in record.files]
@@ -371,19 +407,33 @@ def _to_file_record(entry: ManifestEntry) -> dict[str, Any]:
     return record
 
 
-def _read_record(path: Path) -> _Record:
-    """Read one file of a manifest, unless this process has just read it: a commit and a stream's source need the newest
-    manifest several times, and a few files are new each time. Raises `FileNotFoundError`, `InvalidDataError`,
+def _read_records(paths: Sequence[FolderPath]) -> list[_Record]:
+    """Read files of manifests, except those that this process has just read: a commit and a stream's source need the
+    newest manifest several times, and a few files are new each time. Raises `FileNotFoundError`, `InvalidDataError`,
     `LimitError`.
     """
+    keys = [(path, _get_version(path)) for path in paths]
+    unread = [key for key in keys if key not in _recent_records]
+    contents = read_files([path for path, _ in unread], MAX_MANIFEST_BYTES + 1)
+    records = {key: _parse_record(key[0], content) for key, content in zip(unread, contents, strict=True)}
+    records = {key: records[key] if key in records else _recent_records[key] for key in keys}
+    if len(_recent_records) > 2 * MAX_ADDITIONS:
+        _recent_records.clear()
+    _recent_records.update(records)
+    return list(records.values())
+
+
+_recent_records: dict[tuple[FolderPath, tuple[object, ...]], _Record] = {}
+
+
+def _get_version(path: FolderPath) -> tuple[object, ...]:
+    if isinstance(path, StorePath):
+        return path.version
     status = path.stat()
-    return _read_record_once(path, (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size))
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
-@lru_cache(maxsize=2 * MAX_ADDITIONS)
-def _read_record_once(path: Path, identity: tuple[int, ...]) -> _Record:  # noqa: ARG001 -- part of the key
-    with path.open("rb") as file:
-        content = file.read(MAX_MANIFEST_BYTES + 1)
+def _parse_record(path: FolderPath, content: bytes) -> _Record:
     if len(content) > MAX_MANIFEST_BYTES:
         raise LimitError(f"{path}: a manifest of more than {MAX_MANIFEST_BYTES} bytes")
     try:

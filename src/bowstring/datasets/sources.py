@@ -15,6 +15,7 @@ from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
 from bowstring.io.fsspec_store import is_path, is_url
+from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.sharing.connect import connect
@@ -73,7 +74,12 @@ def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tup
     if isinstance(source, DatasetLocations) or (isinstance(source, str) and "want_data=" in source):
         yield describe_served(source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source))
     elif is_url(source) and parse_scheme(str(source)) != "file":
-        yield _describe_file(str(source), str(source))
+        url = str(source)
+        store_path = StorePath(url)
+        # Most URLs are those of files; web servers and chained URLs have no folders.
+        is_folder = "::" not in url and parse_scheme(url) not in ("http", "https") and store_path.is_dir()
+        for file_url in map(_get_url, _list_files(store_path)) if is_folder else [url]:
+            yield _describe_file(file_url, file_url)
     else:
         is_file_uri = isinstance(source, str) and parse_scheme(source) == "file"
         path = Path(FileRequest.for_uri(str(source)).url if is_file_uri else source).absolute()
@@ -101,12 +107,13 @@ def _count(batches: Iterable[RecordBatch]) -> tuple[int, int]:
     return num_rows, nbytes
 
 
-def _list_files(folder: Path) -> list[Path]:
+def _list_files(folder: FolderPath) -> list[FolderPath]:
     manifest = read_manifest(folder)
     if manifest is None:
         return list_files_without_manifest(folder)
+    paths_by_name = {path.name: path for path in folder.iterdir()} if isinstance(folder, StorePath) else {}
     for entry in manifest.entries:
-        path = folder / entry.name
+        path = paths_by_name.get(entry.name, folder / entry.name)
         try:
             size_bytes = path.stat().st_size
         except OSError as error:
@@ -116,6 +123,10 @@ def _list_files(folder: Path) -> list[Path]:
                 f"{path}: expected {entry.length_bytes} bytes, as in the folder's manifest, found {size_bytes}"
             )
     return [folder / entry.name for entry in manifest.entries]
+
+
+def _get_url(path: FolderPath) -> str:
+    return path.url if isinstance(path, StorePath) else str(path)
 
 
 def _describe_file(source: str, uri: str) -> tuple[Schema, DatasetPart]:

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bowstring.errors import InvalidArgumentError, IsDirectoryError, MissingExtraError, ResourceError, TruncatedError
+from bowstring.errors import InvalidArgumentError, IsDirectoryError, ResourceError, TruncatedError
 from bowstring.io.byte_ranges import Span
-from bowstring.io.io_errors import missing_file_error, translate_io_error
+from bowstring.io.io_errors import translate_io_error
 from bowstring.io.range_source import compute_edge_spans
+from bowstring.io.store_path import StorePath, resolve_url
 
-EXTRA = "fsspec"
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
 _TAIL_BYTES = 1 << 18
 _HEAD_BYTES = 64
@@ -36,23 +36,6 @@ def is_path(source: object) -> bool:
     return _URL.match(source) is None if isinstance(source, str) else isinstance(source, os.PathLike)
 
 
-def resolve_url(url: str) -> tuple[Any, str]:
-    """The file system of a URL and the path in it. Raises `MissingExtraError` if a package is missing for it."""
-    if url.startswith("unix:"):
-        raise missing_file_error(url)
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise MissingExtraError.for_package("fsspec", EXTRA) from None
-    try:
-        file_system, path = url_to_fs(url)
-    except ValueError as error:
-        raise InvalidArgumentError(f"{url}: {error}") from None
-    except Exception as error:
-        raise translate_io_error(error, url, "opened", url) from error
-    return file_system, path
-
-
 def is_store_scheme(scheme: str) -> bool:
     """Whether URLs of this scheme are those of a store; without fsspec, of one of the most frequent ones."""
     try:
@@ -69,10 +52,12 @@ def is_fsspec_open_file(source: object) -> bool:
 
 
 def find_store_location(source: object) -> tuple[Any, str] | None:
-    """File system and path of a URL or a result of `fsspec.open`; None for anything else.
+    """File system and path of a URL, a `StorePath` or a result of `fsspec.open`; None for anything else.
 
     Raises `MissingExtraError` if a package is missing for a URL.
     """
+    if isinstance(source, StorePath):
+        return source.resolve_location()
     if is_url(source):
         return resolve_url(str(source))
     file: Any = source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from socket import gaierror
@@ -32,10 +33,18 @@ def get_source_name(source: Any) -> str:
     if isinstance(source, int):
         return _STANDARD_STREAMS.get(source, f"descriptor {source}")
     for stream, label in ((sys.stdin, "standard input"), (sys.stdout, "standard output")):
-        if source is getattr(stream, "buffer", stream):
+        if source is unwrap_text_file(stream):
             return label
     name = getattr(source, "name", None)
     return name if isinstance(name, str) and name else type(source).__name__
+
+
+def unwrap_text_file(file: Any) -> Any:
+    """The binary file of a text file object such as standard output; any other object unchanged.
+
+    Binary file objects may have a `buffer`, too: that of fsspec's has bytes that are not uploaded yet.
+    """
+    return getattr(file, "buffer", file) if isinstance(file, io.TextIOBase) else file
 
 
 def translate_io_error(error: Exception, name: str, operation: str = "read", path: object = None) -> BowstringError:

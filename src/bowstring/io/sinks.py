@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from bowstring.errors import ClosedError, InvalidArgumentError, IsDirectoryError, ResourceError
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
-from bowstring.io.io_errors import get_source_name, translate_io_error
+from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_text_file
 from bowstring.memory.descriptors import preallocate, pwrite_all
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
 
@@ -354,7 +354,7 @@ def open_sink(sink: Any) -> Sink:
         )
     if isinstance(sink, socket.socket):
         return VectoredSink(sink.sendmsg, "socket")
-    sink = getattr(sink, "buffer", sink)  # the binary buffer of a text file object such as standard output
+    sink = unwrap_text_file(sink)
     if getattr(sink, "closed", False) is True:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
@@ -381,7 +381,7 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
 
 def _get_file_identity(file: Any) -> tuple[Any, ...] | None:
     """The identity of the file of a source or sink, such as device and inode; None if it is not a regular file."""
-    file = getattr(file, "buffer", file)
+    file = unwrap_text_file(file)
     location = fsspec_store.find_store_location(file) or fsspec_store.find_file_object_location(file)
     if location is not None:
         file = fsspec_store.get_local_path(*location)

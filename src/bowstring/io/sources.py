@@ -18,9 +18,10 @@ from bowstring.errors import (
     LimitError,
 )
 from bowstring.io import fsspec_store
-from bowstring.io.io_errors import get_source_name, translate_io_error
+from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_text_file
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import FileObjectRangeReader, RangeSource
+from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import StreamSource
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file
@@ -67,9 +68,8 @@ def _open_fsspec_ranges(source: Any) -> AnySource | None:
     if location is None:
         return None
     try:
-        return RangeSource(
-            fsspec_store.FsspecRangeReader(*location, source if isinstance(source, str) else location[1])
-        )
+        name = str(source) if isinstance(source, str | StorePath) else location[1]
+        return RangeSource(fsspec_store.FsspecRangeReader(*location, name))
     except fsspec_store.UnknownSizeError:
         return open_sequential(source)
 
@@ -93,7 +93,7 @@ def _open_fsspec_stream(source: Any) -> MemorySource | StreamSource | None:
 
 def _open_file_object(source: Any) -> AnySource:
     """A file object or a descriptor, from its beginning if it can seek."""
-    descriptor, file = _get_descriptor(source), _unwrap_text_file(source)
+    descriptor, file = _get_descriptor(source), unwrap_text_file(source)
     if descriptor is None and _is_seekable(file):
         return RangeSource(FileObjectRangeReader(file, get_source_name(file)))
     try:
@@ -128,7 +128,7 @@ def _open_file_object_stream(source: Any) -> StreamSource:
     if _is_descriptor(source):
         name = f"descriptor {source}"
         return StreamSource(_with_translated_errors(lambda view: os.readv(source, [view]), name), name)
-    file = _unwrap_text_file(source)
+    file = unwrap_text_file(source)
     name = get_source_name(file)
     if callable(getattr(file, "readinto", None)):
         return StreamSource(_with_translated_errors(lambda view: _call_readinto(file, view), name), name)
@@ -204,17 +204,12 @@ def _get_descriptor(source: Any) -> int | None:
     """The descriptor of a file object that returns the file's own bytes; None if it decompresses."""
     if _is_descriptor(source):
         return int(source)
-    raw = getattr(_unwrap_text_file(source), "raw", _unwrap_text_file(source))
+    raw = getattr(unwrap_text_file(source), "raw", unwrap_text_file(source))
     return raw.fileno() if isinstance(raw, io.FileIO) else None
 
 
 def _is_descriptor(source: Any) -> bool:
     return isinstance(source, int) and not isinstance(source, bool)
-
-
-def _unwrap_text_file(source: Any) -> Any:
-    """The binary buffer of a text file object such as standard input; any other object unchanged."""
-    return getattr(source, "buffer", source)
 
 
 def _close_all(files: Iterable[Any]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import import_batch
@@ -14,6 +13,7 @@ from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import Int, dictionary
 from bowstring.errors import BowstringError, InvalidDataError, MissingFileError, translate_os_error
+from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_file, open_stream
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import find_orderable_columns
@@ -129,7 +129,7 @@ def _choose_file_schema(batch_schema: Schema, schema: Schema | None) -> Schema:
     return schema
 
 
-def describe_file(path: Path, filters: RowFilters | None = None) -> FileDescription:
+def describe_file(path: FolderPath, filters: RowFilters | None = None) -> FileDescription:
     """The Spark schema of a file or stream, and how long a file's batches are; reads its footer or first message.
 
     With filters, also the batches that may have matching rows. Columns without a counterpart in Spark have an
@@ -150,7 +150,7 @@ def describe_file(path: Path, filters: RowFilters | None = None) -> FileDescript
             return FileDescription(to_spark_schema(reader.schema), batch_lengths_bytes, may_match)
 
 
-def count_file_rows(path: Path) -> int:
+def count_file_rows(path: FolderPath) -> int:
     """Return the number of rows of a file, by its statistics or the headers of its batches, or of a stream.
 
     Raises as `describe_file`.
@@ -176,7 +176,7 @@ class FileBatch:
 
 
 def read_batches(
-    path: Path,
+    path: FolderPath,
     batch_indices: range | None,
     column_names: list[str],
     filters: RowFilters | None = None,
@@ -232,7 +232,7 @@ def read_batches(
 
 
 def _select_indices(
-    reader: FileReader | StreamReader, path: Path, batch_indices: range | None, filters: RowFilters | None
+    reader: FileReader | StreamReader, path: FolderPath, batch_indices: range | None, filters: RowFilters | None
 ) -> Iterator[int]:
     """Return the indices of the batches to read, by the filters if the file has statistics."""
     if not isinstance(reader, FileReader):
@@ -245,7 +245,7 @@ def _select_indices(
     return indices if mask is None else (index for index in indices if index >= len(mask) or mask[index])
 
 
-def _is_stream(path: Path) -> bool:
+def _is_stream(path: FolderPath) -> bool:
     try:
         with path.open("rb") as file:
             start = file.read(16)
@@ -257,7 +257,7 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def prefix_errors(path: Path | str, index: int | None = None) -> Iterator[None]:
+def prefix_errors(path: FolderPath | str, index: int | None = None) -> Iterator[None]:
     """Prefix errors with the path and the index of the record batch, unless they have the path."""
     try:
         yield

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bowstring.errors import InvalidDataError, MissingFileError
+from bowstring.io.store_path import FolderPath
 from bowstring.spark.arrow_files import FileBatch, describe_file, prefix_errors, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.file_discovery import DataFile, FolderFiles, ReadOptions
@@ -47,7 +47,7 @@ MAX_SENT_BATCH_BYTES = 128 << 20
 class BatchRange:
     """Some record batches of one file."""
 
-    path: str
+    path: FolderPath
     start: int
     stop: int
     """The index after the last batch; -1 for all batches."""
@@ -61,7 +61,7 @@ class BatchRange:
 class FileGroup:
     """Files of one schema: those that a manifest lists, or a single one."""
 
-    path: Path
+    path: FolderPath
     schema: StructType
     files: tuple[DataFile, ...]
     batch_lengths_bytes: tuple[int, ...] | None = None
@@ -138,7 +138,7 @@ class ArrowReader(DataSourceReader):
         Raises:
             MissingFileError: the file existed when the query was planned, but no longer; the message names the cure.
         """
-        path = Path(batch_range.path)
+        path = batch_range.path
         batches = read_batches(
             path,
             None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop),
@@ -183,7 +183,7 @@ class ArrowReader(DataSourceReader):
             batch, first_row = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))), None
             constants[self._policy.message_column] = message
         if self._metadata_column in self._filters.schema.names:
-            column = create_metadata_column(Path(batch_range.path), file_batch.index, first_row, batch.num_rows)
+            column = create_metadata_column(batch_range.path, file_batch.index, first_row, batch.num_rows)
             batch = batch.append_column(self._metadata_column, column)
         location = f"{batch_range.path}, record batch {file_batch.index}"
         truncate_times = self._filters.truncate_times
@@ -200,12 +200,12 @@ class ArrowReader(DataSourceReader):
                     missing_columns = self._check_schema(group, [name for name, _ in values])
                 if group.problem is not None:
                     if self._policy.has_message_rows:
-                        yield BatchRange(str(file.path), 0, -1, missing_columns, values), file.length_bytes
+                        yield BatchRange(file.path, 0, -1, missing_columns, values), file.length_bytes
                     continue
                 num_files += 1
                 filters = self._filters if num_files <= MAX_PLANNED_FOOTERS else None
                 for start, stop, length_bytes in _split_file(file, group, self._split_bytes, filters):
-                    yield BatchRange(str(file.path), start, stop, missing_columns, values), length_bytes
+                    yield BatchRange(file.path, start, stop, missing_columns, values), length_bytes
 
     def _may_match(self, file: DataFile) -> bool:
         """Whether the file may have matching rows, by the values of its partition columns."""

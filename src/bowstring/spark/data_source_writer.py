@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, StreamBatch
 from bowstring.errors import InvalidArgumentError
+from bowstring.io.store_path import FolderPath
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark import staging
 from bowstring.spark.folder_job import FolderJob
@@ -53,7 +53,7 @@ class StreamCommitMessage(PartCommitMessage):
 class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
-    def __init__(self, folder: Path, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
+    def __init__(self, folder: FolderPath, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
         check_no_interval_columns(schema)
         self.job = FolderJob.begin(folder, as_nullable(schema), mode, options)
         self._created_folders = staging.find_missing_folders(folder)
@@ -82,7 +82,7 @@ class ArrowWriter(DataSourceArrowWriter):
 class ArrowStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query to a folder, each of them once."""
 
-    def __init__(self, folder: Path, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
+    def __init__(self, folder: FolderPath, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
         check_no_interval_columns(schema)
         job = FolderJob.begin(folder, as_nullable(schema), mode, options)
         assert job is not None  # only the mode "ignore" has none

@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bowstring.datasets.manifest import (
@@ -30,6 +29,7 @@ from bowstring.datasets.manifest import (
     read_manifest,
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
+from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath, find_relative_name
 from bowstring.spark.malformed_data import FAIL_FAST, MalformedDataPolicy
 from bowstring.spark.partition_values import PartitionValue, infer_partition_schema, parse_partition_folder
 from bowstring.spark.path_globs import expand_glob, is_hidden
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class ReadOptions:
     """Which files of the paths are read, and the columns that come not from the files."""
 
-    base_path: Path | None = None
+    base_path: FolderPath | None = None
     """The folder below which partition folders are columns; by default the path that is loaded."""
     is_recursive: bool = False
     """Whether all files in subfolders are read; then there are no partition columns."""
@@ -58,7 +58,7 @@ class ReadOptions:
     metadata_column: str | None = None
     """The column with the file of each row, if one is added."""
 
-    def selects(self, path: Path, status: os.stat_result) -> bool:
+    def selects(self, path: FolderPath, status: os.stat_result | StoreFileStatus) -> bool:
         """Whether the options select a file."""
         if self.name_filter is not None and not self.name_filter.fullmatch(path.name):
             return False
@@ -72,7 +72,7 @@ class ReadOptions:
 class DataFile:
     """A file of the data."""
 
-    path: Path
+    path: FolderPath
     length_bytes: int
     modified_ns: int
     partition: tuple[PartitionValue, ...] = ()
@@ -84,13 +84,13 @@ class DataFile:
 class FolderFiles:
     """The files in a folder that are read."""
 
-    folder: Path
+    folder: FolderPath
     files: tuple[DataFile, ...]
     manifest: Manifest | None = None
     """The one that lists the files; None without one."""
 
 
-def find_files(paths: Sequence[Path], options: ReadOptions) -> list[FolderFiles]:
+def find_files(paths: Sequence[FolderPath], options: ReadOptions) -> list[FolderFiles]:
     """Return the files of some paths and globs, and the manifests that list them.
 
     Raises:
@@ -105,7 +105,7 @@ def find_files(paths: Sequence[Path], options: ReadOptions) -> list[FolderFiles]
         if options.base_path is None and not options.is_recursive:
             _check_lost_columns(roots, paths[0])
         # A glob such as ** may match a folder and what is in it.
-        seen: set[Path] = set()
+        seen: set[FolderPath] = set()
         for folder in (folder for root in roots for folder in _find_root_files(root, options)):
             folders.append(replace(folder, files=tuple(file for file in folder.files if file.path not in seen)))
             seen.update(file.path for file in folder.files)
@@ -128,7 +128,7 @@ def find_partition_schema(folders: Sequence[FolderFiles], options: ReadOptions) 
 
 
 def read_listed_file(
-    folder: Path, manifest: Manifest, entry: ManifestEntry, base: Path, options: ReadOptions
+    folder: FolderPath, manifest: Manifest, entry: ManifestEntry, base: FolderPath, options: ReadOptions
 ) -> DataFile | None:
     """Return the file of an entry of a manifest, after checking its size; None if the options do not select it."""
     path = folder / entry.name
@@ -150,15 +150,15 @@ def read_listed_file(
     return DataFile(path, status.st_size, status.st_mtime_ns, partition, entry)
 
 
-def find_unlisted_files(folder: Path, options: ReadOptions) -> Iterator[DataFile]:
+def find_unlisted_files(folder: FolderPath, options: ReadOptions) -> Iterator[DataFile]:
     """Yield the files of a folder without a manifest, by path."""
     for found in _walk(folder, options.base_path or folder, options, ()):
         if found.manifest is None:
             yield from found.files
 
 
-def _find_root_files(root: Path, options: ReadOptions) -> Iterator[FolderFiles]:
-    if options.base_path is not None and not root.is_relative_to(options.base_path):
+def _find_root_files(root: FolderPath, options: ReadOptions) -> Iterator[FolderFiles]:
+    if options.base_path is not None and find_relative_name(root, options.base_path) is None:
         raise InvalidArgumentError(f"{root}: is not in the folder of the option basePath, {options.base_path}")
     if root.is_dir():
         yield from _walk(root, options.base_path or root, options, ())
@@ -169,17 +169,19 @@ def _find_root_files(root: Path, options: ReadOptions) -> Iterator[FolderFiles]:
         yield FolderFiles(root.parent, (DataFile(root, status.st_size, status.st_mtime_ns, partition),))
 
 
-def _read_listing(folder: Path, manifest: Manifest, root: Path, base: Path, options: ReadOptions) -> FolderFiles:
+def _read_listing(
+    folder: FolderPath, manifest: Manifest, root: FolderPath, base: FolderPath, options: ReadOptions
+) -> FolderFiles:
     """Return the files in `root` that the manifest of `folder` lists, which contains `root`."""
     files = (
         read_listed_file(folder, manifest, entry, base, options)
         for entry in manifest.entries
-        if (folder / entry.name).is_relative_to(root)
+        if find_relative_name(folder / entry.name, root) is not None
     )
     return FolderFiles(folder, tuple(file for file in files if file is not None), manifest)
 
 
-def find_manifest(folder: Path, *, is_below_root: bool = False) -> tuple[Path, Manifest] | None:
+def find_manifest(folder: FolderPath, *, is_below_root: bool = False) -> tuple[FolderPath, Manifest] | None:
     """Return the folder with the manifest that lists the files of `folder`, and the manifest; None without one.
 
     It is that of the folder, or if that is a partition folder, of one that contains it.
@@ -191,11 +193,11 @@ def find_manifest(folder: Path, *, is_below_root: bool = False) -> tuple[Path, M
         folder = folder.parent
 
 
-def _expand_to_committed(pattern: Path) -> list[Path]:
+def _expand_to_committed(pattern: FolderPath) -> list[FolderPath]:
     """Return the files and folders that match a glob, without the files of jobs that have not committed."""
-    paths_by_folder: dict[Path, frozenset[Path] | None] = {}
+    paths_by_folder: dict[FolderPath, frozenset[FolderPath] | None] = {}
 
-    def is_committed(path: Path) -> bool:
+    def is_committed(path: FolderPath) -> bool:
         folder = path.parent
         if folder not in paths_by_folder:
             listing = find_manifest(folder)
@@ -209,15 +211,15 @@ def _expand_to_committed(pattern: Path) -> list[Path]:
     return [path for path in expand_glob(pattern) if not is_part_file_name(path.name) or is_committed(path)]
 
 
-def _is_written_by_jobs(folder: Path) -> bool:
+def _is_written_by_jobs(folder: FolderPath) -> bool:
     return (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
 
 
 def _walk(
-    folder: Path,
-    base: Path,
+    folder: FolderPath,
+    base: FolderPath,
     options: ReadOptions,
-    ancestors: tuple[os.stat_result, ...],
+    ancestors: tuple[os.stat_result | StoreFileStatus, ...],
     is_written_by_jobs: bool = False,
 ) -> Iterator[FolderFiles]:
     """Yield the files of a folder, and of the subfolders that are read, by name."""
@@ -227,11 +229,10 @@ def _walk(
         return
     try:
         status = folder.stat()
-        if any(os.path.samestat(status, other) for other in ancestors):
+        if any(_is_same_folder(status, other) for other in ancestors):
             raise InvalidDataError(f"{folder}: is a link to a folder that contains it")
         is_written_by_jobs = is_written_by_jobs or _is_written_by_jobs(folder)
-        with os.scandir(folder) as entries:
-            sorted_entries = sorted(entries, key=lambda entry: entry.name)
+        sorted_entries = sorted(_scan(folder), key=lambda entry: entry.name)
         partition = () if options.is_recursive else _parse_partition(folder, base)
         files = []
         subfolders = []
@@ -256,7 +257,19 @@ def _walk(
         yield from _walk(subfolder, base, options, (*ancestors, status), is_written_by_jobs)
 
 
-def _parse_partition(folder: Path, base: Path) -> tuple[PartitionValue, ...]:
+def _is_same_folder(status: os.stat_result | StoreFileStatus, other: os.stat_result | StoreFileStatus) -> bool:
+    """Whether two paths are links to the same folder, which a store does not have."""
+    return isinstance(status, os.stat_result) and isinstance(other, os.stat_result) and os.path.samestat(status, other)
+
+
+def _scan(folder: FolderPath) -> Sequence[os.DirEntry[str] | StorePath]:
+    if isinstance(folder, StorePath):
+        return list(folder.iterdir())
+    with os.scandir(folder) as entries:
+        return list(entries)
+
+
+def _parse_partition(folder: FolderPath, base: FolderPath) -> tuple[PartitionValue, ...]:
     """Return the partition columns of the files in `folder`: those of the folders that contain it, up to `base`."""
     values: list[PartitionValue] = []
     while folder not in (base, folder.parent):
@@ -301,7 +314,7 @@ def _describe_columns(names: tuple[str, ...]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
 
-def _check_lost_columns(paths: Sequence[Path], named: Path) -> None:
+def _check_lost_columns(paths: Sequence[FolderPath], named: FolderPath) -> None:
     """Raise `InvalidArgumentError` if a path is in other ``key=value`` folders than the path or glob `named`."""
     for path in paths:
         others = _split_partition_folders(path) - _split_partition_folders(named)
@@ -314,5 +327,5 @@ def _check_lost_columns(paths: Sequence[Path], named: Path) -> None:
             )
 
 
-def _split_partition_folders(path: Path) -> set[str]:
+def _split_partition_folders(path: FolderPath) -> set[str]:
     return {part for part in (path if path.is_dir() else path.parent).parts if "=" in part[1:]}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, translate_os_error
+from bowstring.io.store_path import FolderPath, StorePath
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,7 +35,7 @@ def add_metadata_column(schema: StructType, name: str) -> StructType:
     return StructType([*schema.fields, StructField(name, metadata_type)])
 
 
-def create_metadata_column(path: Path, batch_index: int, first_row: int | None, num_rows: int) -> Any:
+def create_metadata_column(path: FolderPath, batch_index: int, first_row: int | None, num_rows: int) -> Any:
     """Return the pyarrow array for the rows of a batch, of which the first has the index `first_row` in the file."""
     import pyarrow as pa
 
@@ -55,6 +55,8 @@ def create_metadata_column(path: Path, batch_index: int, first_row: int | None, 
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _to_uri(path: Path) -> str:
+def _to_uri(path: FolderPath) -> str:
     """Return the URI of a file as Spark writes it: letters of all languages are not escaped."""
+    if isinstance(path, StorePath):
+        return str(path)
     return "file:" + _ESCAPED.sub(lambda match: quote(match[0], safe=""), str(path))

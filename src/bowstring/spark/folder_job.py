@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql.types import AtomicType, BinaryType, StringType, StructType
@@ -39,6 +38,7 @@ from bowstring.errors import (
     UnmetRequirementError,
     translate_os_error,
 )
+from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark import staging
 from bowstring.spark.arrow_files import describe_file
@@ -61,7 +61,7 @@ MAX_COMMIT_ATTEMPTS = 1000
 class FolderJob:
     """One job that writes a data frame's rows to a folder, as files for each task that has rows."""
 
-    folder: Path
+    folder: FolderPath
     schema: StructType
     mode: SaveMode
     options: WriteOptions
@@ -74,7 +74,7 @@ class FolderJob:
     @classmethod
     def begin(
         cls,
-        folder: Path,
+        folder: FolderPath,
         schema: StructType,
         mode: SaveMode,
         options: WriteOptions,
@@ -143,6 +143,8 @@ class FolderJob:
         if query is not None:
             staging.create_staging_folder(self.folder, self.id, query, driver)
         if not self.staging_folder.is_dir():
+            if isinstance(self.folder, StorePath):
+                raise UnmetRequirementError(f"{self.staging_folder} does not exist any more: the job has ended")
             raise UnmetRequirementError(
                 f"{self.staging_folder} does not exist for partition {partition_id} on {os.uname().nodename}: "
                 f"the job has ended, or {self.folder} is not on a file system that every executor mounts"
@@ -155,7 +157,8 @@ class FolderJob:
         names = self.schema.names
         schema = schema.select([name for name in names if name not in self.options.partition_by])
         name_file = partial(part_file_name, self.id, partition_id, attempt)
-        return PartFiles(self.staging_folder, name_file, names, self.options, schema, self.time_zone).write(batches)
+        parts_folder = self.folder if isinstance(self.folder, StorePath) else self.staging_folder
+        return PartFiles(parts_folder, name_file, names, self.options, schema, self.time_zone).write(batches)
 
     def commit(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None = None) -> None:
         """Commit the files of these attempts atomically, on the driver; a batch of a stream that is committed already
@@ -168,7 +171,7 @@ class FolderJob:
         if newest is not None and newest.has_batch(batch):
             self.discard()
             return
-        self._move_staged_files(entries)
+        self._place_files(entries)
         manifest, superseded_names = self._commit_manifest(entries, batch)
         staging.remove_staging_folder(self.folder, self.id)
         try:
@@ -185,20 +188,25 @@ class FolderJob:
         staging.discard_job(self.folder, self.id)
 
     @property
-    def staging_folder(self) -> Path:
+    def staging_folder(self) -> FolderPath:
         """The folder of the job's files until the commit."""
         return self.folder / STAGING_FOLDER / self.id
 
-    def _move_staged_files(self, entries: Sequence[ManifestEntry]) -> None:
-        """Move the staged files to the folder; no manifest lists them yet."""
+    def _place_files(self, entries: Sequence[ManifestEntry]) -> None:
+        """Move the staged files to the folder, where no manifest lists them yet; in a store they are there."""
         try:
             staging.take_over(self.folder, self.id)
+            if isinstance(self.folder, StorePath):
+                written = {path: path for path in staging.list_part_files(self.folder, self.id)}
+                for entry in entries:
+                    path = self.folder / entry.name
+                    _check_size(written.get(path, path), entry)  # a listed path has its size
+                return
+            staging_folder = self.folder / STAGING_FOLDER / self.id
             for entry in entries:
                 target = self.folder / entry.name
-                source = self.staging_folder / target.name
-                size_bytes = source.stat().st_size
-                if size_bytes != entry.length_bytes:
-                    raise ResourceError(f"{source}: expected {entry.length_bytes} bytes, found {size_bytes}")
+                source = staging_folder / target.name
+                _check_size(source, entry)
                 staging.move(source, target)
             if self.options.fsync:
                 for folder in {self.folder, *((self.folder / entry.name).parent for entry in entries)}:
@@ -294,7 +302,13 @@ class FolderJob:
         return tuple(entries)
 
 
-def _check_folder_and_schema(folder: Path, schema: StructType) -> None:
+def _check_size(path: FolderPath, entry: ManifestEntry) -> None:
+    size_bytes = path.stat().st_size
+    if size_bytes != entry.length_bytes:
+        raise ResourceError(f"{path}: expected {entry.length_bytes} bytes, found {size_bytes}")
+
+
+def _check_folder_and_schema(folder: FolderPath, schema: StructType) -> None:
     """Raise errors before a task runs: for unsupported types, ambiguous names, or a file in place of the folder."""
     to_arrow_schema(schema)
     names = schema.names
@@ -305,6 +319,8 @@ def _check_folder_and_schema(folder: Path, schema: StructType) -> None:
         raise InvalidArgumentError(f"{folder}: a DataFrame without columns has nothing to write")
     if folder.exists() and not folder.is_dir():
         raise InvalidArgumentError(f"{folder}: is a file; a DataFrame is written to a folder")
+    if isinstance(folder, StorePath):
+        folder.check_conditional_put()
 
 
 def _check_option_columns(schema: StructType, options: WriteOptions) -> None:
@@ -324,13 +340,13 @@ def _check_option_columns(schema: StructType, options: WriteOptions) -> None:
             raise InvalidArgumentError(f"{option}: a column is repeated in {list(names)}")
 
 
-def _existing_data_error(folder: Path) -> ExistingFileError:
+def _existing_data_error(folder: FolderPath) -> ExistingFileError:
     return ExistingFileError(
         f"{folder}: has data already: set mode='append', 'overwrite' or 'ignore'", filename=str(folder)
     )
 
 
-def _check_columns_for_append(path: Path, old: StructType, new: StructType, kind: str = "column") -> None:
+def _check_columns_for_append(path: FolderPath, old: StructType, new: StructType, kind: str = "column") -> None:
     old_columns, new_columns = (
         [(field.name, to_stored_type(field.dataType).simpleString()) for field in schema.fields]
         for schema in (old, new)

@@ -13,6 +13,7 @@ from bowstring.datasets.manifest import (
     remove_old_manifests,
 )
 from bowstring.errors import InvalidArgumentError, MissingFileError, translate_os_error
+from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.spark import staging
 from bowstring.spark.options import parse_path
 
@@ -20,7 +21,7 @@ VACUUM_AGE_S = 24 * 3600.0
 """The default age of files that are removed."""
 
 
-def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: bool = False) -> list[Path]:
+def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: bool = False) -> list[FolderPath]:
     """Remove files that no manifest of a folder lists, and return their paths; with `dry_run`, only return them.
 
     Kept are the files of running jobs, those that a manifest of the last hour lists, for readers that have begun, those
@@ -37,7 +38,7 @@ def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: boo
         raise MissingFileError(f"{folder}: there is no such folder", filename=str(folder))
     try:
         orphaned = staging.list_orphaned_jobs(folder)
-        staged = [path for job in orphaned for path in sorted(staging.get_staging_folder(folder, job).iterdir())]
+        staged = [path for job in orphaned for path in staging.get_staging_folder(folder, job).iterdir()]
         unlisted = _find_unlisted_files(folder, time.time() - older_than_s, orphaned)
         if dry_run:
             return [*staged, *unlisted]
@@ -45,7 +46,7 @@ def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: boo
             staging.discard_job(folder, job)
         for file in unlisted:
             file.unlink(missing_ok=True)
-        staging.remove_empty_partition_folders(folder, [str(file.relative_to(folder)) for file in unlisted])
+        staging.remove_empty_partition_folders(folder, [find_relative_name(file, folder) or "" for file in unlisted])
         if read_manifest(folder) is not None:
             remove_old_manifests(folder)
     except OSError as problem:
@@ -53,20 +54,20 @@ def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: boo
     return [*staged, *unlisted]
 
 
-def _find_unlisted_files(folder: Path, oldest_s: float, orphaned_jobs: list[str]) -> list[Path]:
+def _find_unlisted_files(folder: FolderPath, oldest_s: float, orphaned_jobs: list[str]) -> list[FolderPath]:
     # In this order: a job moves its files, commits them, and then removes its staging folder.
-    files = sorted(iter_part_files(folder))
+    files = sorted(iter_part_files(folder), key=str)
     running_jobs = [job for job in staging.list_jobs(folder) if job not in orphaned_jobs]
     listed_names = read_listed_names(folder)
     unlisted = []
     for file in files:
-        is_listed = str(file.relative_to(folder)) in listed_names
+        is_listed = find_relative_name(file, folder) in listed_names
         if is_listed or any(is_part_file_name(file.name, job) for job in running_jobs):
             continue
         try:
             status = file.stat()
         except FileNotFoundError:
             continue
-        if max(status.st_mtime, status.st_ctime) <= oldest_s:
+        if max(status.st_mtime, getattr(status, "st_ctime", 0.0)) <= oldest_s:
             unlisted.append(file)
     return unlisted

@@ -5,7 +5,7 @@ The data source's writer gets batches whose bytes Spark has counted after each r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -46,6 +46,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     max_records_per_file: int | None = None,
     max_bytes_per_file: int | None = None,
     fsync: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write `df` to a folder, as ``df.write.format("arrow").mode(mode).save(path)``, but faster.
 
@@ -76,7 +77,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
         max_records_per_file=max_records_per_file,
         max_bytes_per_file=max_bytes_per_file,
     )
-    folder = parse_path(str(path))
+    folder = parse_path(str(path), storage_options)
     settings = df.sparkSession.conf
     prefers_large_types = settings.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(as_nullable(df.schema), prefers_large_types=prefers_large_types)

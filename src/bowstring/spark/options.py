@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import ast
 import difflib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError
+from bowstring.io.fsspec_store import is_url
+from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.ipc.write_options import IpcWriteOptions
 
 Choice = TypeVar("Choice", bound=str)
@@ -22,11 +25,12 @@ Action = Literal["reading", "writing", "reading a stream", "writing a stream"]
 
 _READ_OPTIONS = (
     *("columns", "filters", "splitBytes", "truncate", "mergeSchema", "timeZone", "partitionColumnTypeInference"),
+    "storageOptions",
     *("basePath", "recursiveFileLookup", "pathGlobFilter", "modifiedAfter", "modifiedBefore"),
     *("mode", "columnNameOfCorruptRecord", "ignoreCorruptFiles", "ignoreMissingFiles", "metadataColumn"),
 )
 _FILE_OPTIONS = (
-    *("fsync", "compression", "compressionLevel", "partitionBy", "sortBy", "dictionaryColumns"),
+    *("fsync", "compression", "compressionLevel", "partitionBy", "sortBy", "dictionaryColumns", "storageOptions"),
     *("maxRecordsPerBatch", "maxBytesPerBatch", "maxRecordsPerFile", "maxBytesPerFile"),
 )
 _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
@@ -126,6 +130,17 @@ def parse_choice(options: Mapping[str, str], name: str, choices: Sequence[Choice
     raise InvalidArgumentError(f"option {name}: expected one of {', '.join(choices)}, found {value!r}")
 
 
+def parse_storage_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Parse the option for fsspec's file system: a JSON object, which may have secrets and is in no error."""
+    try:
+        parsed = json.loads(options.get("storageoptions", "{}"))
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise InvalidArgumentError('option storageOptions: expected a JSON object, such as {"anon": true}')
+    return parsed
+
+
 def parse_positive_integer(options: Mapping[str, str], name: str) -> int | None:
     """Parse an option that is a positive integer; None if it is not given."""
     value = options.get(name)
@@ -198,11 +213,11 @@ def parse_byte_size(name: str, value: int | str) -> int:
     return int(match[1]) << _UNIT_SHIFTS[match[2]]
 
 
-def parse_path(path: str) -> Path:
-    """The absolute path for a path or ``file:`` URI.
+def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> FolderPath:
+    """The absolute path for a path or ``file:`` URI, or that of a store for another URL.
 
     Raises:
-        InvalidArgumentError: it is empty, or a URI of another scheme, or none.
+        InvalidArgumentError: it is empty, or a URI without "//", or no URI.
     """
     try:
         parts = urlsplit(path)
@@ -214,8 +229,13 @@ def parse_path(path: str) -> Path:
             "no Python source: instead of CREATE TABLE or saveAsTable, save to a folder, and read it with "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…')"
         )
+    if is_url(path) and parts.scheme != "file":
+        if "::" in path:
+            raise InvalidArgumentError(f"{path}: chained URLs are not supported for folders")
+        return StorePath(path, storage_options or {})
     if len(parts.scheme) > 1 and parts.scheme != "file":
         raise InvalidArgumentError(
-            f"{path}: only paths of a file system that every executor mounts, not {parts.scheme}:"
+            f"{path}: only URLs such as s3://bucket/folder, and paths of a file system that every executor mounts, "
+            f"not {parts.scheme}:"
         )
     return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()

@@ -19,6 +19,7 @@ from bowstring.datasets.manifest import ManifestEntry
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import translate_os_error
 from bowstring.io.sinks import ChecksumSink, open_sink
+from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.ipc.api import new_file, open_file
 from bowstring.ipc.writers import FileWriter
 from bowstring.memory.unnamed_file import open_unnamed_file, order_folders
@@ -36,7 +37,8 @@ _DEFAULT_BATCH_BYTES = 64 << 20
 class PartFiles:
     """Writes the rows of a task to new files in a folder."""
 
-    folder: Path
+    folder: FolderPath
+    """In a store, that of the data; otherwise a staging folder, which does not have the folders of partitions."""
     name_file: Callable[[int], str]
     """Returns the name of the file with an index in the task."""
     column_names: Sequence[str]
@@ -47,6 +49,7 @@ class PartFiles:
     time_zone: str | None = None
     """For partitions of timestamps; by default that of the batches' types."""
     entries: list[ManifestEntry] = field(default_factory=list)
+    _paths: list[FolderPath] = field(default_factory=list)
 
     def write(self, batches: Iterator[Any]) -> tuple[ManifestEntry, ...]:
         """Write pyarrow batches; return the entries of the files, whose names have the folders of partitions.
@@ -65,8 +68,8 @@ class PartFiles:
                     for partition, rows in gathered:
                         self._write_partition(partition, rows)
         except BaseException:
-            for index in range(len(self.entries) + 1):
-                (self.folder / self.name_file(index)).unlink(missing_ok=True)
+            for path in self._paths:
+                path.unlink(missing_ok=True)
             raise
         return tuple(self.entries)
 
@@ -77,11 +80,13 @@ class PartFiles:
 
     def _write_file(self, partition: str, rows: _Rows) -> None:
         """Write one file, and add its entry."""
-        path = self.folder / self.name_file(len(self.entries))
+        folder = self.folder / partition if partition and isinstance(self.folder, StorePath) else self.folder
+        path = folder / self.name_file(len(self.entries))
+        self._paths.append(path)
         sink = ChecksumSink(open_sink(path))
         num_rows, num_batches = write_batches(sink, self._take_file(rows, sink), self.schema, self.options)
         try:
-            if self.options.fsync:
+            if self.options.fsync and isinstance(path, Path):
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
         except OSError as problem:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, translate_os_error
+from bowstring.io.store_path import FolderPath, StorePath
 
 MAX_ALTERNATIVES = 1000
 """How many patterns the braces of one may stand for."""
@@ -29,28 +30,31 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def expand_glob(pattern: Path) -> list[Path]:
+def expand_glob(pattern: FolderPath) -> list[FolderPath]:
     """Return the files and folders that match an absolute pattern, by name, except hidden ones.
 
     Raises:
         InvalidArgumentError: the pattern is malformed.
     """
-    matches: set[Path] = set()
-    for alternative in _expand_braces(str(pattern)):
-        paths = [Path("/")]
-        for component in Path(alternative).parts[1:]:
+    matches: dict[str, FolderPath] = {}
+    root: FolderPath = Path("/") if isinstance(pattern, Path) else pattern.root
+    text = "/".join(pattern.parts[len(root.parts) :])
+    for alternative in _expand_braces(text):
+        paths = [root]
+        for component in Path(alternative).parts:
             paths = [match for path in paths for match in _match_component(path, component)]
-        matches.update(paths)
-    return sorted(matches)
+        matches.update((str(path), path) for path in paths)
+    return [matches[name] for name in sorted(matches)]
 
 
-def _match_component(folder: Path, component: str) -> Iterator[Path]:
+def _match_component(folder: FolderPath, component: str) -> Iterator[FolderPath]:
     if component == "**":
         yield from _iter_folders(folder)
         return
     if not _SPECIAL.search(component):
-        if os.path.lexists(folder / component):
-            yield folder / component
+        path = folder / component
+        if path.exists() if isinstance(path, StorePath) else os.path.lexists(path):
+            yield path
         return
     expression = re.compile(_translate(component), re.DOTALL)
     for name in _list_names(folder):
@@ -58,18 +62,22 @@ def _match_component(folder: Path, component: str) -> Iterator[Path]:
             yield folder / name
 
 
-def _iter_folders(folder: Path) -> Iterator[Path]:
+def _iter_folders(folder: FolderPath) -> Iterator[FolderPath]:
     """Yield a folder and those in it at any depth; links are not followed, since they could form a cycle."""
     yield folder
     for name in _list_names(folder):
         path = folder / name
-        if not is_hidden(name) and path.is_dir() and not path.is_symlink():
+        if not is_hidden(name) and path.is_dir() and not (isinstance(path, Path) and path.is_symlink()):
             yield from _iter_folders(path)
 
 
-def _list_names(folder: Path) -> list[str]:
+def _list_names(folder: FolderPath) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return (
+            sorted(path.name for path in folder.iterdir())
+            if isinstance(folder, StorePath)
+            else sorted(os.listdir(folder))
+        )
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as problem:

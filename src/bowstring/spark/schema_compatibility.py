@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes import types as arrow
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
+from bowstring.io.store_path import FolderPath
 from bowstring.spark.intervals import split_intervals, to_interval_parts
 from bowstring.spark.types import UnsupportedType, to_stored_type
 
@@ -34,7 +34,7 @@ _CONVERSIONS: Mapping[str, frozenset[str]] = {
 """The Spark types that each type can be read as, besides itself; null can be read as any."""
 
 
-def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
+def merge_schemas(schemas: Iterable[tuple[FolderPath, StructType]]) -> StructType:
     """Return all columns of several files, in the order of their first occurrence.
 
     Raises:
@@ -42,7 +42,7 @@ def merge_schemas(schemas: Iterable[tuple[Path, StructType]]) -> StructType:
     """
     from pyspark.sql.types import StructType
 
-    columns: dict[str, tuple[Path, Any]] = {}
+    columns: dict[str, tuple[FolderPath, Any]] = {}
     for path, schema in schemas:
         check_unique_column_names(path, schema, schema.names)
         check_unique_field_names(path, schema)
@@ -106,7 +106,7 @@ def add_partition_columns(schema: StructType, partition_schema: StructType) -> S
     return StructType([*fields, *partition_fields.values()])
 
 
-def check_unique_column_names(path: Path | str, schema: StructType, names: Iterable[str]) -> None:
+def check_unique_column_names(path: FolderPath | str, schema: StructType, names: Iterable[str]) -> None:
     """Raise `InvalidArgumentError` if one of `names` is the name of several columns of the file at `path`."""
     counts = Counter(schema.names)
     repeated = sorted({name for name in names if counts[name] > 1})
@@ -116,7 +116,7 @@ def check_unique_column_names(path: Path | str, schema: StructType, names: Itera
         )
 
 
-def check_same_types(path: Path, schema: StructType, inferred: StructType) -> None:
+def check_same_types(path: FolderPath, schema: StructType, inferred: StructType) -> None:
     """Raise `InvalidArgumentError` if a column of the file at `path` has another type than in the first file."""
     types = {field.name: field.dataType for field in inferred.fields}
     for field in schema.fields:
@@ -127,12 +127,12 @@ def check_same_types(path: Path, schema: StructType, inferred: StructType) -> No
             )
 
 
-def check_unique_field_names(path: Path, schema: StructType) -> None:
+def check_unique_field_names(path: FolderPath, schema: StructType) -> None:
     """Raise `InvalidArgumentError` if a struct of the file at `path` has duplicate field names: Spark can't read it."""
     check_read_conversions(path, schema, split_intervals(schema))
 
 
-def find_missing_columns(path: Path | str, schema: StructType, requested: StructType) -> tuple[str, ...]:
+def find_missing_columns(path: FolderPath | str, schema: StructType, requested: StructType) -> tuple[str, ...]:
     """Return the names of `requested` columns that the file at `path` lacks.
 
     Raises:
@@ -150,7 +150,7 @@ def find_missing_columns(path: Path | str, schema: StructType, requested: Struct
     return missing
 
 
-def check_read_conversions(path: Path | str, schema: StructType, requested: StructType) -> None:
+def check_read_conversions(path: FolderPath | str, schema: StructType, requested: StructType) -> None:
     """Raise `UnsupportedTypeError` if a column of the file at `path` can't be read as the type in `requested`.
 
     A struct field that the file lacks is a `NotFoundError`.

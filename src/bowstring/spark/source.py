@@ -15,6 +15,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
 
 from bowstring.datasets.dataset import Dataset
 from bowstring.errors import InvalidArgumentError, NotFoundError
+from bowstring.io.store_path import FolderPath
 from bowstring.spark.arrow_files import count_file_rows
 from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
@@ -33,6 +34,7 @@ from bowstring.spark.options import (
     parse_path,
     parse_positive_integer,
     parse_save_mode,
+    parse_storage_options,
     parse_write_options,
 )
 from bowstring.spark.path_globs import compile_glob
@@ -141,7 +143,7 @@ class ArrowDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
         """Return a writer to the folder of the option ``path``."""
         check_options(self.options, "writing")
-        folder = parse_path(self.options.get("path", ""))
+        folder = self._folder()
         mode = parse_save_mode(self.options, overwrite=overwrite)
         return ArrowWriter(folder, schema, mode, parse_write_options(self.options))
 
@@ -149,7 +151,7 @@ class ArrowDataSource(DataSource):
     def streamReader(self, schema: StructType) -> ArrowStreamReader:  # noqa: N802 -- Spark's own
         """Return a reader of the files that are added to the folder of the option ``path``."""
         check_options(self.options, "reading a stream")
-        folder = parse_path(self.options.get("path", ""))
+        folder = self._folder()
         if folder.exists() and not folder.is_dir():
             raise InvalidArgumentError(f"{folder}: is a file; a stream follows a folder")
         limits = StreamLimits(
@@ -163,9 +165,12 @@ class ArrowDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> ArrowStreamWriter:  # noqa: N802 -- Spark's own
         """Return a writer of the batches of a streaming query to the folder of the option ``path``."""
         check_options(self.options, "writing a stream")
-        folder = parse_path(self.options.get("path", ""))
+        folder = self._folder()
         mode = parse_save_mode(self.options, overwrite=overwrite)
         return ArrowStreamWriter(folder, schema, mode, parse_write_options(self.options))
+
+    def _folder(self) -> FolderPath:
+        return parse_path(self.options.get("path", ""), parse_storage_options(self.options))
 
     def _split_bytes(self) -> int:
         return parse_positive_integer(self.options, "splitBytes") or SPLIT_BYTES
@@ -187,13 +192,14 @@ class ArrowDataSource(DataSource):
         return parse_datasets(self._texts())
 
     def _find_files(self) -> list[FolderFiles]:
-        return find_files([parse_path(path) for path in self._texts()], self._read_options())
+        storage_options = parse_storage_options(self.options)
+        return find_files([parse_path(path, storage_options) for path in self._texts()], self._read_options())
 
     def _read_options(self) -> ReadOptions:
         options = self.options
         zone = parse_time_zone(options.get("timeZone", options.get(SESSION_TIME_ZONE)))
         types_option = "partitionColumnTypeInference"
-        base_path = parse_path(options["basePath"]) if "basePath" in options else None
+        base_path = parse_path(options["basePath"], parse_storage_options(options)) if "basePath" in options else None
         if base_path is not None and not base_path.is_dir():
             raise InvalidArgumentError(f"option basePath: {base_path} is not a folder")
         return ReadOptions(

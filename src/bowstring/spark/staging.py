@@ -4,6 +4,9 @@ The driver creates a job's folder before its tasks run. An attempt that starts a
 and fails. The folder contains its owner: the driver's JVM, and during the commit the process that commits, which may
 outlive a killed JVM. A later job removes the folder of a dead owner, at once on the same machine and in the same
 process namespace, otherwise after a day without a change.
+
+In an object store nothing can be renamed. There the staging folder has only the owner, and tasks write their files to
+their final names, which count when a manifest lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bowstring.datasets.manifest import STAGING_FOLDER, is_part_file_name, iter_part_files, read_manifest
-from bowstring.errors import translate_os_error
+from bowstring.errors import BowstringError, translate_os_error
+from bowstring.io.store_path import FolderPath, StorePath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 
 ORPHAN_AGE_S = 24 * 3600.0
@@ -26,14 +30,16 @@ OWNER_FILE_NAME = "owner.json"
 _MKDIR_ATTEMPTS = 10
 
 
-def find_missing_folders(folder: Path) -> tuple[Path, ...]:
-    """`folder` and the folders above it that do not exist, the innermost first."""
+def find_missing_folders(folder: FolderPath) -> tuple[Path, ...]:
+    """`folder` and the folders above it that do not exist, the innermost first; none in a store."""
+    if isinstance(folder, StorePath):
+        return ()
     return tuple(path for path in (folder, *folder.parents) if not path.exists())
 
 
 def create_staging_folder(
-    folder: Path, job: str, query: str | None = None, owner: ProcessIdentity | None = None
-) -> Path:
+    folder: FolderPath, job: str, query: str | None = None, owner: ProcessIdentity | None = None
+) -> FolderPath:
     """Create the staging folder of `job` under `folder`, and `folder` itself. Each task of a streaming query does this,
     so it may exist. The owner is by default the JVM that has started this process.
 
@@ -62,7 +68,7 @@ def create_staging_folder(
     return staging
 
 
-def take_over(folder: Path, job: str) -> None:
+def take_over(folder: FolderPath, job: str) -> None:
     """Make this process the owner of a job, so that nobody removes its files while this process commits them, even if
     the JVM is killed. Raises `OSError`.
     """
@@ -82,80 +88,96 @@ def move(source: Path, target: Path) -> None:
                 raise
 
 
-def remove_empty_partition_folders(folder: Path, names: Iterable[str]) -> None:
+def remove_empty_partition_folders(folder: FolderPath, names: Iterable[str]) -> None:
     """Remove the partition folders that had these files of `folder`, relative paths, and are empty."""
+    if isinstance(folder, StorePath):
+        return
     parents = {parent for name in names for parent in PurePosixPath(name).parents if parent.name}
     remove_empty_folders(sorted((folder / parent for parent in parents), key=lambda path: -len(path.parts)))
 
 
-def remove_empty_folders(folders: Iterable[Path]) -> None:
+def remove_empty_folders(folders: Iterable[FolderPath]) -> None:
     """Remove those of `folders`, the innermost first, that are empty."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
-def discard_job(folder: Path, job: str) -> None:
+def discard_job(folder: FolderPath, job: str) -> None:
     """Remove all files of `job`, unless a manifest lists them: then only its staging folder."""
     manifest = read_manifest(folder)
     if manifest is None or not any(is_part_file_name(entry.name, job) for entry in manifest.entries):
-        paths = [path for path in iter_part_files(folder) if is_part_file_name(path.name, job)]
+        paths = list_part_files(folder, job)
         for path in paths:
             path.unlink(missing_ok=True)
-        remove_empty_partition_folders(folder, [str(path.relative_to(folder)) for path in paths])
+        remove_empty_partition_folders(folder, [find_relative_name(path, folder) or "" for path in paths])
     remove_staging_folder(folder, job)
 
 
-def remove_staging_folder(folder: Path, job: str) -> None:
+def list_part_files(folder: FolderPath, job: str) -> list[FolderPath]:
+    """The files that tasks of `job` have written to a folder, or that its commit has moved there."""
+    return [path for path in iter_part_files(folder) if is_part_file_name(path.name, job)]
+
+
+def remove_staging_folder(folder: FolderPath, job: str) -> None:
     """Remove the staging folder of `job`, and the folder above it if it is the last."""
-    shutil.rmtree(folder / STAGING_FOLDER / job, ignore_errors=True)
+    staging = folder / STAGING_FOLDER / job
+    if isinstance(staging, StorePath):
+        with contextlib.suppress(BowstringError):
+            (staging / OWNER_FILE_NAME).unlink(missing_ok=True)
+        return
+    shutil.rmtree(staging, ignore_errors=True)
     with contextlib.suppress(OSError):
         (folder / STAGING_FOLDER).rmdir()
 
 
-def discard_orphaned_jobs(folder: Path) -> None:
+def discard_orphaned_jobs(folder: FolderPath) -> None:
     """Discard every job under `folder` whose owner is dead, or unknown and unchanged for ORPHAN_AGE_S."""
     for job in list_orphaned_jobs(folder):
         discard_job(folder, job)
 
 
-def list_orphaned_jobs(folder: Path) -> list[str]:
+def list_orphaned_jobs(folder: FolderPath) -> list[str]:
     """The jobs whose owner is dead, or unknown and unchanged for ORPHAN_AGE_S."""
     return [staging.name for staging in _list_staging_folders(folder) if _is_orphaned(staging)]
 
 
-def list_jobs(folder: Path) -> list[str]:
+def list_jobs(folder: FolderPath) -> list[str]:
     """The jobs that have a staging folder."""
     return [staging.name for staging in _list_staging_folders(folder)]
 
 
-def get_staging_folder(folder: Path, job: str) -> Path:
+def get_staging_folder(folder: FolderPath, job: str) -> FolderPath:
     """The folder of a job's files until the commit."""
     return folder / STAGING_FOLDER / job
 
 
-def discard_jobs_of_query(folder: Path, query: str) -> None:
+def discard_jobs_of_query(folder: FolderPath, query: str) -> None:
     """Discard the jobs of the batches of a streaming query: those that failed, or of which a task was late."""
     for staging in _list_staging_folders(folder):
         if _read_owner_record(staging).get("query") == query:
             discard_job(folder, staging.name)
 
 
-def _write_owner(staging: Path, owner: ProcessIdentity | None, query: str | None) -> None:
+def _write_owner(staging: FolderPath, owner: ProcessIdentity | None, query: str | None) -> None:
     """Write the owner's file; whoever reads it meanwhile gets the one before or this one."""
+    content = encode_owner_json(owner, query)
+    if isinstance(staging, StorePath):
+        (staging / OWNER_FILE_NAME).write_text(content)
+        return
     temporary = staging / f".{uuid.uuid4().hex}"
-    temporary.write_text(encode_owner_json(owner, query))
+    temporary.write_text(content)
     temporary.replace(staging / OWNER_FILE_NAME)
 
 
-def _list_staging_folders(folder: Path) -> list[Path]:
+def _list_staging_folders(folder: FolderPath) -> list[FolderPath]:
     try:
         return list((folder / STAGING_FOLDER).iterdir())
     except OSError:
         return []  # there is none, or `create_staging_folder` reports why it can't be read
 
 
-def _read_owner_record(staging: Path) -> dict[str, Any]:
+def _read_owner_record(staging: FolderPath) -> dict[str, Any]:
     """The record of a staging folder's owner; empty if it can't be read."""
     try:
         record = json.loads((staging / OWNER_FILE_NAME).read_text())
@@ -164,17 +186,18 @@ def _read_owner_record(staging: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def _is_orphaned(staging: Path) -> bool:
+def _is_orphaned(staging: FolderPath) -> bool:
     owner = read_owner(staging)
     if owner.pid > 0 and owner.is_local:
         return not owner.is_alive()
     with contextlib.suppress(OSError):
-        modified_times_s = [path.stat().st_mtime for path in (staging, *staging.iterdir())]
-        return max(modified_times_s) < time.time() - ORPHAN_AGE_S
+        written = list_part_files(staging.parent.parent, staging.name) if isinstance(staging, StorePath) else [staging]
+        modified_times_s: list[float] = [path.stat().st_mtime for path in (*written, *staging.iterdir())]
+        return max(modified_times_s, default=0.0) < time.time() - ORPHAN_AGE_S
     return False
 
 
-def read_owner(folder: Path) -> ProcessIdentity:
+def read_owner(folder: FolderPath) -> ProcessIdentity:
     """The process that a folder belongs to; one with the ID 0 if it is not known."""
     record = _read_owner_record(folder)
     try:

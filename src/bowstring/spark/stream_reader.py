@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Self
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -32,6 +31,7 @@ from bowstring.datasets.manifest import (
     try_create_manifest,
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError, translate_os_error
+from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.ipc.message import END_OF_STREAM
 from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.data_source_reader import ArrowReader, FileGroup, iter_file_groups
@@ -107,7 +107,7 @@ class StreamOffset:
 class _FileList:
     """The list of a folder's files that a query follows."""
 
-    folder: Path
+    folder: FolderPath
     options: ReadOptions
     log_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """For the log of a query that has none yet."""
@@ -159,10 +159,10 @@ class _FileList:
         return next_log
 
 
-def _find_complete_files(folder: Path, options: ReadOptions, known: frozenset[str]) -> Iterator[ManifestEntry]:
+def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozenset[str]) -> Iterator[ManifestEntry]:
     """Yield the complete files of a folder that are not known, the oldest first."""
     files = find_unlisted_files(folder, options) if folder.is_dir() else []
-    names_by_time = [(file.modified_ns, file.path.relative_to(folder).as_posix()) for file in files]
+    names_by_time = [(file.modified_ns, find_relative_name(file.path, folder) or file.path.name) for file in files]
     for modified_ns, name in sorted(names_by_time):
         if name in known:
             continue
@@ -186,7 +186,7 @@ def _find_complete_files(folder: Path, options: ReadOptions, known: frozenset[st
             yield ManifestEntry(name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
 
 
-def _has_end_of_stream(path: Path) -> bool:
+def _has_end_of_stream(path: FolderPath) -> bool:
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - len(END_OF_STREAM), 0))
         return file.read() == END_OF_STREAM
@@ -214,7 +214,7 @@ class StreamLimits:
 class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a folder: each batch has the new files, up to the limits."""
 
-    def __init__(self, folder: Path, reader: ArrowReader, limits: StreamLimits, options: ReadOptions) -> None:
+    def __init__(self, folder: FolderPath, reader: ArrowReader, limits: StreamLimits, options: ReadOptions) -> None:
         self._folder = folder
         self._reader = reader
         self._limits = limits

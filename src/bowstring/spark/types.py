@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyspark import __version__ as spark_version
@@ -27,6 +26,7 @@ from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.nested import BaseList
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
+from bowstring.io.store_path import FolderPath
 
 METADATA_KEY = b"SPARK::metadata::json"
 """Where Spark keeps the metadata of a column in the metadata of an Arrow field, as JSON."""
@@ -288,7 +288,7 @@ def _check_supported_type(data_type: Any, location: str) -> None:
                 _check_supported_type(field.dataType, f"{location}.{field.name}")
 
 
-def parse_struct_type(folder: Path, schema: dict[str, Any]) -> spark.StructType:
+def parse_struct_type(folder: FolderPath, schema: dict[str, Any]) -> spark.StructType:
     """Parse the Spark schema in the manifest of `folder`, in Spark's JSON format.
 
     Raises:

@@ -1,0 +1,348 @@
+"""Paths in object stores, with the methods of `pathlib.Path` that the code for folders uses.
+
+An object store has neither folders nor `rename` nor `link`. What it has is a conditional put: an object is created only
+if its name is not taken (``If-None-Match: *`` in S3 and Azure, ``ifGenerationMatch=0`` in Google Cloud Storage).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from bowstring.errors import (
+    BowstringError,
+    InvalidArgumentError,
+    MissingExtraError,
+    ResourceError,
+    UnmetRequirementError,
+)
+from bowstring.io.io_errors import missing_file_error, translate_io_error
+
+EXTRA = "fsspec"
+MAX_CREATE_ATTEMPTS = 10
+CREATE_RETRY_S = 0.1
+
+_CONDITIONAL_PROTOCOLS = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"))
+"""File systems whose ``pipe_file(mode="create")`` is one conditional request; fsspec's own asks first, then writes."""
+_EXISTS_CODES = frozenset(("PreconditionFailed", "412"))
+_CONFLICT_CODES = frozenset(("ConditionalRequestConflict", "OperationAborted", "409"))
+"""Another put of the same name was in progress: neither may have succeeded."""
+_TIME_KEYS = ("LastModified", "last_modified", "updated", "mtime", "created")
+_USER = re.compile(r"//[^/@]*@")
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+def resolve_url(url: str, options: Mapping[str, Any] = _NO_OPTIONS) -> tuple[Any, str]:
+    """The file system of a URL and the path in it. Raises `MissingExtraError` if a package is missing for it."""
+    if url.startswith("unix:"):
+        raise missing_file_error(url)
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise MissingExtraError.for_package("fsspec", EXTRA) from None
+    try:
+        file_system, path = url_to_fs(url, **options)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{url}: {error}") from None
+    except Exception as error:
+        raise translate_io_error(error, url, "opened", url) from error
+    return file_system, path
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFileStatus:
+    """What `StorePath.stat` returns."""
+
+    st_size: int
+    st_mtime: float
+
+    @property
+    def st_mtime_ns(self) -> int:
+        """As of `os.stat_result`."""
+        return int(self.st_mtime * 1e9)
+
+
+class StorePath:
+    """The path of an object or of a folder, which is whatever objects have names below it.
+
+    `options` are fsspec's storage options; they may be secret, and appear in no text. Methods raise errors as those of
+    `pathlib.Path`, which are also Bowstring's. A path from `iterdir` keeps the size and time of the listing.
+    """
+
+    __slots__ = ("_info", "options", "url")
+
+    def __init__(
+        self, url: str, options: Mapping[str, Any] = _NO_OPTIONS, info: Mapping[str, Any] | None = None
+    ) -> None:
+        scheme, _, path = url.partition("://")
+        self.url = f"{scheme}://{path.rstrip('/')}"
+        self.options = dict(options)
+        self._info = info
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StorePath, (self.url, self.options)
+
+    def __str__(self) -> str:
+        return _USER.sub("//", self.url.partition("?")[0])
+
+    def __repr__(self) -> str:
+        return f"<bowstring.io.StorePath {self}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorePath) and (self.url, self.options) == (other.url, other.options)
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
+    def __truediv__(self, name: str) -> StorePath:
+        return StorePath(f"{self.url}/{name}", self.options)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The extension of the name, with the dot."""
+        return Path(self.name).suffix
+
+    @property
+    def parent(self) -> StorePath:
+        """The folder of the path."""
+        scheme, _, path = self.url.partition("://")
+        return StorePath(f"{scheme}://{path.rpartition('/')[0]}", self.options)
+
+    @property
+    def parents(self) -> Sequence[StorePath]:
+        """The folders that contain the path, the innermost first, and the bucket last."""
+        parents = [self.parent]
+        while parents[-1].url != self.root.url:
+            parents.append(parents[-1].parent)
+        return parents
+
+    @property
+    def root(self) -> StorePath:
+        """The bucket."""
+        scheme, _, path = self.url.partition("://")
+        return StorePath(f"{scheme}://{path.partition('/')[0]}", self.options)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The scheme, and the names that "/" separates."""
+        scheme, _, path = self.url.partition("://")
+        return (f"{scheme}://", *path.split("/"))
+
+    def absolute(self) -> StorePath:
+        """Return the path itself."""
+        return self
+
+    def resolve_location(self) -> tuple[Any, str]:
+        """The fsspec file system and the path in it. Nothing that other processes create or remove is cached."""
+        return resolve_url(self.url, {"use_listings_cache": False, **self.options})
+
+    def stat(self) -> StoreFileStatus:
+        """Size and time of the last change."""
+        info = self._info if self._info is not None else self._request_info()
+        modified = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0.0)
+        if isinstance(modified, str):
+            modified = datetime.fromisoformat(modified)
+        modified_s = modified.timestamp() if isinstance(modified, datetime) else float(modified)
+        return StoreFileStatus(int(info.get("size") or 0), modified_s)
+
+    def exists(self) -> bool:
+        """Whether there is an object of this name, or one below it."""
+        return self._find_kind() is not None
+
+    def is_dir(self) -> bool:
+        """Whether there are objects below this name, and none of it."""
+        return self._find_kind() == "directory"
+
+    def is_file(self) -> bool:
+        """Whether there is an object of this name."""
+        return self._find_kind() == "file"
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """What changes if the object is replaced."""
+        info = self._info if self._info is not None else self._request_info()
+        status = self.stat()
+        return info.get("ETag") or info.get("etag"), status.st_mtime_ns, status.st_size
+
+    def _find_kind(self) -> str | None:
+        try:
+            info = self._info if self._info is not None else self._request_info()
+        except FileNotFoundError:
+            return None
+        return str(info.get("type"))
+
+    def _request_info(self) -> dict[str, Any]:
+        file_system, path = self.resolve_location()
+        return dict(self._call("read", file_system.info, path))
+
+    def iterdir(self) -> Iterator[StorePath]:
+        """The objects and folders in this folder."""
+        file_system, path = self.resolve_location()
+        for info in self._call("read", file_system.ls, path, detail=True):
+            name = str(info["name"]).rstrip("/")
+            if name.rpartition("/")[2] and name.strip("/") != path.strip("/"):
+                yield StorePath(f"{self.url}/{name.rpartition('/')[2]}", self.options, info)
+
+    def iter_files(self) -> Iterator[StorePath]:
+        """The objects in this folder and those below it, by path."""
+        file_system, path = self.resolve_location()
+        infos: dict[str, Any] = self._call("read", file_system.find, path, detail=True)
+        base = path.strip("/") + "/"
+        for name in sorted(infos):
+            yield StorePath(f"{self.url}/{name.strip('/').removeprefix(base)}", self.options, infos[name])
+
+    def open(self, mode: str = "rb") -> Any:
+        """Open an object for reading; each read requests only its own bytes."""
+        file_system, path = self.resolve_location()
+        return self._call("opened", file_system.open, path, mode, cache_type="none")
+
+    def read_bytes(self) -> bytes:
+        """Read the whole object."""
+        file_system, path = self.resolve_location()
+        return bytes(self._call("read", file_system.cat_file, path))
+
+    def read_text(self) -> str:
+        """Read the whole object as text in UTF-8."""
+        return self.read_bytes().decode()
+
+    def write_text(self, text: str) -> None:
+        """Create or replace the object."""
+        file_system, path = self.resolve_location()
+        self._call("written", file_system.pipe_file, path, text.encode())
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the object."""
+        file_system, path = self.resolve_location()
+        try:
+            self._call("removed", file_system.rm_file, path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Do nothing: a folder exists with its objects."""
+
+    def rmdir(self) -> None:
+        """Do nothing: a folder exists with its objects."""
+
+    def create(self, content: bytes) -> bool:
+        """Create the object by a conditional put; False if there is one with another content.
+
+        A request that was repeated because its reply was lost finds its own object: so equal content is success.
+        """
+        file_system, path = self.resolve_location()
+        for attempt in range(MAX_CREATE_ATTEMPTS):
+            try:
+                file_system.pipe_file(path, content, mode="create")
+            except Exception as error:
+                code = _find_error_code(error)
+                if isinstance(error, FileExistsError) or code in _EXISTS_CODES:
+                    return self.read_bytes() == content
+                if code not in _CONFLICT_CODES:
+                    raise self.translate_error(error, "written") from error
+                time.sleep(CREATE_RETRY_S * attempt)
+            else:
+                return True
+        raise ResourceError(f"{self}: other requests conflicted with {MAX_CREATE_ATTEMPTS} attempts to create it")
+
+    def check_conditional_put(self) -> None:
+        """Raise `UnmetRequirementError` unless the store of this folder refuses to create an object twice.
+
+        A server that ignores the condition is found by trying.
+        """
+        file_system, _ = self.resolve_location()
+        protocol = file_system.protocol
+        protocols = {protocol} if isinstance(protocol, str) else set(protocol)
+        key = (self.url.split("/")[2], file_system._fs_token) if hasattr(file_system, "_fs_token") else None
+        if key in _checked_stores:
+            return
+        is_conditional = not protocols.isdisjoint(_CONDITIONAL_PROTOCOLS)
+        if is_conditional:
+            probe = self / f".probe-{uuid.uuid4().hex}"
+            try:
+                is_conditional = probe.create(b"1") and not probe.create(b"2")
+            finally:
+                with suppress(BowstringError):
+                    probe.unlink(missing_ok=True)
+        if not is_conditional:
+            raise UnmetRequirementError(
+                f"{self}: this store has no conditional put ({type(file_system).__name__}, If-None-Match: *), so "
+                f"concurrent commits could be lost: write to a store that has it, such as Amazon S3, Google Cloud "
+                f"Storage, Azure Blob Storage or a recent MinIO, or to a folder of a file system"
+            )
+        if key is not None:
+            _checked_stores.add(key)
+
+    def _call(self, operation: str, function: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except Exception as error:
+            raise self.translate_error(error, operation) from error
+
+    def translate_error(self, error: Exception, operation: str) -> BowstringError:
+        """Return Bowstring's error for one of the file system."""
+        if isinstance(error, FileNotFoundError) and isinstance(
+            error.__cause__, KeyError
+        ):  # of fsspec's file system in memory
+            error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        return translate_io_error(error, str(self), operation, str(self))
+
+
+FolderPath: TypeAlias = Path | StorePath
+"""The path of a folder or file, local or in a store."""
+
+_checked_stores: set[tuple[str, object]] = set()
+
+
+def find_relative_name(path: FolderPath, folder: FolderPath) -> str | None:
+    """Return the path relative to a folder, with "/" between names and "." for itself; None if it is elsewhere."""
+    if isinstance(path, StorePath) or isinstance(folder, StorePath):
+        text, base = (each.url if isinstance(each, StorePath) else str(each) for each in (path, folder))
+        return (text[len(base) + 1 :] or ".") if f"{text}/".startswith(f"{base}/") else None
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
+
+
+def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
+    """The first `max_bytes` of each file; those of a store are requested in parallel.
+
+    Raises `OSError`, which is `FileNotFoundError` if one does not exist.
+    """
+    store_paths = [path for path in paths if isinstance(path, StorePath)]
+    if not store_paths:
+        contents = []
+        for path in paths:
+            with path.open("rb") as file:
+                contents.append(file.read(max_bytes))
+        return contents
+    file_system, _ = store_paths[0].resolve_location()
+    names = [path.resolve_location()[1] for path in store_paths]
+    replies = file_system.cat_ranges(names, [0] * len(names), [max_bytes] * len(names), on_error="return")
+    for path, reply in zip(store_paths, replies, strict=True):
+        if isinstance(reply, Exception):
+            raise path.translate_error(reply, "read") from reply
+    return [bytes(reply) for reply in replies]
+
+
+def _find_error_code(error: BaseException | None) -> str | None:
+    """The code of S3's reply that led to an error."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, Mapping):
+            return str(response.get("Error", {}).get("Code"))
+        error = error.__cause__
+    return None
