@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import functions, types as sql
 
 import bowstring as bs
@@ -83,15 +83,6 @@ def test_other_ways_to_read_give_the_parts_of_intervals(spark: SparkSession, fra
     reader = spark.read.format("arrow").schema("`year.months` interval year to month")
     with pytest.raises(PySparkException, match=r"PySpark takes interval year to month from no .*: read it without"):
         reader.load(str(tmp_path)).collect()
-
-
-def test_the_sink_names_the_column_that_spark_does_not_send(spark: SparkSession, tmp_path: Path) -> None:
-    months = spark.sql("select named_struct('a', make_ym_interval(1, 1)) as s, make_ym_interval(1, 1) as m")
-    with pytest.raises(PySparkException, match=r"column m: PySpark passes interval year to month to no .*spark\.write"):
-        months.write.format("arrow").mode("append").save(str(tmp_path))
-    with pytest.raises(AnalysisException, match='Cannot use "INTERVAL" type'):  # Spark's own, as for Parquet
-        spark.sql("select make_interval(1)").write.format("arrow").mode("append").save(str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_columns_of_intervals_are_split_and_their_metadata_is_our_own() -> None:
