@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -168,3 +169,31 @@ def test_nulls_in_required_elements_are_an_error(column: Any, data_type: Any) ->
     assert cast(column.slice(0, 2), data_type).to_pylist() == column.slice(0, 2).to_pylist()
     with pytest.raises(InvalidDataError, match="here, column c: found 1 nulls in a column that is not nullable"):
         cast(column, data_type)
+
+
+def test_decimals_of_more_digits_than_spark_has_are_read_as_narrower_ones_that_their_values_fit() -> None:
+    column = pa.array([Decimal("1.50"), None], pa.decimal256(60, 2))
+    assert cast(column, pa.decimal128(38, 2)).to_pylist() == [Decimal("1.50"), None]
+    assert cast(column, pa.decimal128(38, 1)).to_pylist() == [Decimal("1.5"), None]
+    for value in ("1" + "0" * 38, "1.55"):
+        with pytest.raises(InvalidDataError, match=r"here, column c: a value of decimal256.* does not fit decimal128"):
+            cast(pa.array([Decimal(value)], pa.decimal256(60, 2)), pa.decimal128(38, 1))
+
+
+def test_a_user_defined_type_is_read_from_what_it_is_stored_as() -> None:
+    linalg = pytest.importorskip("pyspark.ml.linalg")
+    target = sql.StructType([sql.StructField("c", sql.ArrayType(linalg.VectorUDT()))])
+    values = [[{"type": 1, "size": None, "indices": None, "values": [1.5, 2.0]}, None], None]
+    batch = pa.record_batch({"c": pa.array(values)})
+    (column,) = cast_batch(batch, target, "here", truncate_times=False).columns
+    assert column.to_pylist() == values
+    assert column.type.value_type.field("type").type == pa.int8()
+
+
+def test_the_marks_of_variants_and_nulls_in_nested_ones_survive() -> None:
+    values = pa.array([{"metadata": b"m", "value": b"v"}, None])
+    rows = pa.StructArray.from_arrays([values, pa.array([1, 2])], ["v", "n"], mask=pa.array([False, True]))
+    target = sql.StructType().add("c", sql.StructType().add("v", sql.VariantType()).add("n", sql.IntegerType()))
+    (column,) = cast_batch(pa.record_batch({"c": rows}), target, "here", truncate_times=False).columns
+    assert column.to_pylist() == [{"v": {"value": b"v", "metadata": b"m"}, "n": 1}, None]
+    assert column.type.field("v").type.field("metadata").metadata == {b"variant": b"true"}

@@ -9,9 +9,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import types as spark
 
+from bowstring.datatypes import types as arrow
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
+from bowstring.spark.intervals import CALENDAR_FIELDS
 from bowstring.spark.schema_compatibility import (
     add_partition_columns,
     check_read_conversions,
@@ -21,6 +24,7 @@ from bowstring.spark.schema_compatibility import (
     find_missing_columns,
     merge_schemas,
 )
+from bowstring.spark.types import UnsupportedType
 
 A, B = Path("/a.arrow"), Path("/b.arrow")
 LONG, INT, STRING = spark.LongType(), spark.IntegerType(), spark.StringType()
@@ -80,6 +84,11 @@ LOSSLESS: list[tuple[Any, Any]] = [
     (spark.TimeType(9), spark.TimeType(6)),
     (spark.DayTimeIntervalType(0, 0), spark.DayTimeIntervalType()),
     (struct_type(("a", LONG), ("b", STRING)), struct_type(("b", STRING))),
+    (VectorUDT.sqlType(), VectorUDT()),
+    (VectorUDT(), VectorUDT.sqlType()),
+    (UnsupportedType(arrow.decimal256(60, 2)), spark.DecimalType(38, 2)),
+    (spark.YearMonthIntervalType(), INT),
+    (spark.CalendarIntervalType(), CALENDAR_FIELDS),
 ]
 LOSSY: list[tuple[Any, Any]] = [
     (spark.DoubleType(), spark.FloatType()),
@@ -94,6 +103,23 @@ LOSSY: list[tuple[Any, Any]] = [
     (spark.TimeType(6), spark.TimeType(4)),
     (spark.DayTimeIntervalType(), spark.DayTimeIntervalType(0, 0)),
 ]
+
+
+def test_a_type_without_a_counterpart_is_an_error_if_it_is_read() -> None:
+    schema = struct_type(("x", UnsupportedType(arrow.decimal256(60, 2), "advice")), ("y", LONG))
+    check_read_conversions(A, schema, struct_type(("y", LONG)))
+    with pytest.raises(
+        UnsupportedTypeError, match=r"/a\.arrow: column x: Arrow's type decimal256\(60, 2\) has .*advice"
+    ):
+        check_read_conversions(A, schema, struct_type(("x", LONG)))
+    with pytest.raises(InvalidArgumentError, match="column x is Arrow's type decimal256"):
+        check_same_schema(A, schema, struct_type(("x", LONG), ("y", LONG)))
+
+
+def test_intervals_are_not_requested() -> None:
+    for interval in (spark.YearMonthIntervalType(), spark.CalendarIntervalType()):
+        with pytest.raises(UnsupportedTypeError, match=r"PySpark takes interval.* from no Python data source"):
+            check_read_conversions(A, struct_type(("x", interval)), struct_type(("x", interval)))
 
 
 @pytest.mark.parametrize("nest", [lambda t: t, spark.ArrayType, lambda t: spark.MapType(STRING, t)])

@@ -90,24 +90,24 @@ def _cast_column(array: Array, checked_type: Any, data_type: Any, truncate_times
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    column = pa.array(array.cast(_decoded_type(array.type)))
+    column = pa.array(array.cast(decode_type(array.type)))
     for step in (checked_type, data_type):
         if column.type != step:
             column = pc.cast(column, options=pc.CastOptions(target_type=step, allow_time_truncate=truncate_times))
     return column
 
 
-def _decoded_type(data_type: arrow.DataType) -> arrow.DataType:
-    """Return a type that pyarrow casts, for any type: without extensions, dictionaries, runs, list views, unions and
+def decode_type(data_type: arrow.DataType) -> arrow.DataType:
+    """Return a type that pyarrow casts for any other: without extensions, dictionaries, runs, list views, unions and
     calendar intervals at every depth.
     """
     match data_type:
         case Bool8Type():
             return arrow.Bool()
         case ExtensionType():
-            return _decoded_type(data_type.storage_type)
+            return decode_type(data_type.storage_type)
         case arrow.Dictionary() | arrow.RunEndEncoded():
-            return _decoded_type(data_type.value_type)
+            return decode_type(data_type.value_type)
         case arrow.ListView():
             data_type = arrow.List(data_type.value_field)
         case arrow.LargeListView():
@@ -116,7 +116,7 @@ def _decoded_type(data_type: arrow.DataType) -> arrow.DataType:
             return arrow.Int(32) if data_type.unit == "year_month" else INTERVAL_FIELDS
         case arrow.Union():
             data_type = arrow.Struct(tuple(child.with_nullable(True) for child in data_type.children))
-    return map_child_types(data_type, _decoded_type)
+    return map_child_types(data_type, decode_type)
 
 
 def _with_checked_times(data_type: Any, spark_type: Any) -> Any:
