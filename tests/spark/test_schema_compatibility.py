@@ -112,8 +112,6 @@ def test_a_type_without_a_counterpart_is_an_error_if_it_is_read() -> None:
         UnsupportedTypeError, match=r"/a\.arrow: column x: Arrow's type decimal256\(60, 2\) has .*advice"
     ):
         check_read_conversions(A, schema, struct_type(("x", LONG)))
-    with pytest.raises(InvalidArgumentError, match="column x is Arrow's type decimal256"):
-        check_same_schema(A, schema, struct_type(("x", LONG), ("y", LONG)))
 
 
 def test_intervals_are_not_requested() -> None:

@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bowstring.spark.intervals import check_no_interval_columns
 from bowstring.spark.options import parse_byte_size
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class ArrowBatchJob:
 
     def _map_in_arrow(self) -> DataFrame:
         """As ``DataFrame.mapInArrow``, without PySpark's warning about pandas, which is imported but not used here."""
+        check_no_interval_columns(self._frame.schema, "use a classic session, or array(column)")
         names = self._frame.columns
         # mapInArrow loses the rows of a frame without columns.
         frame = self._frame.toDF(*map(str, range(len(names)))) if names else self._frame.selectExpr("null")

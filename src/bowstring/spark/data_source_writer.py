@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _QUERY_PROPERTY = "sql.streaming.queryId"
 """The local property that Spark sets for the tasks of a streaming query."""
+_INTERVAL_ADVICE = "write the frame with bowstring.spark.write(df, path)"
 
 
 @dataclass
@@ -54,7 +55,7 @@ class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
     def __init__(self, folder: FolderPath, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
-        check_no_interval_columns(schema)
+        check_no_interval_columns(schema, _INTERVAL_ADVICE)
         self.job = FolderJob.begin(folder, as_nullable(schema), mode, options)
         self._created_folders = staging.find_missing_folders(folder)
         if self.job is not None:
@@ -83,7 +84,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query to a folder, each of them once."""
 
     def __init__(self, folder: FolderPath, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
-        check_no_interval_columns(schema)
+        check_no_interval_columns(schema, _INTERVAL_ADVICE)
         job = FolderJob.begin(folder, as_nullable(schema), mode, options)
         assert job is not None  # only the mode "ignore" has none
         self._job = job

@@ -78,13 +78,13 @@ def join_intervals(frame: Any) -> Any:
     return frame.select(*columns)
 
 
-def check_no_interval_columns(schema: spark.StructType) -> None:
-    """Raise `UnsupportedTypeError` for a column of year-month intervals, which PySpark sends to no Python source."""
+def check_no_interval_columns(schema: spark.StructType, advice: str) -> None:
+    """Raise `UnsupportedTypeError` for a column of year-month intervals, which PySpark passes to no Python function."""
     for field in schema.fields:
         if isinstance(field.dataType, spark.YearMonthIntervalType):
             raise UnsupportedTypeError(
-                f"column {field.name}: PySpark passes {field.dataType.simpleString()} to no Python data source, except "
-                f"in arrays, maps and structs: write the frame with bowstring.spark.write(df, path)"
+                f"column {field.name}: PySpark passes {field.dataType.simpleString()} to no Python function, except in "
+                f"arrays, maps and structs: {advice}"
             )
 
 
