@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -24,14 +24,10 @@ _MAX_GATHERED_BYTES = 64 << 20
 """Shuffled rows are copied ahead of the loop, as many as have about this size."""
 
 
-class SupportsSlice(Protocol):
-    """Rows of any form, such as a record batch."""
-
-    def slice(self, offset: int, length: int) -> Self:
-        """Return some of the rows, without copying."""
-
-
-Rows = TypeVar("Rows", bound=SupportsSlice)
+Rows = TypeVar("Rows")
+"""Rows of any form, such as a record batch."""
+Split: TypeAlias = Callable[[Rows, Sequence[int]], Iterable[Rows]]
+"""Divides rows into pieces of these lengths, without copying."""
 
 
 class EpochReader:
@@ -103,17 +99,17 @@ class EpochReader:
         return reader
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        return self.iterate(_identity)
+        return self.iterate(_identity, _slice)
 
-    def iterate(self, convert: Callable[[RecordBatch], Rows]) -> Iterator[Rows]:
+    def iterate(self, convert: Callable[[RecordBatch], Rows], split: Split[Rows]) -> Iterator[Rows]:
         """Iterate over the batches, converted.
 
-        Shuffled rows are converted when they are copied, many batches at once, and then sliced.
+        Shuffled rows are converted when they are copied, many batches at once, and then split.
         """
         batches = self._remaining_batches()
         first_of_round = self.rank + self._worker * self.world_size
         try:
-            for batch, rows in zip(batches, self._read_batches(batches, convert), strict=True):
+            for batch, rows in zip(batches, self._read_batches(batches, convert, split), strict=True):
                 # Counted before it is passed on: a caller that saves the state has received the batch.
                 self.next_batch = batch - first_of_round + self.world_size * self._num_workers
                 yield rows
@@ -137,7 +133,9 @@ class EpochReader:
         batches = range(self.next_batch + self.rank, self.next_batch + count, self.world_size)
         return batches[self._worker :: self._num_workers]
 
-    def _read_batches(self, batches: range, convert: Callable[[RecordBatch], Rows]) -> Iterator[Rows]:
+    def _read_batches(
+        self, batches: range, convert: Callable[[RecordBatch], Rows], split: Split[Rows]
+    ) -> Iterator[Rows]:
         """Yield the batches of these indices, of which many are read at once."""
         count = self._count_gathered_batches()
         for first in range(0, len(batches), count):
@@ -151,11 +149,9 @@ class EpochReader:
                 continue
             # One gather of many rows takes a small part of the time of one for each batch.
             indices = self._order_rows(group)
-            rows, start = convert(_to_batch(selection.take(np.concatenate(indices)))), 0
+            rows = convert(_to_batch(selection.take(np.concatenate(indices))))
             del selection  # of parts that may be dropped while these rows are used
-            for length in map(len, indices):
-                yield rows.slice(start, length)
-                start += length
+            yield from split(rows, [len(each) for each in indices])
 
     def _count_gathered_batches(self) -> int:
         """Return the number of batches of this rank that are copied at once.
@@ -240,3 +236,10 @@ def _to_batch(table: Table) -> RecordBatch:
 
 def _identity(batch: RecordBatch) -> RecordBatch:
     return batch
+
+
+def _slice(batch: RecordBatch, lengths: Sequence[int]) -> Iterator[RecordBatch]:
+    start = 0
+    for length in lengths:
+        yield batch.slice(start, length)
+        start += length

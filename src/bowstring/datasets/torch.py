@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, overload
 
 import numpy as np
@@ -32,9 +33,19 @@ except ImportError as error:
 class TensorBatch(dict[str, Any]):
     """The columns of rows by name: tensors of numbers and booleans, lists of other values."""
 
-    def slice(self, offset: int, length: int) -> TensorBatch:
-        """Return some of the rows; the tensors share memory."""
-        return TensorBatch({name: column[offset : offset + length] for name, column in self.items()})
+    def split(self, lengths: Sequence[int]) -> Iterator[TensorBatch]:
+        """Return the rows in pieces of these lengths; the tensors share memory."""
+        if not self:
+            return iter([TensorBatch() for _ in lengths])
+        names = list(self)
+        columns = [_split_column(column, lengths) for column in self.values()]
+        return (TensorBatch(zip(names, pieces, strict=True)) for pieces in zip(*columns, strict=True))
+
+
+def _split_column(column: Any, lengths: Sequence[int]) -> Sequence[Any]:
+    if torch.is_tensor(column):
+        return column.split(lengths)  # type: ignore[no-any-return, unused-ignore]
+    return [column[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0))]
 
 
 class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
@@ -76,7 +87,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
             reader.load_state_dict(self._state)
             self._state = None
         self._running = reader
-        return reader.iterate(self._convert)
+        return reader.iterate(self._convert, TensorBatch.split)
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in the next iteration."""
