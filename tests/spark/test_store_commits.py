@@ -1,0 +1,144 @@
+"""Commits in real S3 servers, without Spark: conflicts, refusals, and what is read."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import bowstring
+from bowstring.datasets.manifest import part_file_name, read_manifest
+from bowstring.errors import UnmetRequirementError
+from bowstring.io.store_path import StorePath
+from bowstring.sharing.processes import ProcessIdentity
+from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
+
+pytest.importorskip("pyspark")
+pytest.importorskip("s3fs")
+pytest.importorskip("moto")
+
+import pyarrow as pa
+
+from bowstring.spark import staging
+from bowstring.spark.arrow_files import read_batches, write_batches
+from bowstring.spark.folder_job import FolderJob
+from bowstring.spark.options import WriteOptions
+from bowstring.spark.part_files import PartFiles
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with run_s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(server: S3Server) -> StorePath:
+    return StorePath(f"s3://{BUCKET}/{uuid.uuid4().hex}/data", server.storage_options)
+
+
+def commit_file(folder: StorePath) -> str:
+    """Write a file of two rows as a task does, and commit it; return its name."""
+    from pyspark.sql.types import LongType, StructType
+
+    job = FolderJob.begin(folder, StructType().add("id", LongType()), "append", WriteOptions())
+    assert job is not None
+    staging.create_staging_folder(folder, job.id, owner=ProcessIdentity.current())
+    name_file = partial(part_file_name, job.id, 0, 0)
+    batch = pa.record_batch({"id": pa.array([1, 2], pa.int64())})
+    entries = PartFiles(folder, name_file, ["id"], WriteOptions(), None).write(iter([batch]))
+    job.commit(entries)
+    return entries[0].name
+
+
+def list_objects(folder: StorePath) -> list[str]:
+    """The names of all objects below a folder."""
+    file_system, path = folder.resolve_location()
+    return [name.removeprefix(path + "/") for name in file_system.find(path)]
+
+
+def test_jobs_that_commit_at_once_try_again_after_a_conflict(
+    folder: StorePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conflicts = []
+    create = StorePath.create
+
+    def observed_create(path: StorePath, content: bytes) -> bool:
+        is_created = create(path, content)
+        if not is_created and path.parent.name == "_manifest":
+            conflicts.append(path.name)
+        return is_created
+
+    monkeypatch.setattr(StorePath, "create", observed_create)
+    with ThreadPoolExecutor(3) as threads:
+        names = list(threads.map(lambda _: [commit_file(folder) for _ in range(2)], range(3)))
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    assert manifest.sequence_number == 6
+    assert {entry.name for entry in manifest.entries} == {name for each in names for name in each}
+    assert conflicts, "otherwise the jobs ran one after the other"
+    assert not [name for name in list_objects(folder) if name.startswith("_staging")]
+
+
+def test_a_server_that_ignores_the_condition_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    rclone = shutil.which("rclone", path=str(Path(sys.executable).parent))
+    if rclone is None:
+        pytest.skip("rclone, whose S3 server ignores If-None-Match, is not installed")
+    (tmp_path / BUCKET).mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    keys = ("--auth-key", "test-key,test-secret")
+    command = [rclone, "serve", "s3", str(tmp_path), "--addr", f"127.0.0.1:{port}", *keys]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until_listening(port)
+            folder = StorePath(f"s3://{BUCKET}/data", S3Server(f"http://127.0.0.1:{port}").storage_options)
+            with pytest.raises(UnmetRequirementError, match=f"^s3://{BUCKET}/data: this store has no conditional put"):
+                commit_file(folder)
+            assert list_objects(folder) == []
+        finally:
+            process.kill()
+
+
+def wait_until_listening(port: int) -> None:
+    deadline_s = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_of_a_file_only_the_needed_bytes_are_read(server: S3Server, folder: StorePath) -> None:
+    columns = {f"c{index}": pa.array(range(index, index + 200_000), pa.int64()) for index in range(10)}
+    path = folder / "wide.arrow"
+    write_batches(path, iter([pa.record_batch(columns)]))
+    before = server.count_sent_bytes()
+    batches = [batch.batch for batch in read_batches(path, None, ["c7"])]
+    assert [batch.column("c7").to_pylist()[:2] for batch in batches if batch is not None] == [[7, 8]]
+    assert server.count_sent_bytes() - before < path.stat().st_size / 4
+
+
+def test_a_data_set_has_the_files_of_a_folder(
+    server: S3Server, folder: StorePath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_file(folder)
+    commit_file(folder)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+    described = bowstring.dataset(folder.url)
+    assert (len(described.parts), described.num_rows) == (2, 4)
+    assert described.read_all().column("id").to_pylist() == [1, 2, 1, 2]
