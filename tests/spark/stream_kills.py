@@ -133,10 +133,15 @@ def slow_down(rows: DataFrame) -> DataFrame:
 
 
 def source_rows(query: str, num_files: int) -> list[list[tuple[int, int, int]]]:
-    """The rows of each file: ID, key and time in microseconds. Files of "distinct" repeat half of the file before."""
+    """The rows of each file: ID, key and time in microseconds. Files of "distinct" repeat half of the file before.
+
+    Spark drops a row of the time 0 as late.
+    """
     step = _FILE_ROWS // 2 if query == "distinct" else _FILE_ROWS
     starts = range(0, num_files * step, step)
-    return [[(row, row % NUM_KEYS, row * _ROW_US) for row in range(start, start + _FILE_ROWS)] for start in starts]
+    return [
+        [(row, row % NUM_KEYS, (row + 1) * _ROW_US) for row in range(start, start + _FILE_ROWS)] for start in starts
+    ]
 
 
 def expected_rows(query: str, num_files: int) -> list[tuple[int, ...]]:
