@@ -174,8 +174,8 @@ UNREADABLE_PATHS = {
     "no such path": ("id long", "/no/such/path", "MissingFileError: /no/such/path: there is no such file or folder"),
     "another file system": (
         None,
-        "s3://bucket/key",
-        "InvalidArgumentError: s3://bucket/key: only paths of a file system",
+        "dbfs:/key",
+        "InvalidArgumentError: dbfs:/key: only URLs such as s3://bucket/folder, and paths of a file system",
     ),
     "nothing there": (None, "{}", "NotFoundError: {}: found no Arrow files"),
 }
@@ -189,12 +189,6 @@ def test_a_path_that_cannot_be_read_is_named(
     reader = reader.schema(schema) if schema else reader
     message = error_message(lambda: reader.load(path.replace("{}", str(tmp_path))).collect())
     assert expected.replace("{}", str(tmp_path)) in message
-
-
-def test_a_missing_column_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    write(spark.range(3), tmp_path)
-    reader = spark.read.format("arrow").schema("id long, name string")
-    assert "no column is called 'name'; there are 'id'" in error_message(lambda: reader.load(str(tmp_path)).collect())
 
 
 def test_an_append_with_another_schema_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

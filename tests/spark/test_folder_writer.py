@@ -60,7 +60,7 @@ def test_modes_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"mode": "replace"}, "mode: expected one of 'error'"), ({"path": "s3://bucket"}, "only paths of a file system")],
+    [({"mode": "replace"}, "mode: expected one of 'error'"), ({"path": "dbfs:/key"}, "only URLs such as")],
 )
 def test_wrong_arguments_are_an_error(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any], message: str

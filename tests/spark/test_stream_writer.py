@@ -157,7 +157,7 @@ def test_other_columns_than_those_of_the_folder_end_the_query(spark: SparkSessio
     assert spark.read.format("arrow").load(str(tmp_path / "data")).count() == 3
 
 
-@pytest.mark.parametrize("options", [{"compression": "zip"}, {"path": "s3://bucket"}, {}])
+@pytest.mark.parametrize("options", [{"compression": "zip"}, {"path": "dbfs:/key"}, {}])
 def test_wrong_options_are_an_error_before_the_first_batch(options: dict[str, str]) -> None:
     with pytest.raises(InvalidArgumentError):
         ArrowDataSource(options).streamWriter(StructType().add("a", LongType()), False)
