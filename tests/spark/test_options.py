@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import InvalidArgumentError
+from bowstring.io.store_path import StorePath
 from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
 
 READING = {
@@ -53,12 +54,14 @@ def test_an_invalid_option_value_is_named() -> None:
             parse_positive_integer({"splitBytes": value}, "splitBytes")
 
 
-def test_only_paths_of_a_mounted_file_system_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_local_or_the_url_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse_path("a b") == tmp_path / "a b"
     assert parse_path("file:///data/a%20b") == Path("/data/a b")
-    with pytest.raises(InvalidArgumentError, match="not s3:"):
-        parse_path("s3://bucket/key")
+    assert parse_path("s3://bucket/key", {"anon": True}) == StorePath("s3://bucket/key", {"anon": True})
+    for path, message in (("dbfs:/key", "not dbfs:"), ("zip://a::s3://bucket/key", "chained URLs")):
+        with pytest.raises(InvalidArgumentError, match=message):
+            parse_path(path)
     with pytest.raises(InvalidArgumentError, match="missing path"):
         parse_path("")
     with pytest.raises(InvalidArgumentError, match="neither a path nor a URI"):
