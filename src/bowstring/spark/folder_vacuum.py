@@ -38,7 +38,10 @@ def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: boo
         raise MissingFileError(f"{folder}: there is no such folder", filename=str(folder))
     try:
         orphaned = staging.list_orphaned_jobs(folder)
-        staged = [path for job in orphaned for path in staging.get_staging_folder(folder, job).iterdir()]
+        staged: list[FolderPath] = []
+        for job in orphaned:
+            staged += staging.get_staging_folder(folder, job).iterdir()
+        staged.sort(key=str)
         unlisted = _find_unlisted_files(folder, time.time() - older_than_s, orphaned)
         if dry_run:
             return [*staged, *unlisted]
