@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.request import urlopen
 
+from bowstring.io.store_path import StorePath
+
 BUCKET = "bowstring"
 SENT_BYTES_PATH = "/-/sent-bytes"
 
@@ -35,6 +37,12 @@ class S3Server:
         """The bytes of all replies so far."""
         with urlopen(f"{self.endpoint}{SENT_BYTES_PATH}") as reply:
             return int(reply.read())
+
+
+def list_objects(folder: StorePath) -> list[str]:
+    """The names of all objects below a folder."""
+    file_system, path = folder.resolve_location()
+    return [name.removeprefix(path + "/") for name in file_system.find(path)]
 
 
 @contextmanager

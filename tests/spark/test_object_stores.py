@@ -6,8 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +16,7 @@ import bowstring as bs
 from bowstring.datasets.manifest import Manifest, read_manifest, try_create_manifest
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.store_path import StorePath
-from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
+from tests.spark.s3_server import S3Server, list_objects
 
 pytest.importorskip("pyspark")
 pytest.importorskip("s3fs")
@@ -32,17 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with run_s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def folder(server: S3Server) -> StorePath:
-    return StorePath(f"s3://{BUCKET}/{uuid.uuid4().hex}/data", server.storage_options)
-
-
 def options_of(folder: StorePath) -> dict[str, str]:
     return {"storageOptions": json.dumps(folder.options)}
 
@@ -51,56 +38,56 @@ def load(spark: SparkSession, folder: StorePath, path: str = "", **options: str)
     return spark.read.format("arrow").options(**options_of(folder), **options).load(folder.url + path)
 
 
-def list_objects(folder: StorePath) -> list[str]:
-    """The names of all objects below a folder."""
-    file_system, path = folder.resolve_location()
-    return [name.removeprefix(path + "/") for name in file_system.find(path)]
-
-
-def test_a_folder_is_written_appended_to_and_overwritten(spark: SparkSession, folder: StorePath) -> None:
+def test_a_folder_is_written_appended_to_and_overwritten(spark: SparkSession, store_folder: StorePath) -> None:
     frame = spark.range(0, 300, 1, 2).selectExpr("id", "string(id) AS text")
-    frame.write.format("arrow").mode("append").options(**options_of(folder)).save(folder.url)
+    frame.write.format("arrow").mode("append").options(**options_of(store_folder)).save(store_folder.url)
     write(
         spark.range(300, 400).selectExpr("id", "string(id) AS text"),
-        folder.url,
+        store_folder.url,
         mode="append",
-        storage_options=folder.options,
+        storage_options=store_folder.options,
     )
-    assert sorted(row.id for row in load(spark, folder).collect()) == list(range(400))
-    names = list_objects(folder)
+    assert sorted(row.id for row in load(spark, store_folder).collect()) == list(range(400))
+    names = list_objects(store_folder)
     assert len([name for name in names if name.endswith(".arrow")]) == 4
     assert not [name for name in names if name.startswith("_staging") or ".probe" in name], "nothing is left"
-    file_system, path = folder.resolve_location()
+    file_system, path = store_folder.resolve_location()
     assert all(b"test-secret" not in file_system.cat_file(f"{path}/{name}") for name in names)
-    write(frame.limit(5), folder.url, mode="overwrite", storage_options=folder.options)
-    assert len([name for name in list_objects(folder) if name.endswith(".arrow")]) == 1
+    write(frame.limit(5), store_folder.url, mode="overwrite", storage_options=store_folder.options)
+    assert len([name for name in list_objects(store_folder) if name.endswith(".arrow")]) == 1
 
 
-def test_data_sets_and_globs_read_a_folder_of_a_store(spark: SparkSession, server: S3Server, folder: StorePath) -> None:
+def test_data_sets_and_globs_read_a_folder_of_a_store(
+    spark: SparkSession, s3_server: S3Server, store_folder: StorePath
+) -> None:
     for name in ("day=1/a.arrow", "day=2/b.arrow", "day=2/_hidden.arrow"):
-        file_system, path = (folder / name).resolve_location()
+        file_system, path = (store_folder / name).resolve_location()
         with file_system.open(path, "wb") as sink, bs.new_file(sink, bs.schema({"id": "int64"})) as writer:
             writer.write(bs.table({"id": list(range(100_000))}))
-    before = server.count_sent_bytes()
-    rows = load(spark, folder).groupBy("day").count().orderBy("day").collect()
+    before = s3_server.count_sent_bytes()
+    rows = load(spark, store_folder).groupBy("day").count().orderBy("day").collect()
     assert [tuple(row) for row in rows] == [(1, 100_000), (2, 100_000)]
-    assert server.count_sent_bytes() - before > 1_600_000
-    before = server.count_sent_bytes()
-    assert load(spark, folder, "/day={2,3}/*.arrow", basePath=folder.url).schema.names == ["id", "day"]
-    assert server.count_sent_bytes() - before < 500_000, "a schema takes a footer"
+    assert s3_server.count_sent_bytes() - before > 1_600_000
+    before = s3_server.count_sent_bytes()
+    assert load(spark, store_folder, "/day={2,3}/*.arrow", basePath=store_folder.url).schema.names == ["id", "day"]
+    assert s3_server.count_sent_bytes() - before < 500_000, "a schema takes a footer"
     with pytest.raises(AnalysisException, match=r"day=7: there is no such file"):
-        load(spark, folder, "/day=7").schema  # noqa: B018
+        load(spark, store_folder, "/day=7").schema  # noqa: B018
 
 
-def test_concurrent_commits_of_a_store_are_both_kept(spark: SparkSession, folder: StorePath) -> None:
+def test_concurrent_commits_of_a_store_are_both_kept(spark: SparkSession, store_folder: StorePath) -> None:
     frame = spark.range(0, 10, 1, 1)
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda _: write(frame, folder.url, mode="append", storage_options=folder.options), range(4)))
-    assert load(spark, folder).count() == 40
-    manifest = read_manifest(folder)
+        list(
+            threads.map(
+                lambda _: write(frame, store_folder.url, mode="append", storage_options=store_folder.options), range(4)
+            )
+        )
+    assert load(spark, store_folder).count() == 40
+    manifest = read_manifest(store_folder)
     assert manifest is not None
     assert manifest.sequence_number == 4
-    assert not try_create_manifest(folder, Manifest(4, manifest.schema, ())), "the number is taken"
+    assert not try_create_manifest(store_folder, Manifest(4, manifest.schema, ())), "the number is taken"
 
 
 KILLED = """
@@ -134,32 +121,32 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize(("moment", "rows"), [("before", 0), ("after", 10)])
 def test_a_writer_that_is_killed_leaves_all_rows_or_none(
-    spark: SparkSession, folder: StorePath, moment: str, rows: int
+    spark: SparkSession, store_folder: StorePath, moment: str, rows: int
 ) -> None:
-    write(spark.range(0, 5, 1, 1), folder.url, storage_options=folder.options)
+    write(spark.range(0, 5, 1, 1), store_folder.url, storage_options=store_folder.options)
     process = subprocess.run(
-        [sys.executable, "-c", KILLED, folder.url, json.dumps(folder.options), moment], check=False
+        [sys.executable, "-c", KILLED, store_folder.url, json.dumps(store_folder.options), moment], check=False
     )
     assert process.returncode == -signal.SIGKILL
-    assert load(spark, folder).count() == 5 + rows
-    write(spark.range(5, 7, 1, 1), folder.url, mode="append", storage_options=folder.options)
-    assert load(spark, folder).count() == 7 + rows
-    names = [name for name in list_objects(folder) if not name.startswith("_manifest")]
+    assert load(spark, store_folder).count() == 5 + rows
+    write(spark.range(5, 7, 1, 1), store_folder.url, mode="append", storage_options=store_folder.options)
+    assert load(spark, store_folder).count() == 7 + rows
+    names = [name for name in list_objects(store_folder) if not name.startswith("_manifest")]
     assert len(names) == 2 + bool(rows), "the next writer removes what the killed one left"
 
 
 def test_a_stream_between_folders_of_a_store_writes_each_row_once(
-    spark: SparkSession, folder: StorePath, tmp_path: Path
+    spark: SparkSession, store_folder: StorePath, tmp_path: Path
 ) -> None:
-    source, sink = folder / "source", folder / "sink"
+    source, sink = store_folder / "source", store_folder / "sink"
     for start in (0, 10):
-        write(spark.range(start, start + 10, 1, 1), source.url, mode="append", storage_options=folder.options)
+        write(spark.range(start, start + 10, 1, 1), source.url, mode="append", storage_options=store_folder.options)
         query = (
             spark.readStream.format("arrow")
-            .options(**options_of(folder))
+            .options(**options_of(store_folder))
             .load(source.url)
             .writeStream.format("arrow")
-            .options(**options_of(folder), checkpointLocation=str(tmp_path / "checkpoint"))
+            .options(**options_of(store_folder), checkpointLocation=str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start(sink.url)
         )

@@ -7,8 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,7 +18,7 @@ from bowstring.datasets.manifest import part_file_name, read_manifest
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.store_path import StorePath
 from bowstring.sharing.processes import ProcessIdentity
-from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
+from tests.spark.s3_server import BUCKET, S3Server, list_objects
 
 pytest.importorskip("pyspark")
 pytest.importorskip("s3fs")
@@ -33,17 +31,6 @@ from bowstring.spark.arrow_files import read_batches, write_batches
 from bowstring.spark.folder_job import FolderJob
 from bowstring.spark.options import WriteOptions
 from bowstring.spark.part_files import PartFiles
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with run_s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def folder(server: S3Server) -> StorePath:
-    return StorePath(f"s3://{BUCKET}/{uuid.uuid4().hex}/data", server.storage_options)
 
 
 def commit_file(folder: StorePath) -> str:
@@ -60,14 +47,8 @@ def commit_file(folder: StorePath) -> str:
     return entries[0].name
 
 
-def list_objects(folder: StorePath) -> list[str]:
-    """The names of all objects below a folder."""
-    file_system, path = folder.resolve_location()
-    return [name.removeprefix(path + "/") for name in file_system.find(path)]
-
-
 def test_jobs_that_commit_at_once_try_again_after_a_conflict(
-    folder: StorePath, monkeypatch: pytest.MonkeyPatch
+    store_folder: StorePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conflicts = []
     create = StorePath.create
@@ -80,13 +61,13 @@ def test_jobs_that_commit_at_once_try_again_after_a_conflict(
 
     monkeypatch.setattr(StorePath, "create", observed_create)
     with ThreadPoolExecutor(3) as threads:
-        names = list(threads.map(lambda _: [commit_file(folder) for _ in range(2)], range(3)))
-    manifest = read_manifest(folder)
+        names = list(threads.map(lambda _: [commit_file(store_folder) for _ in range(2)], range(3)))
+    manifest = read_manifest(store_folder)
     assert manifest is not None
     assert manifest.sequence_number == 6
     assert {entry.name for entry in manifest.entries} == {name for each in names for name in each}
     assert conflicts, "otherwise the jobs ran one after the other"
-    assert not [name for name in list_objects(folder) if name.startswith("_staging")]
+    assert not [name for name in list_objects(store_folder) if name.startswith("_staging")]
 
 
 def test_a_server_that_ignores_the_condition_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -121,24 +102,24 @@ def wait_until_listening(port: int) -> None:
             return
 
 
-def test_of_a_file_only_the_needed_bytes_are_read(server: S3Server, folder: StorePath) -> None:
+def test_of_a_file_only_the_needed_bytes_are_read(s3_server: S3Server, store_folder: StorePath) -> None:
     columns = {f"c{index}": pa.array(range(index, index + 200_000), pa.int64()) for index in range(10)}
-    path = folder / "wide.arrow"
+    path = store_folder / "wide.arrow"
     write_batches(path, iter([pa.record_batch(columns)]))
-    before = server.count_sent_bytes()
+    before = s3_server.count_sent_bytes()
     batches = [batch.batch for batch in read_batches(path, None, ["c7"])]
     assert [batch.column("c7").to_pylist()[:2] for batch in batches if batch is not None] == [[7, 8]]
-    assert server.count_sent_bytes() - before < path.stat().st_size / 4
+    assert s3_server.count_sent_bytes() - before < path.stat().st_size / 4
 
 
 def test_a_data_set_has_the_files_of_a_folder(
-    server: S3Server, folder: StorePath, monkeypatch: pytest.MonkeyPatch
+    s3_server: S3Server, store_folder: StorePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit_file(folder)
-    commit_file(folder)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+    commit_file(store_folder)
+    commit_file(store_folder)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
-    described = bowstring.dataset(folder.url)
+    described = bowstring.dataset(store_folder.url)
     assert (len(described.parts), described.num_rows) == (2, 4)
     assert described.read_all().column("id").to_pylist() == [1, 2, 1, 2]

@@ -413,14 +413,15 @@ def _read_records(paths: Sequence[FolderPath]) -> list[_Record]:
     `LimitError`.
     """
     keys = [(path, _get_version(path)) for path in paths]
-    unread = [key for key in keys if key not in _recent_records]
+    # Looked up once, because another thread may clear the dictionary at any time.
+    records = {key: record for key in keys if (record := _recent_records.get(key)) is not None}
+    unread = [key for key in keys if key not in records]
     contents = read_files([path for path, _ in unread], MAX_MANIFEST_BYTES + 1)
-    records = {key: _parse_record(key[0], content) for key, content in zip(unread, contents, strict=True)}
-    records = {key: records[key] if key in records else _recent_records[key] for key in keys}
+    records.update((key, _parse_record(key[0], content)) for key, content in zip(unread, contents, strict=True))
     if len(_recent_records) > 2 * MAX_ADDITIONS:
         _recent_records.clear()
     _recent_records.update(records)
-    return list(records.values())
+    return [records[key] for key in keys]
 
 
 _recent_records: dict[tuple[FolderPath, tuple[object, ...]], _Record] = {}

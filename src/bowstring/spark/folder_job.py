@@ -171,6 +171,8 @@ class FolderJob:
         if newest is not None and newest.has_batch(batch):
             self.discard()
             return
+        # In this order: a manifest lists only files that are there; the staging folder, of which this process is the
+        # owner, keeps others from removing them until they are listed; and files that no manifest lists go last.
         self._place_files(entries)
         manifest, superseded_names = self._commit_manifest(entries, batch)
         staging.remove_staging_folder(self.folder, self.id)
@@ -234,6 +236,7 @@ class FolderJob:
             manifest, superseded_names = self._create_next_manifest(newest, entries, batch)
             if try_create_manifest(self.folder, manifest):
                 return manifest, superseded_names
+            # Another job has taken the number: whether this one conflicts with it is decided by its manifest.
         raise ResourceError(f"{self.folder}: {MAX_COMMIT_ATTEMPTS} other jobs committed before this one could")
 
     def _create_next_manifest(

@@ -106,6 +106,8 @@ def remove_empty_folders(folders: Iterable[FolderPath]) -> None:
 def discard_job(folder: FolderPath, job: str) -> None:
     """Remove all files of `job`, unless a manifest lists them: then only its staging folder."""
     manifest = read_manifest(folder)
+    # A commit lists all files of a job at once, and a later one may replace some of them: if one is listed, the job has
+    # committed, and the others are removed by the job that replaced them.
     if manifest is None or not any(is_part_file_name(entry.name, job) for entry in manifest.entries):
         paths = list_part_files(folder, job)
         for path in paths:

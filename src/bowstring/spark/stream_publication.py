@@ -74,6 +74,7 @@ class _BatchPublisher:
     _frames: dict[int, PublishedFrame] = field(default_factory=dict)
     _is_closed: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while `_frames` changes or is listed: Spark may still publish a batch when the query has ended."""
 
     def publish(self, df: DataFrame, number: int) -> None:
         """Publish a batch, and free those that are too old."""
@@ -97,8 +98,9 @@ class _BatchPublisher:
                 self._frames[number] = frame
                 if self._is_closed:
                     self._close(number)
-        for old in [each for each in self._frames if each <= number - self.keep]:
-            self._close(old)
+        with self._lock:
+            for old in [each for each in self._frames if each <= number - self.keep]:
+                self._close(old)
         for old in [each for each in others if each <= number - self.keep]:
             with contextlib.suppress(NotFoundError):
                 open_published(others[old]).close()
