@@ -4,11 +4,13 @@ import copy
 import pickle
 import uuid
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 
-from bowstring.errors import MissingFileError, UnmetRequirementError
-from bowstring.io.store_path import StorePath, find_relative_name, read_files
+from bowstring.errors import MissingFileError, ResourceError, UnmetRequirementError
+from bowstring.io import store_path
+from bowstring.io.store_path import MAX_CREATE_ATTEMPTS, StorePath, find_relative_name, read_files
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -71,6 +73,35 @@ def test_an_object_is_created_once(folder: StorePath) -> None:
     assert path.read_bytes() == b"ours"
     folder.check_conditional_put()
     assert [path.name for path in folder.iterdir()] == ["1.json"]
+
+
+@pytest.mark.parametrize(
+    ("num_conflicts", "is_created"), [(MAX_CREATE_ATTEMPTS - 1, True), (MAX_CREATE_ATTEMPTS, False)]
+)
+def test_a_put_that_conflicts_with_others_is_repeated(
+    folder: StorePath, monkeypatch: pytest.MonkeyPatch, num_conflicts: int, is_created: bool
+) -> None:
+    class ConflictError(Exception):
+        response: ClassVar = {"Error": {"Code": "ConditionalRequestConflict"}}
+
+    conflicts = iter([ConflictError()] * num_conflicts)
+    file_system, _ = folder.resolve_location()
+    put = file_system.pipe_file
+
+    def conflicting_put(*arguments: Any, **options: Any) -> None:
+        for conflict in conflicts:
+            raise OSError from conflict  # as s3fs, whose error has the server's reply as its cause
+        put(*arguments, **options)
+
+    monkeypatch.setattr(
+        type(file_system), "pipe_file", lambda _, *arguments, **options: conflicting_put(*arguments, **options)
+    )
+    monkeypatch.setattr(store_path, "CREATE_RETRY_S", 0)
+    if is_created:
+        assert (folder / "1.json").create(b"ours")
+    else:
+        with pytest.raises(ResourceError, match=f"conflicted with {MAX_CREATE_ATTEMPTS} attempts"):
+            (folder / "1.json").create(b"ours")
 
 
 def test_the_beginnings_of_files_are_read_together(folder: StorePath) -> None:

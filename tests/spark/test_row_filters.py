@@ -29,8 +29,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from bowstring.spark import data_source_reader
 from bowstring.spark.data_source_reader import ArrowReader, BatchRange
-from bowstring.spark.file_discovery import ReadOptions
+from bowstring.spark.file_discovery import ReadOptions, find_files
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import select_columns
 from bowstring.spark.source import ArrowDataSource, count_rows
@@ -175,6 +176,19 @@ def test_the_tasks_skip_batches_of_files_that_the_driver_did_not_open(tmp_path: 
     )
     partition = InputPartition((BatchRange(tmp_path / "a.arrow", 0, 10),))
     assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]]
+
+
+def test_the_driver_skips_batches_of_a_limited_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        write_with_invalid_batches(tmp_path / f"{name}.arrow", {0, 1, 2, 4, 5, 6, 7, 8, 9})
+    schema = StructType().add("id", LongType()).add("s", StringType())
+    filters = RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema)
+    reader = ArrowReader(find_files([tmp_path], ReadOptions()), schema, 1 << 30, filters, options=ReadOptions())
+    for limit, expected in ((3, [(3, 4), (3, 4), (3, 4)]), (2, [(3, 4), (3, 4), (0, 10)])):
+        monkeypatch.setattr(data_source_reader, "MAX_PLANNED_FOOTERS", limit)
+        (partition,) = reader.partitions()
+        assert [(each.start, each.stop) for each in partition.value] == expected
+        assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]] * 3
 
 
 def test_the_driver_plans_only_batches_that_may_match(tmp_path: Path) -> None:
