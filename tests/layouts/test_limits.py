@@ -222,6 +222,8 @@ def test_values_of_equal_views_are_read_once(name: str) -> None:
     assert views.unique().to_pylist() == views.dictionary_encode().dictionary.to_pylist() == [value]  # type: ignore[union-attr]
     assert views.sort_indices().to_numpy()[-1] == MANY - 1
     assert bs.open_file(file_bytes(views, True)).statistics.columns[0].distinct_counts.tolist() == [1]  # type: ignore[union-attr]
+    assert bs.table({"views": views}).filter([("views", ">=", value)]).num_rows == MANY
+    assert bs.table({"views": views}).filter([("views", "in", [value])]).num_rows == MANY
     other_type = bs.binary_view() if name == "text" else bs.string_view()
     assert views.cast(other_type).nbytes == views.nbytes
     for target in (bs.large_string(), bs.large_binary(), bs.binary(MANY)):
@@ -238,6 +240,11 @@ def test_shared_views_with_nulls_and_empty_values_are_read() -> None:
     assert views.equals(bs.array(expected, bs.string_view()))
     assert bs.array(expected, bs.string_view()).equals(views)
     assert not views.equals(bs.array([*expected[:-1], text + "c"], bs.string_view()))
+    without_empty = words.take([0, 1, 3] * 100)
+    statistics = bs.open_file(file_bytes(without_empty, True)).statistics.columns[0]  # type: ignore[union-attr]
+    assert statistics.minima is not None
+    assert statistics.minima.to_pylist() == [text[:64]], "null slots do not count as empty values"
+    assert bs.table({"a": without_empty}).filter([("a", "<=", text)]).num_rows == 100
     assert views.unique().to_pylist() == words.to_pylist()
     assert views.sort().to_pylist() == bs.array(expected).sort().to_pylist()
     assert views.sort("descending").to_pylist() == bs.array(expected).sort("descending").to_pylist()

@@ -64,6 +64,10 @@ def min_max(array: ArrayData, truncate: bool = True) -> MinMax | None:
     if slots is not None and not slots.size:
         return None
     if isinstance(layout, ByteStringLayout):
+        shared = layout.find_shared_values(array)
+        if shared is not None:
+            values, codes = shared
+            array, slots = layout.take(values, np.unique(codes if slots is None else codes[slots])), None
         data, offsets = layout.bytes_and_offsets(array)
         starts, lengths = offsets[:-1], np.diff(offsets)
         if slots is not None:

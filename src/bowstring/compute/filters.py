@@ -119,6 +119,10 @@ def compare(array: ArrayData, symbol: str, value: ArrayData) -> Mask:
         data, offsets = layout.codec.bytes_and_offsets(array.buffer_values(1))
         return comparison(compare_bytes(data, offsets, value.buffer_values(1).tobytes()), 0)
     assert isinstance(layout, ByteStringLayout)
+    shared = layout.find_shared_values(array)
+    if shared is not None:
+        values, codes = shared
+        return compare(values, symbol, value)[codes]
     return comparison(compare_bytes(*layout.bytes_and_offsets(array), layout.bytes_at(value, 0) or b""), 0)
 
 

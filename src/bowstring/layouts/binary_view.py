@@ -118,8 +118,9 @@ class BinaryViewLayout(ByteStringLayout):
         """Whether values share bytes: they have more bytes than the array. Nulls may count as values."""
         return int(array.buffer_values(1)["length"].sum(dtype=np.int64)) > _get_source_bytes(array)
 
-    def _find_distinct_values(self, array: ArrayData) -> tuple[ArrayData, Indices]:
-        """Return an array of the distinct views, null slots being empty values, and the index of each slot in it."""
+    def find_shared_values(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
+        if not self._has_shared_bytes(array):
+            return None
         views = self.views(array)
         codes, firsts = factorize_keys(list(views.view(_WORD).reshape(-1, 2).T), array.length)
         return self._select_views(array, views, firsts), codes
@@ -128,22 +129,25 @@ class BinaryViewLayout(ByteStringLayout):
         return ArrayData(self, len(indices), (None, to_buffer(views[indices]), *array.buffers[2:]))
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        if not self._has_shared_bytes(array):
+        shared = self.find_shared_values(array)
+        if shared is None:
             return super().to_pylist(array)
-        distinct, codes = self._find_distinct_values(array)
+        distinct, codes = shared
         values = super().to_pylist(distinct)
         return set_nulls_to_none([values[code] for code in codes.tolist()], array.validity_mask())
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        if not self._has_shared_bytes(array):
+        shared = self.find_shared_values(array)
+        if shared is None:
             return super().sort_keys(array)
-        distinct, codes = self._find_distinct_values(array)
+        distinct, codes = shared
         return tuple(key[codes] for key in super().sort_keys(distinct))
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        if not self._has_shared_bytes(array):
+        shared = self.find_shared_values(array)
+        if shared is None:
             return super().identity_keys(array)
-        distinct, codes = self._find_distinct_values(array)
+        distinct, codes = shared
         return tuple(key[codes] for key in super().identity_keys(distinct))
 
     def with_empty_nulls(self, array: ArrayData) -> ArrayData:

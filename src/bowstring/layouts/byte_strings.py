@@ -40,6 +40,13 @@ class ByteStringLayout(Layout):
     def bytes_at(self, array: ArrayData, index: int) -> bytes | None:
         """Return the bytes of one slot; None if they are not within the buffers."""
 
+    def find_shared_values(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
+        """Return an array of the distinct values, and the index of each slot in it, if values share bytes; else None.
+
+        End to end, such values may take far more memory than the array. Null slots are empty values.
+        """
+        return None
+
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         data, lengths, mask = _encode_values(values, self.is_text, self.type)
         return self.create_array(lengths, np.frombuffer(data, UINT8), pack_validity(mask))
