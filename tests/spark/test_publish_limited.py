@@ -23,7 +23,7 @@ pytest.importorskip("pyspark")
 
 JOB = Path(__file__).with_name("limited_memory_job.py")
 MB = 1_000_000
-GROUP_BYTES, DISK_BYTES = 1200 << 20, 600 << 20
+GROUP_BYTES, DISK_BYTES = 1200 << 20, 1 << 30
 MOUNT = 'truncate -s "$0" "$1.img" && mkfs.ext4 -q -F "$1.img" && mount -o loop "$1.img" "$1" && shift 1 && exec "$@"'
 
 
@@ -48,7 +48,7 @@ class LimitedJob:
 
 @pytest.fixture
 def limited_job(tmp_path: Path) -> Iterator[LimitedJob]:
-    """A driver with 1200 MiB, a JVM of 500 MiB, and 600 MiB for Spark's local files."""
+    """A driver with 1200 MiB, a JVM of 500 MiB, and 1 GiB for Spark's local files."""
     disk = tmp_path / "disk"
     disk.mkdir()
     command = ["unshare", "--mount", "sh", "-c", MOUNT, str(DISK_BYTES), str(disk)]
