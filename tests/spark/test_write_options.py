@@ -140,6 +140,15 @@ def test_batches_and_files_have_limits_and_compression(spark: SparkSession, tmp_
     assert [[b.num_rows for b in batches] for batches in read_files(tmp_path / "c").values()] == [[400, 400, 200]]
 
 
+def test_footers_have_statistics_unless_an_option_leaves_them_out(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.range(0, 10, 1, 1)
+    save(frame, tmp_path / "a")
+    save(frame, tmp_path / "b", statistics="false")
+    write(frame, tmp_path / "c", statistics=False)
+    by_folder = [bs.open_file(next((tmp_path / name).glob("*.arrow"))).statistics for name in "abc"]
+    assert [statistics is None for statistics in by_folder] == [False, True, True]
+
+
 def test_rows_are_sorted_within_a_file_as_spark_sorts_them(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(0, 300, 1, 1).selectExpr(
         "id", "CASE id % 7 WHEN 0 THEN null WHEN 1 THEN double('NaN') ELSE id * 37 % 100 / 7 END AS x", "id % 2 AS k"

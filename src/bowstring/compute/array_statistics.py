@@ -105,8 +105,10 @@ def _find_extremes(keys: tuple[Values, ...] | None) -> tuple[int, int] | None:
 
 
 def _truncate_bound(array: ArrayData, rounds_up: bool) -> ArrayData:
+    if isinstance(array.layout, PrimitiveLayout):
+        return array
     value = array.to_pylist()[0]
-    if isinstance(array.layout, PrimitiveLayout) or not isinstance(value, str | bytes):
+    if not isinstance(value, str | bytes):
         return array
     size_bytes = len(value.encode()) if isinstance(value, str) else len(value)
     if size_bytes <= MAX_BOUND_BYTES:

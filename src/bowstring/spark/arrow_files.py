@@ -46,7 +46,7 @@ def write_batches(
     batches. Write nothing if there is not a single row.
 
     The file has the batches' types, as `to_file_type`. `schema` has their names, nullability and metadata; they are the
-    batches' own by default. With `options`, the file may be compressed and have dictionaries, and its footer has the
+    batches' own by default. With `options`, the file may be compressed and have dictionaries, and its footer the
     statistics of the columns whose values have an order.
     """
     num_rows = num_batches = 0
@@ -64,7 +64,8 @@ def write_batches(
                 else:
                     codec, level = options.compression, options.compression_level
                     writer = new_file(sink, file_schema, compression=codec, compression_level=level)
-                    writer.enable_statistics(find_orderable_columns(file_schema))
+                    if options.statistics:
+                        writer.enable_statistics(find_orderable_columns(file_schema))
             _, array = encoder.encode(batch).__arrow_c_array__()
             writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
             num_rows += batch.num_rows

@@ -45,6 +45,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     max_bytes_per_batch: int | None = None,
     max_records_per_file: int | None = None,
     max_bytes_per_file: int | None = None,
+    statistics: bool = True,
     fsync: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -54,7 +55,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     then does nothing. Failed and repeated tasks leave no rows, and concurrent jobs are both committed. With `fsync`,
     files are written to disk before the commit. The other arguments are the options of the data source: a file of each
     partition, with "dynamic" only these partitions are overwritten; compressed, sorted and dictionary-encoded columns;
-    and the maximum sizes of record batches and files.
+    the maximum sizes of record batches and files; and whether footers have statistics.
 
     Raises `InvalidArgumentError` for other modes, columns that the folder does not take, and objects that are not data
     frames; `UnsupportedTypeError` for types without a counterpart, with the column's path; before any job runs.
@@ -66,6 +67,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
         raise InvalidArgumentError(f"write: expected a Spark data frame, found {type(df).__qualname__}")
     options = WriteOptions(
         fsync=fsync,
+        statistics=statistics,
         compression=compression,
         compression_level=compression_level,
         partition_by=_to_names("partition_by", partition_by),

@@ -30,7 +30,8 @@ _READ_OPTIONS = (
     *("mode", "columnNameOfCorruptRecord", "ignoreCorruptFiles", "ignoreMissingFiles", "metadataColumn"),
 )
 _FILE_OPTIONS = (
-    *("fsync", "compression", "compressionLevel", "partitionBy", "sortBy", "dictionaryColumns", "storageOptions"),
+    *("fsync", "compression", "compressionLevel", "partitionBy", "sortBy", "dictionaryColumns", "statistics"),
+    "storageOptions",
     *("maxRecordsPerBatch", "maxBytesPerBatch", "maxRecordsPerFile", "maxBytesPerFile"),
 )
 _SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
@@ -78,6 +79,8 @@ class WriteOptions:
     max_bytes_per_batch: int | None = None
     max_records_per_file: int | None = None
     max_bytes_per_file: int | None = None
+    statistics: bool = True
+    """Whether the footers have the statistics of columns whose values have an order."""
 
     def __post_init__(self) -> None:
         if self.compression in ("none", "uncompressed"):
@@ -113,9 +116,9 @@ def check_options(options: Mapping[str, str], action: Action, *others: Action) -
         raise InvalidArgumentError(f'format("arrow") does not support the option {key!r} for {action}: {advice}')
 
 
-def parse_flag(options: Mapping[str, str], name: str) -> bool:
-    """Parse an option that is true or false; the default is false."""
-    value = options.get(name, "false").lower()
+def parse_flag(options: Mapping[str, str], name: str, default: str = "false") -> bool:
+    """Parse an option that is true or false."""
+    value = options.get(name, default).lower()
     if value not in ("true", "false"):
         raise InvalidArgumentError(f"option {name}: expected true or false, found {value!r}")
     return value == "true"
@@ -179,6 +182,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
 
     return WriteOptions(
         fsync=parse_flag(options, "fsync"),
+        statistics=parse_flag(options, "statistics", "true"),
         compression=options.get("compression", "none").lower(),
         compression_level=None if level is None else int(level),
         partition_by=tuple(parse_names(options, "partitionBy") or ()),

@@ -198,7 +198,6 @@ class ArrowDataSource(DataSource):
     def _read_options(self) -> ReadOptions:
         options = self.options
         zone = parse_time_zone(options.get("timeZone", options.get(SESSION_TIME_ZONE)))
-        types_option = "partitionColumnTypeInference"
         base_path = parse_path(options["basePath"], parse_storage_options(options)) if "basePath" in options else None
         if base_path is not None and not base_path.is_dir():
             raise InvalidArgumentError(f"option basePath: {base_path} is not a folder")
@@ -209,8 +208,7 @@ class ArrowDataSource(DataSource):
             modified_after_us=_parse_time(options, "modifiedAfter", zone),
             modified_before_us=_parse_time(options, "modifiedBefore", zone),
             infers_partition_types=parse_flag(
-                options if types_option in options else {types_option: options.get(SESSION_PARTITION_TYPES, "true")},
-                types_option,
+                options, "partitionColumnTypeInference", options.get(SESSION_PARTITION_TYPES, "true")
             ),
             time_zone=zone,
             policy=self._parse_policy(),
