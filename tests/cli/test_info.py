@@ -15,7 +15,7 @@ import pytest
 
 import bowstring
 from bowstring.cli.main import main
-from tests.cli.command_line import run_in_terminal
+from tests.cli.command_line import run_in_terminal, terminal_lines
 
 HOSTILE = "evil\x1b[2J\x9b1m\u202e\r\n[bold]name[/bold]"
 BOX = "─━│┃┏┓┗┛├┤┬┴┼╭╮╰╯"
@@ -186,6 +186,77 @@ def test_a_narrow_terminal_shows_narrow_tables_with_complete_numbers(tmp_path: P
     assert f"{2 * 8 * 123_456:,}" in tables
 
 
+WIDE = pa.table(
+    {
+        "departure_delay_minutes": pa.array([1, None], pa.int16()),
+        "carrier_name": pa.array(["A", "B"]).dictionary_encode(),
+        "nested": [{"elements": [1], "comment": "x"}] * 2,
+    }
+).replace_schema_metadata({"created by": "a few words that have to be wrapped"})
+
+
+@pytest.mark.parametrize("width", [40, 60])
+def test_no_word_is_broken_on_a_narrow_terminal(tmp_path: Path, width: int) -> None:
+    path = write(tmp_path / "x.arrow", WIDE)
+    narrow, wide = ("\n".join(terminal_lines(each, "info", path)[1:]) for each in (width, 200))
+    assert all(len(line) <= width for line in narrow.splitlines())
+    words = set(narrow.replace("…", "").split()) - set(wide.split())
+    assert all(f"{word}…" in narrow for word in words)  # truncated, not broken
+    assert re.search(r"^  carrier_name .*0 +2\d bytes", narrow, re.MULTILINE)
+
+
+# Several files
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    names = ["a.arrow", "b.arrows", "c.parquet", "d.csv"]
+    source = write(tmp_path / "source.arrows", pa.table({"n": [1, 2, 3], "s": ["x", "y", None]}))
+    assert all(main(["convert", str(source), str(tmp_path / name)]) == 0 for name in names)
+    return [str(tmp_path / name) for name in names]
+
+
+def test_several_files_are_a_line_each_and_the_total(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    header, *lines, total = output_of(capsys, *files).splitlines()
+    assert header.split() == ["file", "format", "rows", "batches", "columns", "size", "compression"]
+    assert [re.sub(r"[\d.]+ (bytes|KiB)", "SIZE", line).split()[1:] for line in lines] == [
+        ["Arrow", "file", "3", "1", "2", "SIZE", "none"],
+        ["Arrow", "stream", "3", "1", "2", "SIZE", "none"],
+        ["Parquet", "3", "1", "2", "SIZE", "snappy"],
+        ["CSV", "3", "–", "2", "SIZE", "none"],
+    ]
+    assert re.fullmatch(r"4 files: 12 rows, [\d.]+ KiB, one schema", total)
+    document = json.loads(output_of(capsys, "--json", *files))
+    assert [each["source"] for each in document["files"]] == files
+    assert document["files"][0] == {
+        key: value
+        for key, value in json.loads(output_of(capsys, "--json", files[0])).items()
+        if key != "format_version"
+    }
+
+
+def test_a_file_that_can_not_be_read_does_not_hide_the_others(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["info", "gone.arrow", *files[:2]]) == 1
+    out, err = capsys.readouterr()
+    assert err == "bowstring: gone.arrow: there is no such file\n"
+    assert out.splitlines()[-1].startswith("2 files: 6 rows")
+    assert main(["info", "--json", "gone.arrow", files[0]]) == 1
+    assert json.loads(capsys.readouterr().out)["files"][0] == {
+        "source": "gone.arrow",
+        "error": "gone.arrow: there is no such file",
+    }
+
+
+def test_different_schemas_are_counted(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = write(tmp_path / "other.arrow", pa.table({"n": [1.5]}))
+    capsys.readouterr()
+    assert output_of(capsys, files[0], str(other), files[1]).splitlines()[-1].endswith("2 different schemas")
+
+
 def test_without_a_file_in_a_terminal_info_shows_its_usage() -> None:
     status, text = run_info_in_terminal([], columns=200, stdin_is_terminal=True)
     assert status == 2
@@ -240,7 +311,7 @@ def test_control_characters_in_names_are_escaped(
     ("content", "words"),
     [
         (b"", "it is empty"),
-        (b"PAR1" + bytes(40) + b"PAR1", "a Parquet file"),
+        (b"PAR1" + bytes(40) + b"PAR1", "can't read it as Parquet"),
         (b"Airport Name,Aircraft\nBARKSDALE,T-38A\n", "perhaps CSV"),
         (None, "the file is cut off"),
     ],

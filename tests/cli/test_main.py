@@ -50,7 +50,7 @@ def test_the_hint_for_truncated_data_names_recover() -> None:
 
 def test_the_hint_for_another_format_names_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    assert main(["head", str(tmp_path / "x.csv")]) == 1
+    assert main(["recover", str(tmp_path / "x.csv"), str(tmp_path / "target")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("(bowstring convert reads Parquet, CSV and JSON)")
 
@@ -141,7 +141,11 @@ USAGE_ERRORS = {
     "--no-such-option": "no such option '--no-such-option' (bowstring --help shows how)",
     "demo --lines 0": "invalid value for '--lines': 0 is not in the range x>=1 (bowstring demo --help shows how)",
     "demo --lines": "option '--lines' requires an argument (bowstring demo --help shows how)",
-    "info a b": "got unexpected extra argument (b) (bowstring info --help shows how)",
+    "head a b": "got unexpected extra argument (b) (bowstring head --help shows how)",
+    'head -c "a a': (
+        "invalid value for '-c' / '--columns' / '--column': expected names separated by commas: unexpected end of data "
+        "(bowstring head --help shows how)"
+    ),
     "validate --all=1": "option '--all' does not take a value (bowstring validate --help shows how)",
     "head -n -5 a": "invalid value for '-n' / '--rows': -5 is not in the range x>=0 (bowstring head --help shows how)",
     "cat --format xml a": (

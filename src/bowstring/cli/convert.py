@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import codecs
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, has_dictionary_fields, unify_batch_dictionaries
-from bowstring.cli import csv, json, parquet
-from bowstring.cli.input_output import (
+from bowstring.arrays.table import Table
+from bowstring.cli.format_options import DEFAULT_BLOCK_BYTES, SourceOptions, TargetOptions
+from bowstring.cli.formats import (
     ARROW_FORMATS,
-    FORMATS_BY_EXTENSION,
-    check_uncompressed,
-    get_uncompressed_extension,
-    open_output,
-    prefix_errors_with_source,
-    resolve_output,
-    resolve_source,
-    source_name,
+    LazyTable,
+    choose_target_format,
+    decode_dictionaries,
+    default_delimiter,
+    fit_to_format,
+    open_table_source,
+    validate_table,
+    write_table,
 )
-from bowstring.cli.options import PATH, UTF8_TEXT, columns_option, max_piped_bytes_option
-from bowstring.cli.progress import ReportProgress, iterate_with_progress, progress_bar
-from bowstring.cli.pyarrow_adapters import import_pyarrow, open_sequential_file
-from bowstring.datatypes.field import Metadata
+from bowstring.cli.input_output import prefix_errors_with_source, resolve_output
+from bowstring.cli.options import (
+    PATH,
+    UTF8_TEXT,
+    columns_option,
+    from_option,
+    max_piped_bytes_option,
+    parse_name_list,
+    target_format_option,
+)
+from bowstring.cli.progress import progress_bar
+from bowstring.cli.pyarrow_adapters import import_pyarrow
 from bowstring.datatypes.schema import Schema
-from bowstring.datatypes.types import Dictionary
-from bowstring.errors import FormatMismatchError, InvalidArgumentError, format_count
+from bowstring.errors import InvalidArgumentError, format_count
 from bowstring.inspection.formatting import check_row_count
 from bowstring.inspection.printable_text import to_printable
-from bowstring.inspection.validation import iter_validated_batches
-from bowstring.io.fsspec_store import is_url
-from bowstring.ipc.api import new_file, new_stream, open_any
-from bowstring.ipc.file import FileReader
-from bowstring.ipc.file_statistics import replace_statistics
-from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
-SOURCE_FORMATS = ("arrow", "parquet", "csv", "json", "jsonl")
-TARGET_FORMATS = ("file", "stream", "parquet", "csv", "json", "jsonl")
-_DEFAULT_BLOCK_BYTES = 8 << 20
 _MIN_BLOCK_BYTES = 1 << 10
 _SOURCE_OPTIONS = {
     "column_names": ("csv",),
@@ -56,7 +52,7 @@ _SOURCE_OPTIONS = {
     "skip_rows": ("csv",),
     "encoding": ("csv",),
     "quote": ("csv",),
-    "block_size": ("csv", "json", "jsonl"),
+    "block_bytes": ("csv", "json", "jsonl"),
 }
 _TARGET_OPTIONS = {
     "compression": (*ARROW_FORMATS, "parquet"),
@@ -77,21 +73,6 @@ _DEFAULT_CODECS = {"parquet": "snappy"}
 _PARAMETRIC_TYPE = re.compile(
     r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|timestamp\[(s|ms|us|ns), *(?:tz=)?(.+)\]"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _LazyTable:
-    """A schema and batches that are read lazily.
-
-    `has_fixed_dictionaries` is True if each column has the same dictionary in all batches, as in a file.
-    `footer_metadata` is the custom metadata of a file, without the statistics of its batches.
-    """
-
-    schema: Schema
-    batches: Iterable[RecordBatch]
-    has_fixed_dictionaries: bool = False
-    footer_metadata: Metadata = ()
-    is_arrow: bool = False
 
 
 def _parse_column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
@@ -142,15 +123,8 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.command()
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
-@click.option(
-    "--from",
-    "source_format",
-    type=click.Choice(SOURCE_FORMATS),
-    help="Format of SOURCE.  [default: by content or extension]",
-)
-@click.option(
-    "--to", "target_format", type=click.Choice(TARGET_FORMATS), help="Format of TARGET.  [default: by extension]"
-)
+@from_option
+@target_format_option("by extension")
 @columns_option
 @click.option(
     "--compression",
@@ -188,6 +162,7 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option(
     "--column-names",
     type=UTF8_TEXT,
+    callback=parse_name_list,
     metavar="A,B,…",
     help="Column names for CSV without a header, separated by commas.",
 )
@@ -218,8 +193,9 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option("--encoding", type=UTF8_TEXT, callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")
 @click.option(
     "--block-size",
+    "block_bytes",
     type=click.IntRange(min=_MIN_BLOCK_BYTES, max=(1 << 31) - 1),
-    default=_DEFAULT_BLOCK_BYTES,
+    default=DEFAULT_BLOCK_BYTES,
     help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
 )
 @max_piped_bytes_option
@@ -231,46 +207,24 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     content, CSV and JSON by the extension of the name; --from and --to override both. Every value is validated.
     TARGET is replaced atomically, when it is complete.
     """
-    target_format = options["target_format"] or FORMATS_BY_EXTENSION.get(get_uncompressed_extension(target))
-    if options["target_format"] is None:
-        check_uncompressed(target)
-    if target_format is None:
-        raise click.UsageError(f"unknown format of {target!r}: give --to {'|'.join(TARGET_FORMATS)}")
-    source_format = options["source_format"] or _detect_source_format(source)
-    options = _complete_options(ctx, options, source_format, target_format)
-    write_options = _ipc_write_options(target_format, options)
-    rows = 0
-
-    def count_rows(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        nonlocal rows
-        for batch in batches:
-            rows += batch.num_rows
-            yield batch
-
-    out = resolve_output(target, source)
-    with (
-        prefix_errors_with_source(source),
-        progress_bar("converting", _progress_unit(source_format)) as report_progress,
-        _open_input(source, source_format, options, report_progress) as source_table,
-    ):
-        table = _transform_table(source_table, target_format, options)
-        table = replace(table, batches=count_rows(table.batches))
-        if target_format in ARROW_FORMATS:
-            _write_arrow(out, target_format, table, write_options, int(options["alignment"]))
-        else:
-            _write_non_arrow(out, target, target_format, table, options)
+    target_format = choose_target_format(target, options["target_format"])
+    with prefix_errors_with_source(source), open_table_source(source, options["source_format"]) as table_source:
+        source_format = table_source.format
+        options = _complete_options(ctx, options, source_format, target_format)
+        write_options = _write_options(target, target_format, options)
+        out = resolve_output(target, source)
+        with (
+            progress_bar("converting", table_source.progress_unit) as report_progress,
+            table_source.open_table(_read_options(options), report_progress) as source_table,
+        ):
+            table = _transform_table(source_table, source_format, target_format, options)
+            rows = write_table(out, target_format, table, write_options)
     if target != "-":
-        click.echo(
-            f"{to_printable(target)}: {format_count(rows, 'row')}, {format_count(len(table.schema), 'column')}",
-            err=True,
-        )
+        columns = format_count(len(table.schema), "column")
+        click.echo(f"{to_printable(target)}: {format_count(rows, 'row')}, {columns}", err=True)
 
 
 # Options
-
-
-def _progress_unit(source_format: str) -> str:
-    return {"arrow": "record batches", "parquet": "rows"}.get(source_format, "bytes")
 
 
 def _complete_options(
@@ -292,19 +246,26 @@ def _complete_options(
         raise click.UsageError(
             f"--compression {compression} does not apply to {target_format}: use {', '.join(codecs)}"
         )
-    names = options["column_names"]
-    return {
-        **options,
-        "compression": compression,
-        "column_names": names.split(",") if names else None,
-    }
+    return {**options, "compression": compression}
 
 
-def _default_delimiter(path: str) -> str:
-    return "\t" if get_uncompressed_extension(path) == ".tsv" else ","
+def _read_options(options: Mapping[str, Any]) -> SourceOptions:
+    names = {field.name for field in fields(SourceOptions)} & options.keys()
+    return SourceOptions(**{name: options[name] for name in names}, has_header=not options["no_header"])
 
 
-def _ipc_write_options(target_format: str, options: dict[str, Any]) -> IpcWriteOptions:
+def _write_options(target: str, target_format: str, options: Mapping[str, Any]) -> TargetOptions:
+    return TargetOptions(
+        _ipc_write_options(target_format, options),
+        int(options["alignment"]),
+        options["compression"],
+        options["compression_level"],
+        options["delimiter"] or default_delimiter(target),
+        has_header=not options["no_header"],
+    )
+
+
+def _ipc_write_options(target_format: str, options: Mapping[str, Any]) -> IpcWriteOptions:
     """Return the options of the IPC writer. Raises `click.UsageError` for invalid combinations."""
     if target_format not in ARROW_FORMATS:
         return IpcWriteOptions()
@@ -322,95 +283,25 @@ def _ipc_write_options(target_format: str, options: dict[str, Any]) -> IpcWriteO
         raise click.UsageError(str(error)) from None
 
 
-# Reading
-
-
-@contextmanager
-def _open_input(
-    path: str, source_format: str, options: dict[str, Any], report_progress: ReportProgress
-) -> Iterator[_LazyTable]:
-    source, name = resolve_source(path), source_name(path)
-    if source_format == "arrow":
-        with _open_arrow(source, options) as reader:
-            is_file = isinstance(reader, FileReader)
-            footer_metadata = (
-                replace_statistics(tuple(reader.metadata.items()), None, ()) if isinstance(reader, FileReader) else ()
-            )
-            yield _LazyTable(
-                reader.schema, iterate_with_progress(reader, report_progress), is_file, footer_metadata, is_arrow=True
-            )
-        return
-    open_batches = {"csv": csv.open_batches, "parquet": parquet.open_batches}.get(source_format, json.open_batches)
-    options = {**options, "default_delimiter": _default_delimiter(path)}
-    with open_batches(source, name, options, report_progress) as (schema, batches):
-        yield _LazyTable(schema, batches)
-
-
-def _open_arrow(source: Any, options: Mapping[str, Any]) -> FileReader | StreamReader:
-    try:
-        return open_any(source, list(options["columns"]) or None, max_piped_bytes=options["max_piped_bytes"])
-    except FormatMismatchError as error:
-        error.add_note("use --from parquet, csv, json or jsonl for another format")
-        raise
-
-
-def _detect_source_format(path: str) -> str:
-    """Detect the format of a source: CSV and JSON by extension, Parquet by content, or by the extension of a URL."""
-    extension_format = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(path), "file")
-    if extension_format not in ARROW_FORMATS and (extension_format != "parquet" or path == "-" or is_url(path)):
-        return extension_format
-    if path != "-" and os.path.isfile(path):
-        with open_sequential_file(path) as (file, _):
-            return "parquet" if file.peek(4)[:4] == b"PAR1" else "arrow"
-    return "arrow" if extension_format in ARROW_FORMATS else extension_format
-
-
 # Transforming
 
 
-def _transform_table(table: _LazyTable, target_format: str, options: dict[str, Any]) -> _LazyTable:
-    schema, batches, has_fixed_dictionaries = table.schema, table.batches, table.has_fixed_dictionaries
-    if not options["quick"] or target_format in ("parquet", "csv"):  # pyarrow crashes on invalid values
-        batches = iter_validated_batches(batches, _validation_hint(table, target_format))
+def _transform_table(table: LazyTable, source_format: str, target_format: str, options: Mapping[str, Any]) -> LazyTable:
+    table = validate_table(table, target_format, _validation_hint(source_format, target_format), options["quick"])
     if options["decode_dictionaries"]:
-        schema, batches = _decode_dictionaries(schema, batches)
-    elif target_format == "parquet":
-        schema, batches = _decode_dictionaries(schema, batches, parquet.keeps_dictionary)
+        schema, batches = decode_dictionaries(table.schema, table.batches)
+        table = replace(table, schema=schema, batches=batches)
     if options["batch_rows"]:
-        batches, has_fixed_dictionaries = _resize_batches(schema, batches, options["batch_rows"]), False
-    if has_dictionary_fields(schema) and (
-        options["unify_dictionaries"] or (target_format == "file" and not has_fixed_dictionaries)
-    ):  # a file can't replace dictionaries
-        batches = unify_batch_dictionaries(schema, list(batches))
-    return _LazyTable(schema, batches, has_fixed_dictionaries, table.footer_metadata)
+        batches = _resize_batches(table.schema, table.batches, options["batch_rows"])
+        table = replace(table, batches=batches, has_fixed_dictionaries=False)
+    return fit_to_format(table, target_format, is_unified=options["unify_dictionaries"])
 
 
-def _validation_hint(table: _LazyTable, target_format: str) -> str:
-    hints = ["bowstring validate lists all errors"] if table.is_arrow else []
+def _validation_hint(source_format: str, target_format: str) -> str:
+    hints = ["bowstring validate lists all errors"] if source_format == "arrow" else []
     if target_format not in ("parquet", "csv"):
         hints.append("--quick does not validate values")
     return ", ".join(hints)
-
-
-def _decode_dictionaries(
-    schema: Schema, batches: Iterable[RecordBatch], is_kept: Callable[[Dictionary], bool] = lambda _: False
-) -> tuple[Schema, Iterator[RecordBatch]]:
-    """Decode the dictionary-encoded columns, except those whose type is kept."""
-    decoded = [isinstance(field.type, Dictionary) and not is_kept(field.type) for field in schema]
-    fields = [
-        field.with_type(field.type.value_type) if is_decoded else field  # type: ignore[attr-defined]
-        for field, is_decoded in zip(schema, decoded, strict=True)
-    ]
-    decoded_schema = Schema(tuple(fields), schema.pairs)
-
-    def decode(batch: RecordBatch) -> RecordBatch:
-        columns = [
-            column.dictionary_decode() if is_decoded else column
-            for column, is_decoded in zip(batch.columns, decoded, strict=True)
-        ]
-        return RecordBatch(decoded_schema, batch.num_rows, columns, batch.pairs)
-
-    return decoded_schema, map(decode, batches)
 
 
 def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
@@ -428,27 +319,3 @@ def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -
                 pending, count = [], 0
     if pending:
         yield from Table(schema, pending).combine_chunks().to_batches()
-
-
-# Writing
-
-
-def _write_arrow(out: Any, target_format: str, table: _LazyTable, options: IpcWriteOptions, alignment: int) -> None:
-    with (
-        new_file(out, table.schema, table.footer_metadata, alignment, options=options)
-        if target_format == "file"
-        else new_stream(out, table.schema, alignment, options=options)
-    ) as writer:
-        for batch in table.batches:
-            writer.write_batch(batch)
-
-
-def _write_non_arrow(out: Any, path: str, target_format: str, table: _LazyTable, options: dict[str, Any]) -> None:
-    with open_output(out) as sink:
-        if target_format == "parquet":
-            parquet.write(sink, table.schema, table.batches, options)
-        elif target_format == "csv":
-            delimiter = options["delimiter"] or _default_delimiter(path)
-            csv.write(sink, table.schema, table.batches, delimiter, has_header=not options["no_header"])
-        else:
-            json.write(sink, table.schema, table.batches, is_array=target_format == "json")

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.format_options import SourceOptions, TargetOptions
 from bowstring.cli.progress import ReportProgress
 from bowstring.cli.pyarrow_adapters import (
     INFERENCE_NOTE,
@@ -62,68 +64,67 @@ _TEXT_FORMATTED_TYPES = (BaseBinary, Duration, Utf8View)
 
 @contextmanager
 def open_batches(
-    source: Any, name: str, options: Mapping[str, Any], report_progress: ReportProgress
+    source: Any, name: str, options: SourceOptions, report_progress: ReportProgress
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
     """Open a CSV file; yield its schema and an iterator of its batches.
 
-    The file is read in blocks, of which pyarrow reads up to 32 ahead. Types that `options["column_types"]` does not
+    The file is read in blocks, of which pyarrow reads up to 32 ahead. Types that `options.column_types` does not
     name are inferred from the first block. Raises `InvalidDataError`, with row and column, for a value that does not
     match its type, and `NotFoundError` for an unknown column.
     """
     pc = import_pyarrow("pyarrow.csv")
     with open_sequential_file(source, report_progress) as (file, report_position):
         lines, is_cut_off = _peek_lines(file, options)
-        delimiter = options["delimiter"] or _detect_delimiter(lines, is_cut_off, name, options)
-        options = {**options, "delimiter": delimiter}
-        header = _read_header(lines, name, options)
-        _check_column_names((*options["columns"], *options["column_types"]), header, name)
+        delimiter = options.delimiter or _detect_delimiter(lines, is_cut_off, name, options)
+        options = replace(options, delimiter=delimiter)
+        header = _read_header(lines, delimiter, name, options)
+        _check_column_names((*options.columns, *options.column_types), header, name)
 
         def translated_error(message: str, _rows: int) -> InvalidDataError:
-            return _pyarrow_error(message, name, header, options["column_types"])
+            return _pyarrow_error(message, name, header, options.column_types)
 
         with translate_pyarrow_errors(translated_error):
             reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
         schema = import_schema(reader.schema)
-        _check_utf8_columns(name, schema, options["column_types"])
+        _check_utf8_columns(name, schema, options.column_types)
         yield schema, read_batches(reader, translated_error, report_position)
 
 
-def _pyarrow_options(pc: Any, options: Mapping[str, Any], header: list[str]) -> dict[str, Any]:
-    names = options["column_names"]
+def _pyarrow_options(pc: Any, options: SourceOptions, header: list[str]) -> dict[str, Any]:
     return {
         "read_options": pc.ReadOptions(
             use_threads=False,  # equally fast for one block at a time, and errors contain the row
-            block_size=options["block_size"],
-            skip_rows=options["skip_rows"],
-            column_names=names,
-            autogenerate_column_names=options["no_header"] and not names,
-            encoding=options["encoding"],
+            block_size=options.block_bytes,
+            skip_rows=options.skip_rows,
+            column_names=options.column_names or None,
+            autogenerate_column_names=not options.has_header and not options.column_names,
+            encoding=options.encoding,
         ),
         "parse_options": pc.ParseOptions(
-            delimiter=options["delimiter"],
-            quote_char=options["quote"] or False,
+            delimiter=options.delimiter,
+            quote_char=options.quote or False,
             newlines_in_values=True,
             ignore_empty_lines=len(header) != 1,  # an empty line is a null in a file with a single column
         ),
         "convert_options": pc.ConvertOptions(
-            column_types=options["column_types"],
-            include_columns=list(options["columns"]),
-            null_values=list(options["null_values"]) or [""],
+            column_types=options.column_types,
+            include_columns=list(options.columns),
+            null_values=list(options.null_values) or [""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-            timestamp_parsers=[*options["timestamp_formats"], pc.ISO8601],
+            timestamp_parsers=[*options.timestamp_formats, pc.ISO8601],
         ),
     }
 
 
-def _peek_lines(file: Any, options: Mapping[str, Any]) -> tuple[list[str], bool]:
+def _peek_lines(file: Any, options: SourceOptions) -> tuple[list[str], bool]:
     """Return the first lines of CSV with their line ends, and whether the last row may be cut off.
 
     The position of `file` does not move.
     """
     raw = file.peek(_MAX_HEADER_BYTES)[:_MAX_HEADER_BYTES]
-    text = raw.decode(options["encoding"], "ignore").removeprefix("\ufeff")
-    return list(islice(io.StringIO(text, newline=""), options["skip_rows"], None)), len(raw) == _MAX_HEADER_BYTES
+    text = raw.decode(options.encoding, "ignore").removeprefix("\ufeff")
+    return list(islice(io.StringIO(text, newline=""), options.skip_rows, None)), len(raw) == _MAX_HEADER_BYTES
 
 
 def _parse_lines(lines: Iterable[str], delimiter: str, quote: str) -> Iterator[list[str]]:
@@ -131,20 +132,19 @@ def _parse_lines(lines: Iterable[str], delimiter: str, quote: str) -> Iterator[l
     return csv.reader(lines, delimiter=delimiter, **quoting)
 
 
-def _detect_delimiter(lines: list[str], is_cut_off: bool, name: str, options: Mapping[str, Any]) -> str:
+def _detect_delimiter(lines: list[str], is_cut_off: bool, name: str, options: SourceOptions) -> str:
     """Return the default delimiter, or another if the first line has only one value by the default.
 
     All complete lines must then have the same number of values. Raises `InvalidDataError` if only some of them do,
     because a wrong delimiter would silently make one column of many.
     """
-    default: str = options["default_delimiter"]
-    names = options["column_names"]
+    default = options.default_delimiter
 
     def count_values(delimiter: str) -> list[int]:
-        counts = [len(row) for row in _parse_lines(lines, delimiter, options["quote"]) if row]
+        counts = [len(row) for row in _parse_lines(lines, delimiter, options.quote) if row]
         return counts[:-1] if is_cut_off and len(counts) > 1 else counts
 
-    if len(next(_parse_lines(lines, default, options["quote"]), [])) != 1 or len(names or ()) == 1:
+    if len(next(_parse_lines(lines, default, options.quote), [])) != 1 or len(options.column_names) == 1:
         return default
     detected: list[tuple[int, str]] = [(1, default)]
     for delimiter in _DELIMITERS.replace(default, ""):
@@ -157,12 +157,12 @@ def _detect_delimiter(lines: list[str], is_cut_off: bool, name: str, options: Ma
     return max(detected)[1]
 
 
-def _read_header(lines: list[str], name: str, options: Mapping[str, Any]) -> list[str]:
+def _read_header(lines: list[str], delimiter: str, name: str, options: SourceOptions) -> list[str]:
     """Return the column names."""
-    first = next(_parse_lines(lines, options["delimiter"], options["quote"]), [])
-    if options["column_names"]:
-        return list(options["column_names"])
-    if options["no_header"]:
+    first = next(_parse_lines(lines, delimiter, options.quote), [])
+    if options.column_names:
+        return list(options.column_names)
+    if not options.has_header:
         return [f"f{index}" for index in range(len(first))]
     if not first:
         raise InvalidDataError(f"{name}: expected a header of column names, found an empty file")
@@ -211,14 +211,14 @@ def _check_utf8_columns(name: str, schema: Schema, column_types: Mapping[str, An
             raise add_hint(error, "--encoding sets another encoding")
 
 
-def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], delimiter: str, has_header: bool) -> None:
+def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: TargetOptions) -> None:
     """Write a header, if any, and a line per row (RFC 4180, UTF-8, line feeds).
 
     Raises `UnsupportedTypeError` for nested types and intervals, and what `check_row_count` raises.
     """
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
     csv_schema = Schema(tuple(Field(field.name, _pyarrow_csv_type(field), field.nullable) for field in schema))
-    write_options = pc.WriteOptions(include_header=has_header, delimiter=delimiter)
+    write_options = pc.WriteOptions(include_header=options.has_header, delimiter=options.delimiter)
     write_batches(
         lambda: pc.CSVWriter(WritableFile(sink), pa.schema(csv_schema), write_options=write_options),
         batches,

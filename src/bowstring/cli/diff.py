@@ -1,4 +1,4 @@
-"""`bowstring diff`: the differences between two Arrow files or streams: the schema, then the first rows."""
+"""`bowstring diff`: the differences between two files: the schema, then the first rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import click
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
+from bowstring.cli.format_options import SourceOptions
+from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.input_output import echo_json, prefix_errors_with_source, source_name
 from bowstring.cli.options import PATH, json_option, max_piped_bytes_option, rows_option
-from bowstring.cli.progress import iterate_with_progress, progress_bar
+from bowstring.cli.progress import progress_bar
 from bowstring.inspection.diff import (
     LengthDifference,
     RowDifference,
@@ -24,7 +26,6 @@ from bowstring.inspection.diff import (
 from bowstring.inspection.formatting import format_json, to_json_value
 from bowstring.inspection.printable_text import to_printable
 from bowstring.inspection.validation import iter_validated_batches
-from bowstring.ipc.api import open_any
 
 _COLUMNS_SHOWN = 50
 _VALUE_CHARACTERS = 60
@@ -41,32 +42,30 @@ _HINT = "bowstring validate lists all errors, --quick compares without validatio
 @click.option("--quick", is_flag=True, help="Do not validate values before they are compared.")
 @max_piped_bytes_option
 def diff(left: str, right: str, **options: Any) -> int:
-    """Show the differences between two Arrow files or streams: the schema, then the first rows that differ.
+    """Show the differences between two files, in any format: the schema, then the first rows that differ.
 
-    One of LEFT and RIGHT may be - for standard input. Batch sizes, compression and framing are ignored. Every value
-    that is compared is validated first. The exit status is 1 if there are differences.
+    One of LEFT and RIGHT may be - for standard input. Formats, batch sizes, compression and framing are
+    ignored. Every value that is compared is validated first. The exit status is 1 if there are differences.
     """
     if left == right == "-":
         raise click.UsageError("only one of the two can be standard input")
-    count, max_piped_bytes = options["count"], options["max_piped_bytes"]
+    count, read_options = options["count"], SourceOptions(max_piped_bytes=options["max_piped_bytes"])
     with (
-        open_any(resolve_source(left), max_piped_bytes=max_piped_bytes) as left_reader,
-        open_any(resolve_source(right), max_piped_bytes=max_piped_bytes) as right_reader,
+        refer_to_convert(),
+        open_table_source(left, mismatch_note=None) as left_source,
+        progress_bar("comparing", left_source.progress_unit) as report_progress,
+        left_source.open_table(read_options, report_progress) as left_table,
+        open_table_source(right, mismatch_note=None) as right_source,
+        right_source.open_table(read_options) as right_table,
     ):
-        schema = list(find_schema_differences(left_reader.schema, right_reader.schema, not options["ignore_metadata"]))
-        columns = find_common_columns(left_reader.schema, right_reader.schema)
-        with progress_bar("comparing") as report_progress:
-            rows = find_row_differences(
-                _select_columns(
-                    left,
-                    iterate_with_progress(left_reader, report_progress),
-                    [index for index, _ in columns],
-                    options["quick"],
-                ),
-                _select_columns(right, right_reader, [index for _, index in columns], options["quick"]),
-                [(index, index) for index in range(len(columns))],
-            )
-            differences = list(islice(rows, count + 1))
+        schema = list(find_schema_differences(left_table.schema, right_table.schema, not options["ignore_metadata"]))
+        columns = find_common_columns(left_table.schema, right_table.schema)
+        rows = find_row_differences(
+            _select_columns(left, left_table.batches, [index for index, _ in columns], options["quick"]),
+            _select_columns(right, right_table.batches, [index for _, index in columns], options["quick"]),
+            [(index, index) for index in range(len(columns))],
+        )
+        differences = list(islice(rows, count + 1))
     if options["as_json"]:
         echo_json(_to_json((source_name(left), source_name(right)), schema, differences, count))
     else:

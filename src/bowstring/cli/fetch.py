@@ -1,4 +1,4 @@
-"""`bowstring fetch`: save a data set of a server as an Arrow file or stream."""
+"""`bowstring fetch`: save a data set of a server in a file of any format."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import sys
 
 import click
 
-from bowstring.cli.input_output import choose_arrow_format, resolve_output, write_arrow
-from bowstring.cli.options import PATH, arrow_format_option, record_option
+from bowstring.cli.format_options import TargetOptions
+from bowstring.cli.formats import (
+    LazyTable,
+    choose_target_format,
+    default_delimiter,
+    fit_to_format,
+    validate_table,
+    write_table,
+)
+from bowstring.cli.input_output import resolve_output
+from bowstring.cli.options import PATH, record_option, target_format_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.datasets.published_dataset import open_published
@@ -21,7 +30,7 @@ from bowstring.transports.tls import TlsOptions
 @click.command()
 @click.argument("uri", metavar="URI|NAME")
 @click.argument("output", type=PATH, default="-")
-@arrow_format_option("stream if OUTPUT is - or ends in .arrows, else file")
+@target_format_option("by extension, else file; stream for -")
 @click.option("--ticket", help="Ticket of the data set.  [default: that of the URI]")
 @click.option(
     "--timeout",
@@ -38,25 +47,28 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
     uri: str,
     output: str,
     *,
-    arrow_format: str | None,
+    target_format: str | None,
     ticket: str | None,
     timeout_s: float,
     record: str | None,
     tls: TlsOptions | None,
 ) -> None:
-    """Save a data set of bowstring serve, of another server, or of bowstring ls, as an Arrow file or stream.
+    """Save a data set of bowstring serve, of another server, or of bowstring ls: as Arrow, Parquet, CSV or JSON.
 
     URI is that of the data set, or - to read it from standard input: other users can see the arguments of a command,
     but the URI may be secret. NAME is the name or ID of a published data set. OUTPUT is a path or URL, or - for
-    standard output, the default; it is replaced atomically, when it is complete. Values are not validated.
+    standard output, the default; it is replaced atomically, when it is complete. Only values written as Parquet and
+    CSV are validated.
     """
-    as_stream = choose_arrow_format(output, arrow_format, standard_output="stream") == "stream"
+    target_format = choose_target_format(output, target_format, "stream" if output == "-" else "file")
     out = resolve_output(output)
     with (
         connect(_find_target(uri, timeout_s), ticket, timeout_s=timeout_s, tls=tls, record=record) as dataset,
         progress_bar("fetching") as report_progress,
     ):
-        rows = write_arrow(out, dataset.schema, iterate_with_progress(dataset, report_progress), as_stream)
+        table = LazyTable(dataset.schema, iterate_with_progress(dataset, report_progress))
+        table = fit_to_format(validate_table(table, target_format, "", is_quick=True), target_format)
+        rows = write_table(out, target_format, table, TargetOptions(delimiter=default_delimiter(output)))
     if output != "-":
         click.echo(f"{to_printable(output)}: {format_count(rows, 'row')}", err=True)
 

@@ -1,4 +1,4 @@
-"""`bowstring head`: show the first rows of an Arrow file or stream."""
+"""`bowstring head`: show the first rows of a file."""
 
 from __future__ import annotations
 
@@ -6,35 +6,50 @@ from functools import partial
 
 import click
 
-from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source, resolve_source
+from bowstring.cli.format_options import SourceOptions
+from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source
 from bowstring.cli.options import (
     all_option,
     columns_option,
     file_argument,
+    from_option,
     max_piped_bytes_option,
     row_format_option,
     rows_option,
 )
 from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_rows
-from bowstring.ipc.api import open_any
 
 
 @click.command()
 @file_argument
 @rows_option("Number of rows.")
 @row_format_option("Output format.", default="table")
+@from_option
 @columns_option
 @all_option("In a table, show all columns and truncate nothing.")
 @max_piped_bytes_option
-def head(
-    file: str | None, *, count: int, row_format: str, columns: tuple[str, ...], show_all: bool, max_piped_bytes: int
+def head(  # noqa: PLR0913 -- one parameter for each option
+    file: str | None,
+    *,
+    count: int,
+    row_format: str,
+    source_format: str | None,
+    columns: tuple[str, ...],
+    show_all: bool,
+    max_piped_bytes: int,
 ) -> None:
-    """Show the first rows of an Arrow file or stream, as a table, as JSON lines or as CSV.
+    """Show the first rows of an Arrow, Parquet, CSV or JSON file, as a table, as JSON lines or as CSV.
 
     FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
     terminal. Only the batches that contain those rows are read.
     """
-    source = resolve_source(file)
-    with prefix_errors_with_source(file), open_any(source, columns or None, max_piped_bytes=max_piped_bytes) as reader:
-        batches = LimitedBatches(batches_without_readahead(reader), count)
-        write_rows(reader.schema, batches, row_format, show_all, partial(is_input_idle, file))
+    options = SourceOptions(columns, max_piped_bytes)
+    with (
+        refer_to_convert(),
+        prefix_errors_with_source(file),
+        open_table_source(file, source_format) as source,
+        source.open_table(options) as table,
+    ):
+        batches = LimitedBatches(batches_without_readahead(table.batches), count)
+        write_rows(table.schema, batches, row_format, show_all, partial(is_input_idle, file))

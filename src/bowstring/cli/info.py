@@ -1,8 +1,10 @@
-"""`bowstring info`: show the contents of an Arrow file or stream, as tables or as JSON."""
+"""`bowstring info`: show the contents of files, as tables or as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import click
 from rich.cells import cell_len
@@ -10,16 +12,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bowstring.cli.input_output import echo_json, resolve_source
-from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option
-from bowstring.cli.terminal_tables import borderless_table, open_console
+from bowstring.cli.error_messages import EXIT_FAILURE
+from bowstring.cli.format_options import SourceOptions
+from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.input_output import echo_json, source_name
+from bowstring.cli.main import format_error
+from bowstring.cli.options import PATH, all_option, from_option, json_option, max_piped_bytes_option
+from bowstring.cli.table_report import TableReport, report_table
+from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
+from bowstring.errors import BowstringError, format_count
 from bowstring.inspection.json_document import to_document
 from bowstring.inspection.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.inspection.report import Inspection, SchemaFieldReport
 from bowstring.inspection.report_builder import inspect
 
+_INDENT = 2
 _COLUMNS_SHOWN = 20
 _FIELDS_SHOWN = 40
 _PAIRS_SHOWN = 10
@@ -28,52 +37,122 @@ _TYPE_CHARACTERS = 60
 _VALUE_CHARACTERS = 100
 
 
+_Report: TypeAlias = Inspection | TableReport
+
+
 @click.command()
-@file_argument
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
+@from_option
 @json_option("Write everything as JSON, sizes in bytes.")
 @all_option("Show all columns and all metadata, without truncation.")
 @max_piped_bytes_option
-def info(file: str | None, *, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
-    """Show the contents of an Arrow file or stream: schema, batches, column sizes, compression, alignment, metadata.
+def info(
+    files: tuple[str, ...], *, source_format: str | None, as_json: bool, show_all: bool, max_piped_bytes: int
+) -> int:
+    """Show the contents of files: schema, batches, column sizes, compression, alignment, metadata.
 
-    FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
-    terminal. Only headers are read, never the data.
+    FILE is a path or URL of Arrow, Parquet, CSV or JSON, or - for standard input. If FILE is omitted, standard input is
+    read, unless it is a terminal. Several files are a table, with a line for each. Of Arrow and Parquet only headers
+    are read, never the data; CSV and JSON are read completely.
     """
-    inspection = inspect(resolve_source(file), max_piped_bytes=max_piped_bytes)
+    inspect_file = partial(_inspect, source_format=source_format, max_piped_bytes=max_piped_bytes)
+    if len(files) > 1:
+        return _show_files(files, inspect_file, as_json, show_all)
+    report = inspect_file(files[0] if files else None)
     if as_json:
-        echo_json(to_document(inspection))
-        return
+        echo_json(_to_document(report))
+        return 0
     with open_console() as console:
-        _show_inspection(console, inspection, show_all)
+        _show_report(console, report, show_all)
+    return 0
 
 
-def _show_inspection(console: Console, inspection: Inspection, show_all: bool) -> None:
-    size = inspection.bytes.total
-    total = f"{format_size(size)} ({size:,} bytes)" if size >= 1024 else format_size(size)
-    console.print(
-        Text(f"{to_printable(inspection.source)}: Arrow {inspection.format}, {total}", style="bold"), soft_wrap=True
-    )
-    _print_section(console, None, _properties_table(inspection))
-    _print_section(console, "Size by content", _content_sizes_table(inspection))
+def _inspect(file: str | None, source_format: str | None, max_piped_bytes: int) -> _Report:
+    with refer_to_convert(), open_table_source(file, source_format) as source:
+        if source.format == "arrow":
+            return inspect(source.source, max_piped_bytes=max_piped_bytes)
+        return report_table(source, SourceOptions(max_piped_bytes=max_piped_bytes))
+
+
+def _to_document(report: _Report) -> dict[str, Any]:
+    return to_document(report) if isinstance(report, Inspection) else report.to_document()
+
+
+# Several files
+
+
+def _show_files(files: Sequence[str], inspect_file: Callable[[str], _Report], as_json: bool, show_all: bool) -> int:
+    """Show a line for each file, and one for each that can't be read; return the exit status."""
+    reports: list[_Report] = []
+    documents: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            reports.append(inspect_file(file))
+            documents.append(_to_document(reports[-1]))
+        except BowstringError as error:
+            documents.append({"source": source_name(file), "error": str(error)})
+            click.echo(format_error(error), err=True)
+    if as_json:
+        echo_json({"files": documents})
+    elif reports:
+        titles = ["file", "format", "rows", "batches", "columns", "size", "compression"]
+        rows = [_file_cells(report) for report in reports]
+        with open_console() as console:
+            if not show_all:
+                fit = ColumnFit(("file",), ("compression", "batches", "columns"))
+                titles, rows = fit_columns(titles, rows, console.width, fit)
+            table = borderless_table(*((title, title in ("rows", "batches", "columns", "size")) for title in titles))
+            for row in rows:
+                table.add_row(*row)
+            console.print(table)
+        schemas = {tuple((column.name, column.field.type) for column in report.columns) for report in reports}
+        total_rows = format_count(sum(report.rows for report in reports), "row")
+        total_bytes = format_size(sum(report.size_bytes or 0 for report in reports))
+        same = "one schema" if len(schemas) == 1 else f"{len(schemas)} different schemas"
+        click.echo(f"{format_count(len(reports), 'file')}: {total_rows}, {total_bytes}, {same}")
+    return EXIT_FAILURE if len(reports) < len(files) else 0
+
+
+def _file_cells(report: _Report) -> list[str]:
+    return [
+        to_printable(report.source),
+        report.format_name,
+        f"{report.rows:,}",
+        "–" if report.num_parts is None else f"{report.num_parts:,}",
+        f"{len(report.columns):,}",
+        "–" if report.size_bytes is None else format_size(report.size_bytes),
+        ", ".join(report.codecs) or "none",
+    ]
+
+
+# One file
+
+
+def _show_report(console: Console, report: _Report, show_all: bool) -> None:
+    size = report.size_bytes
+    total = "" if size is None else f", {format_size(size)}" + (f" ({size:,} bytes)" if size >= 1024 else "")
+    heading = Text(f"{to_printable(report.source)}: {report.format_name}{total}", style="bold")
+    console.print(heading, soft_wrap=True)
+    _print_section(console, None, _properties_table(report))
+    if isinstance(report, Inspection):
+        _print_section(console, "Size by content", _content_sizes_table(report))
+    width = None if show_all else console.width
     limit = None if show_all else _COLUMNS_SHOWN
     _print_section(
         console,
         "Columns by size",
-        _columns_table(inspection, limit),
-        _hidden_note("columns", len(inspection.columns), limit),
+        _columns_table(report, limit, width),
+        _hidden_note("columns", len(report.columns), limit),
     )
-    if inspection.dictionaries:
+    if isinstance(report, Inspection) and report.dictionaries:
         _print_section(
             console,
             "Dictionaries",
-            _dictionaries_table(inspection, limit),
-            _hidden_note("dictionaries", len(inspection.dictionaries), limit),
+            _dictionaries_table(report, limit, width),
+            _hidden_note("dictionaries", len(report.dictionaries), limit),
         )
-    _print_schema(console, inspection, show_all)
-    for title, pairs in (
-        ("Schema metadata", inspection.schema_metadata),
-        ("Footer metadata", inspection.footer_metadata),
-    ):
+    _print_schema(console, report, show_all)
+    for title, pairs in (("Schema metadata", report.schema_metadata), ("Footer metadata", report.footer_metadata)):
         if pairs:
             _print_metadata(console, title, pairs, show_all)
 
@@ -88,14 +167,24 @@ def _print_section(console: Console, title: str | None, table: Table, note: str 
 
 
 def _indented_table(
-    titles: Sequence[tuple[str, bool]], rows: Iterable[Sequence[str]], has_header: bool = True
+    titles: Sequence[tuple[str, bool]],
+    rows: Sequence[Sequence[str]],
+    has_header: bool = True,
+    width: int | None = None,
+    fit: ColumnFit | None = None,
 ) -> Table:
-    """Return an indented table; each column has a title and a flag for numbers, which are never truncated."""
+    """Return an indented table; each column has a title and a flag for numbers, which are never truncated.
+
+    With a `width`, it is made to fit as `fit_columns` does.
+    """
+    if width is not None and fit is not None:
+        names, rows = fit_columns([title for title, _ in titles], rows, width - _INDENT, fit)
+        titles = [(title, is_number) for title, is_number in titles if title in names]
     table = borderless_table(*titles, is_folded=True, has_header=has_header)
     for row in rows:
         table.add_row(*map(Text, row))
-    for column, (_, is_number) in zip(table.columns, titles, strict=True):
-        if is_number:
+    for column, (title, is_number) in zip(table.columns, titles, strict=True):
+        if is_number or (fit is not None and title in fit.shrinkable):
             column.min_width = max((cell_len(str(cell)) for cell in column.cells), default=0)
     return table
 
@@ -104,8 +193,8 @@ def _hidden_note(what: str, count: int, limit: int | None) -> str | None:
     return None if limit is None or count <= limit else f"… and {count - limit:,} more {what} (--all shows them)"
 
 
-def _properties_table(inspection: Inspection) -> Table:
-    rows = list(inspection.properties())
+def _properties_table(report: _Report) -> Table:
+    rows = list(report.properties())
     table = _indented_table([("", False), ("", False)], rows, has_header=False)
     table.columns[0].no_wrap, table.columns[0].min_width = True, max(len(name) for name, _ in rows)
     return table
@@ -121,24 +210,31 @@ def _content_sizes_table(inspection: Inspection) -> Table:
     )
 
 
-def _columns_table(inspection: Inspection, limit: int | None) -> Table:
-    compressed = " (compressed)" if inspection.encoding.codecs else ""
+def _columns_table(report: _Report, limit: int | None, width: int | None) -> Table:
     return _indented_table(
-        [("column", False), ("type", False), ("nulls", True), (f"size{compressed}", True), ("share", True)],
         [
-            (
+            ("column", False),
+            ("type", False),
+            ("nulls", True),
+            ("size (compressed)" if report.codecs else "size", True),
+            ("share", True),
+        ],
+        [
+            [
                 _printable_name(column.name, limit is None),
                 to_printable(column.field.type_without_children, None if limit is None else _TYPE_CHARACTERS),
-                f"{column.null_count:,}",
+                "–" if column.null_count is None else f"{column.null_count:,}",
                 format_size(column.total_bytes),
                 format_percent(column.share),
-            )
-            for column in inspection.columns_by_size()[:limit]
+            ]
+            for column in report.columns_by_size()[:limit]
         ],
+        width=width,
+        fit=ColumnFit(("column", "type"), ("type", "nulls")),
     )
 
 
-def _dictionaries_table(inspection: Inspection, limit: int | None) -> Table:
+def _dictionaries_table(inspection: Inspection, limit: int | None, width: int | None) -> Table:
     rows = []
     for dictionary in inspection.dictionaries[:limit]:
         names = [_printable_name(inspection.columns[i].name, limit is None) for i in dictionary.columns[:limit]]
@@ -154,13 +250,13 @@ def _dictionaries_table(inspection: Inspection, limit: int | None) -> Table:
             )
         )
     titles = [("id", True), ("values", False), ("count", True), ("batches", True), ("size", True), ("used by", False)]
-    return _indented_table(titles, rows)
+    return _indented_table(titles, rows, width=width, fit=ColumnFit(("values", "used by"), ("batches", "values")))
 
 
-def _print_schema(console: Console, inspection: Inspection, show_all: bool) -> None:
+def _print_schema(console: Console, report: _Report, show_all: bool) -> None:
     rows: list[tuple[str, str, str]] = []
     column_count = 0
-    for column in inspection.columns:
+    for column in report.columns:
         if not show_all and (column_count == _COLUMNS_SHOWN or len(rows) >= _FIELDS_SHOWN):
             break
         column_count += 1
@@ -169,8 +265,13 @@ def _print_schema(console: Console, inspection: Inspection, show_all: bool) -> N
                 rows.append(("  " * depth + "…", "", ""))
                 break
             rows.append(_field_cells(depth, field, show_all))
-    table = _indented_table([("field", False), ("type", False), ("", False)], rows)
-    _print_section(console, "Schema", table, _hidden_note("columns", len(inspection.columns), column_count))
+    table = _indented_table(
+        [("field", False), ("type", False), ("", False)],
+        rows,
+        width=None if show_all else console.width,
+        fit=ColumnFit(("field", "type"), wrapped=("",)),
+    )
+    _print_section(console, "Schema", table, _hidden_note("columns", len(report.columns), column_count))
 
 
 def _printable_name(name: str, show_all: bool) -> str:
@@ -210,7 +311,8 @@ def _print_metadata(console: Console, title: str, pairs: Metadata, show_all: boo
             (bytes_to_printable(key, _NAME_CHARACTERS), bytes_to_printable(value, _VALUE_CHARACTERS))
             for key, value in pairs[:_PAIRS_SHOWN]
         ]
-        table = _indented_table([("key", False), ("value", False)], rows)
+        fit = ColumnFit(("key",), wrapped=("value",))
+        table = _indented_table([("key", False), ("value", False)], rows, width=console.width, fit=fit)
         _print_section(console, title, table, _hidden_note("entries", len(pairs), _PAIRS_SHOWN))
         return
     console.print()

@@ -16,7 +16,8 @@ import click
 from bowstring import integration_json
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.input_output import resolve_output, resolve_source, write_arrow
+from bowstring.cli.formats import LazyTable, fit_to_format, write_table
+from bowstring.cli.input_output import resolve_output, resolve_source
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.api import open_any, open_file, open_stream
@@ -132,7 +133,7 @@ def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: 
     source, target = _resolve_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
     sink = resolve_output(target, source)
     table = integration_json.read(resolve_source(source))
-    write_arrow(sink, table.schema, table.to_batches(), as_stream=arrow_format == "stream")
+    _write_arrow(sink, arrow_format, LazyTable(table.schema, table.to_batches()))
 
 
 @integration.command("arrow-to-json")
@@ -197,7 +198,7 @@ def stream_to_file(stream: str, file: str) -> None:
     """
     sink = resolve_output(file, stream)
     with open_stream(resolve_source(stream)) as reader:
-        write_arrow(sink, reader.schema, reader, as_stream=False)
+        _write_arrow(sink, "file", LazyTable(reader.schema, reader))
 
 
 @integration.command("file-to-stream")
@@ -210,4 +211,8 @@ def file_to_stream(file: str, stream: str) -> None:
     """
     sink = resolve_output(stream, file)
     with open_file(resolve_source(file)) as reader:
-        write_arrow(sink, reader.schema, reader, as_stream=True)
+        _write_arrow(sink, "stream", LazyTable(reader.schema, reader))
+
+
+def _write_arrow(sink: Any, arrow_format: str, table: LazyTable) -> None:
+    write_table(sink, arrow_format, fit_to_format(table, arrow_format))

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.format_options import SourceOptions
 from bowstring.cli.progress import ReportProgress
 from bowstring.cli.pyarrow_adapters import (
     INFERENCE_NOTE,
@@ -44,21 +45,21 @@ _COLUMN_ERROR = re.compile(r"Column\(/([^/)]*)(.*?)\) (.*)")
 
 @contextmanager
 def open_batches(
-    source: Any, name: str, options: Mapping[str, Any], report_progress: ReportProgress
+    source: Any, name: str, options: SourceOptions, report_progress: ReportProgress
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
     """Open a JSON file; yield its schema and an iterator of its batches.
 
     The file contains one object per line, or an array of objects, and is read in blocks. Columns and types that
-    `options["column_types"]` does not name are inferred from the first block. Raises `InvalidDataError`, with the row,
+    `options.column_types` does not name are inferred from the first block. Raises `InvalidDataError`, with the row,
     for an object that does not match, and `LimitError` for values nested too deep.
     """
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
-    explicit = pa.schema(list(options["column_types"].items()))
+    explicit = pa.schema(list(options.column_types.items()))
     with open_sequential_file(source, report_progress) as (file, report_position):
         start = file.peek(1024)[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
         _check_json_start(start, name)
         split = _array_chunks if start.startswith(b"[") else _line_chunks
-        chunks = _iter_checked_chunks(split(file, name, options["block_size"]), name)
+        chunks = _iter_checked_chunks(split(file, name, options.block_bytes), name)
         chunks = _unquote_special_floats(chunks, explicit)
         first = next(chunks, None)
         if first is None:
@@ -68,11 +69,11 @@ def open_batches(
         translated_error = partial(_pyarrow_error, name)
         with translate_pyarrow_errors(translated_error):
             reader = pj.open_json(
-                io.BufferedReader(ReadableFile(_make_read_function(chain([first], chunks))), options["block_size"]),
-                read_options=pj.ReadOptions(use_threads=False, block_size=options["block_size"]),
+                io.BufferedReader(ReadableFile(_make_read_function(chain([first], chunks))), options.block_bytes),
+                read_options=pj.SourceOptions(use_threads=False, block_size=options.block_bytes),
                 parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
             )
-        schema, columns = import_schema(reader.schema), list(options["columns"])
+        schema, columns = import_schema(reader.schema), list(options.columns)
         yield (
             schema.select(columns) if columns else schema,
             read_batches(reader, translated_error, report_position, columns),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from bowstring.cli.formats import SOURCE_FORMATS, TARGET_FORMATS
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -40,8 +42,32 @@ max_piped_bytes_option = click.option(
     show_default="1 GiB",
     help="Maximum size of a file that is read from a pipe into memory; streams have none.",
 )
+from_option = click.option(
+    "--from",
+    "source_format",
+    type=click.Choice(SOURCE_FORMATS),
+    help="Format to read.  [default: by content or extension]",
+)
+
+
+def parse_name_list(ctx: click.Context, param: click.Parameter, value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Parse one or more lists of names, separated by commas; a name that contains commas is in double quotes."""
+    texts = [value] if isinstance(value, str) else value or ()
+    try:
+        return tuple(name for text in texts for name in next(csv.reader([text], strict=True), None) or [""])
+    except csv.Error as error:
+        raise click.BadParameter(f"expected names separated by commas: {error}", ctx, param) from None
+
+
 columns_option = click.option(
-    "-c", "--column", "columns", multiple=True, metavar="NAME", help="Select this column; may be repeated."
+    "-c",
+    "--columns",
+    "--column",
+    "columns",
+    multiple=True,
+    callback=parse_name_list,
+    metavar="A,B,…",
+    help="Select these columns, in this order; may be repeated.",
 )
 record_option = click.option(
     "--record",
@@ -71,6 +97,12 @@ def row_format_option(help_text: str, default: str | None = None) -> Callable[[_
     """Return the option for the format of rows, with this help text."""
     formats = click.Choice(["table", "jsonl", "csv"])
     return click.option("--format", "row_format", type=formats, default=default, help=help_text)
+
+
+def target_format_option(default: str) -> Callable[[_Command], _Command]:
+    """Return the option for the format to write, with this text for the default."""
+    formats = click.Choice(TARGET_FORMATS)
+    return click.option("--to", "target_format", type=formats, help=f"Format to write.  [default: {default}]")
 
 
 def arrow_format_option(default: str) -> Callable[[_Command], _Command]:

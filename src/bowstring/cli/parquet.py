@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.format_options import SourceOptions, TargetOptions
 from bowstring.cli.progress import ReportProgress
 from bowstring.cli.pyarrow_adapters import (
     WritableFile,
@@ -45,26 +47,35 @@ _BATCH_ROWS = 1 << 16
 
 
 @contextmanager
+def open_parquet_file(source: Any, name: str, options: SourceOptions) -> Iterator[tuple[Any, int]]:
+    """Open a Parquet file; yield pyarrow's file and its size in bytes. Raises `InvalidDataError` if malformed."""
+    pq = import_pyarrow("pyarrow.parquet")
+    with open_random_access_file(source, options.max_piped_bytes) as file:
+        with translate_pyarrow_errors(partial(_pyarrow_error, name)):
+            parquet_file = pq.ParquetFile(file)
+        yield parquet_file, file.size_bytes
+
+
+@contextmanager
 def open_batches(
-    source: Any, name: str, options: Mapping[str, Any], report_progress: ReportProgress
+    source: Any, name: str, options: SourceOptions, report_progress: ReportProgress
 ) -> Iterator[tuple[Schema, Iterator[RecordBatch]]]:
     """Open a Parquet file; yield its schema and an iterator of its batches. Raises `InvalidDataError` if malformed."""
-    pq, columns = import_pyarrow("pyarrow.parquet"), list(options["columns"])
-
-    def translated_error(message: str, _rows: int) -> InvalidDataError:
-        return InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {message}")
-
-    with open_random_access_file(source, options["max_piped_bytes"]) as file:
+    columns, translated_error = options.columns, partial(_pyarrow_error, name)
+    with open_parquet_file(source, name, options) as (parquet_file, _):
         with translate_pyarrow_errors(translated_error):
-            parquet_file = pq.ParquetFile(file)
             schema = import_schema(parquet_file.schema_arrow)
-        reader = parquet_file.iter_batches(options["batch_rows"] or _BATCH_ROWS, columns=columns or None)
+        reader = parquet_file.iter_batches(options.batch_rows or _BATCH_ROWS, columns=list(columns) or None)
         total = parquet_file.metadata.num_rows
         batches = read_batches(reader, translated_error, lambda rows: report_progress(rows, total), columns)
         yield schema.select(columns) if columns else schema, batches
 
 
-def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: Mapping[str, Any]) -> None:
+def _pyarrow_error(name: str, message: str, _rows: int) -> InvalidDataError:
+    return InvalidDataError(f"{name}: pyarrow can't read it as Parquet: {message}")
+
+
+def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: TargetOptions) -> None:
     """Write batches as row groups; pyarrow crashes on invalid values.
 
     Raises `UnsupportedTypeError` for a type that Parquet does not have, and what `check_row_count` raises.
@@ -72,7 +83,7 @@ def write(sink: Sink, schema: Schema, batches: Iterable[RecordBatch], options: M
     pa, pq = import_pyarrow(), import_pyarrow("pyarrow.parquet")
     for field in schema:
         _check_type(field.type, f"column {field.name!r}")
-    compression = {"compression": options["compression"], "compression_level": options["compression_level"]}
+    compression = {"compression": options.compression, "compression_level": options.compression_level}
     write_batches(lambda: pq.ParquetWriter(WritableFile(sink), pa.schema(schema), **compression), batches, "Parquet")
 
 

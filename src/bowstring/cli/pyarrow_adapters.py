@@ -92,6 +92,11 @@ class RawSourceFile(io.RawIOBase):
         self._source = source
         self._position = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the source."""
+        return self._source.size
+
     def readable(self) -> bool:
         """Return True."""
         return True

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.input_output import check_arrow_extension, echo_json, resolve_output, resolve_source, source_name
+from bowstring.cli.formats import check_arrow_extension
+from bowstring.cli.input_output import echo_json, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.errors import format_count

@@ -24,7 +24,6 @@ from bowstring.inspection.formatting import (
 )
 from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.stream import StreamReader
 
 _CELL_CHARACTERS = 40
 _COLUMNS_SHOWN = 100
@@ -33,9 +32,9 @@ _Row: TypeAlias = Sequence[Any]
 _Rows: TypeAlias = Iterable[_Row]
 
 
-def batches_without_readahead(reader: FileReader | StreamReader) -> Iterable[RecordBatch]:
-    """Return the batches of a reader, without the prefetching of its iterator for remote files."""
-    return map(reader.get_batch, range(len(reader))) if isinstance(reader, FileReader) else reader
+def batches_without_readahead(batches: Iterable[RecordBatch]) -> Iterable[RecordBatch]:
+    """Return the batches, without the prefetching that iterates over those of remote files."""
+    return map(batches.get_batch, range(len(batches))) if isinstance(batches, FileReader) else batches
 
 
 class LimitedBatches:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import click
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 _UNLIMITED_WIDTH = 1 << 24
 _COLUMN_GAP = 2
+_MIN_CHARACTERS = 6
 
 
 @contextmanager
@@ -50,6 +52,54 @@ def borderless_table(*columns: tuple[str, bool], is_folded: bool = False, has_he
             overflow="ellipsis" if is_line else "fold",
         )
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFit:
+    """How columns with these titles give way on a narrow terminal, so that no word is broken.
+
+    The `shrinkable` columns are truncated, the widest first; if that is not enough, the `droppable` columns are removed
+    one after the other. The `wrapped` columns get at least the width of their longest word, all others that of their
+    cells. Longer words than two thirds of the terminal are broken.
+    """
+
+    shrinkable: Sequence[str]
+    droppable: Sequence[str] = ()
+    wrapped: Sequence[str] = ()
+
+
+def fit_columns(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, fit: ColumnFit
+) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows that fit side by side into `width` characters."""
+    columns = {title: list(cells) for title, *cells in zip(titles, *rows, strict=True)}
+    for dropped in (None, *fit.droppable):
+        if dropped is not None:
+            del columns[dropped]
+        widths = {
+            title: _minimal_width([title, *cells], width if title in fit.wrapped else None)
+            for title, cells in columns.items()
+        }
+        available = width - _COLUMN_GAP * (len(columns) - 1)
+        available -= sum(size for title, size in widths.items() if title not in fit.shrinkable)
+        shrunk = [size for title, size in widths.items() if title in fit.shrinkable]
+        if sum(min(size, _MIN_CHARACTERS) for size in shrunk) <= available:
+            break
+    limit = max(shrunk, default=0)
+    while sum(min(size, limit) for size in shrunk) > max(available, 1) and limit > 1:
+        limit -= 1
+    for title in set(fit.shrinkable) & columns.keys():
+        columns[title] = [
+            set_cell_size(cell, limit - 1) + "…" if cell_len(cell) > limit else cell for cell in columns[title]
+        ]
+    return list(columns), list(map(list, zip(*columns.values(), strict=True))) if rows else []
+
+
+def _minimal_width(cells: Sequence[str], wrap_width: int | None) -> int:
+    """Return the width of a column, with a `wrap_width` that of its longest word, if that can be wrapped."""
+    if wrap_width is None:
+        return max(map(cell_len, cells), default=0)
+    return min(max((cell_len(word) for cell in cells for word in cell.split(" ")), default=0), wrap_width * 2 // 3)
 
 
 def rows_table(

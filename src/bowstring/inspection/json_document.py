@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -30,12 +31,14 @@ def to_document(inspection: Inspection) -> dict[str, Any]:
         "features": list(encoding.features),
         "columns": [_column_document(column) for column in inspection.columns_by_size()],
         "dictionaries": [_dictionary_document(dictionary) for dictionary in inspection.dictionaries],
-        "schema": {
-            "fields": [_field_document(column.field) for column in inspection.columns],
-            "metadata": _metadata_document(inspection.schema_metadata),
-        },
+        "schema": schema_document([column.field for column in inspection.columns], inspection.schema_metadata),
         "footer_metadata": _metadata_document(inspection.footer_metadata),
     }
+
+
+def schema_document(fields: Iterable[SchemaFieldReport], metadata: Metadata) -> dict[str, Any]:
+    """Return a schema as dictionaries, lists, strings and numbers."""
+    return {"fields": [_field_document(field) for field in fields], "metadata": _metadata_document(metadata)}
 
 
 def _column_document(column: ColumnReport) -> dict[str, Any]:

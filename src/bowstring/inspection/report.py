@@ -44,7 +44,7 @@ class ColumnReport:
 
     `buffer_bytes` counts the buffers in record batches, `dictionary_bytes` those in the batches of its dictionaries; a
     dictionary used by several columns counts for each. `share` is the fraction of the bytes of all buffers.
-    `null_count` is the sum of the null counts in the headers.
+    `null_count` is the sum of the null counts in the headers; None if it is unknown, as in some other formats.
     """
 
     index: int
@@ -52,7 +52,7 @@ class ColumnReport:
     buffer_bytes: int
     dictionary_bytes: int
     share: float
-    null_count: int
+    null_count: int | None
 
     @property
     def name(self) -> str:
@@ -157,6 +157,26 @@ class Inspection:
     def media_type(self) -> str:
         """The media type of the format."""
         return MEDIA_TYPES[self.format]
+
+    @property
+    def format_name(self) -> str:
+        """The name of the format, for people."""
+        return f"Arrow {self.format}"
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the source."""
+        return self.bytes.total
+
+    @property
+    def num_parts(self) -> int:
+        """The number of record batches."""
+        return self.batches.count
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        """The codecs of the bodies."""
+        return self.encoding.codecs
 
     def columns_by_size(self) -> list[ColumnReport]:
         """Return the columns by size, largest first; columns of equal size in schema order."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from bowstring.datatypes.extension import NAME_KEY, ExtensionType
 from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import VERSIONS
@@ -28,7 +29,7 @@ from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import check_metadata_version
-from bowstring.ipc.metadata.schema import IpcSchema
+from bowstring.ipc.metadata.schema import IpcSchema, create_schema_record
 from bowstring.ipc.tools.scan import FramingSizes, MessageScan, open_scan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
@@ -108,6 +109,13 @@ def inspect_scan(scan: MessageScan, totals: BatchTotals | None = None) -> Inspec
         schema_metadata=ipc_schema.schema.pairs,
         footer_metadata=scan.footer_metadata,
     )
+
+
+def report_fields(schema: Schema) -> list[SchemaFieldReport]:
+    """Describe the fields of a schema, with the ids that dictionaries get in a file."""
+    _, ipc_schema = create_schema_record(schema)
+    declarations = zip(schema, ipc_schema.dictionaries, strict=True)
+    return [_field_report(field, iter(nodes)) for field, nodes in declarations]
 
 
 def _bytes_report(totals: BatchTotals, sizes: FramingSizes) -> BytesReport:
