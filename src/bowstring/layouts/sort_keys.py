@@ -39,17 +39,13 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
 def find_extreme_bytes(data: Values, starts: Indices, lengths: Indices) -> tuple[int, int]:
     """Return the indices of a smallest and a greatest string of these bytes, of which there are some."""
     words = _view_words(data)
-    depth, has_common_word = 0, True
-    while has_common_word and depth < _ROUNDS * _WORD:
-        first_keys = _read_words(words, starts, lengths, depth)
-        has_common_word = first_keys[1].min() > _WORD and first_keys[0].min() == first_keys[0].max()
-        depth += _WORD
+    depth, keys = _skip_common_words(words, starts, lengths)
     indices = []
     for choose in (min, max):
-        ties, (prefixes, left) = np.arange(len(starts)), first_keys
-        for next_depth in range(depth, _ROUNDS * _WORD, _WORD):
-            is_extreme = prefixes == (prefixes.min() if choose is min else prefixes.max())
-            ties, left = ties[is_extreme], left[is_extreme]
+        ties, (prefixes, left) = np.arange(len(starts)), keys
+        for next_depth in range(depth + _WORD, _ROUNDS * _WORD, _WORD):
+            are_extreme = np.flatnonzero(prefixes == (prefixes.min() if choose is min else prefixes.max()))
+            ties, left = ties[are_extreme], left[are_extreme]
             # A string that ends here is less than longer ones, and equal to those of its length.
             ties = ties[left == choose(left.min(), left.max())]
             if len(ties) == 1 or lengths[ties[0]] <= next_depth:
@@ -58,6 +54,23 @@ def find_extreme_bytes(data: Values, starts: Indices, lengths: Indices) -> tuple
             prefixes, left = _read_words(words, starts[ties], lengths[ties], next_depth)
         indices.append(choose(ties.tolist(), key=lambda i: data[starts[i] : starts[i] + lengths[i]].tobytes()))
     return indices[0], indices[1]
+
+
+def _skip_common_words(words: Values, starts: Indices, lengths: Indices) -> tuple[int, tuple[Values, Indices]]:
+    """Return the depth of the first word that differs between strings, or that some lack, and the words there."""
+    depth, min_length = 0, int(lengths.min())
+    # Most time is for finding the bytes in memory, so two words are read at once.
+    pairs = np.ndarray((max(len(words) - _WORD, 0),), np.dtype("V16"), words.base, 0, (1,))
+    while depth + 2 * _WORD <= min(min_length, _ROUNDS * _WORD):
+        for prefixes in pairs[starts + depth].view(">u8").reshape(-1, 2).T:
+            if prefixes[0] != prefixes[-1] or (prefixes != prefixes[0]).any():
+                return depth, (prefixes.astype(np.uint64), np.minimum(lengths - depth, _WORD + 1))
+            depth += _WORD
+    while True:
+        prefixes, left = _read_words(words, starts, lengths, depth)
+        if left.min() <= _WORD or (prefixes != prefixes[0]).any() or depth + _WORD >= _ROUNDS * _WORD:
+            return depth, (prefixes, left)
+        depth += _WORD
 
 
 def compare_bytes(data: Values, offsets: Indices, value: bytes) -> Values:
@@ -100,6 +113,8 @@ def _read_words(words: Values, starts: Indices, lengths: Indices, depth: int) ->
     that are left, at most nine.
     """
     left = np.clip(lengths - depth, 0, _WORD + 1)
+    if left.size and left.min() >= _WORD:
+        return words[starts + depth].astype(np.uint64), left
     prefixes = words[np.minimum(starts + depth, len(words) - 1)].astype(np.uint64)
     return prefixes & _MASKS.take(left, mode="clip"), left
 
