@@ -8,7 +8,7 @@ import pytest
 
 from bowstring.errors import InvalidArgumentError
 from bowstring.io.store_path import StorePath
-from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer
+from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer, parse_size
 
 READING = {
     "splitbyte": "did you mean 'splitBytes'",
@@ -49,9 +49,13 @@ def test_an_invalid_option_value_is_named() -> None:
         parse_flag({"truncate": "yes"}, "truncate")
     for value in ("0", "-1", "64m", ""):
         with pytest.raises(
-            InvalidArgumentError, match=f"option splitBytes: expected a positive integer, found '{value}'"
+            InvalidArgumentError, match=f"option maxFilesPerTrigger: expected a positive integer, found '{value}'"
         ):
-            parse_positive_integer({"splitBytes": value}, "splitBytes")
+            parse_positive_integer({"maxFilesPerTrigger": value}, "maxFilesPerTrigger")
+    for value in ("0", "0k", "-1", "64x", ""):
+        with pytest.raises(InvalidArgumentError, match="option splitBytes: expected "):
+            parse_size({"splitBytes": value}, "splitBytes")
+    assert parse_size({"splitBytes": "64m"}, "splitBytes") == 64 << 20
 
 
 def test_a_path_is_local_or_the_url_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -26,6 +26,11 @@ from bowstring.spark.types import to_file_type, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+ROW_COST_BYTES = 32
+"""The bytes of a column that are read in the time that a row takes, whatever its columns are."""
+MIN_COST_SHARE = 1 / 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,29 @@ def count_file_rows(path: FolderPath) -> int:
                 return sum(batch.num_rows for batch in stream)
         with open_file(path) as reader:
             return reader.num_rows
+
+
+def estimate_cost_share(path: FolderPath, column_names: Collection[str]) -> float:
+    """Return the share of the time that reading some columns of a file takes, by the sizes of its first batch; 1 for
+    a stream or a malformed file.
+    """
+    try:
+        with prefix_errors(path):
+            if _is_stream(path):
+                return 1.0
+            with open_file(path) as reader:
+                header, _ = reader.read_batch_message(0)
+                lengths_bytes = header.buffers()["length"]
+                positions = reader.ipc_schema.column_positions(header.template.version)
+                selected = [positions[index] for index in reader.ipc_schema.schema.resolve_indices(list(column_names))]
+    except BowstringError:
+        return 1.0
+    selected_bytes = sum(
+        int(lengths_bytes[column.first_buffer : column.first_buffer + column.buffer_count].sum()) for column in selected
+    )
+    rows_cost_bytes = ROW_COST_BYTES * header.length
+    share = (selected_bytes + rows_cost_bytes) / max(header.body_bytes + rows_cost_bytes, 1)
+    return min(max(share, MIN_COST_SHARE), 1.0)
 
 
 @dataclass(frozen=True, slots=True)

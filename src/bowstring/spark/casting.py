@@ -6,7 +6,7 @@ Bowstring decodes what pyarrow can't cast, or casts wrongly, such as list views 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ def cast_batch(
     target_schema = to_arrow_schema(spark_schema, timezone="UTC")
     # pyarrow casts no nulls to fields that are not nullable, even those under the null of a parent.
     nullable_schema = pa.schema(as_nullable(import_schema(target_schema)))
-    arrays = import_batch(batch).columns  # pyarrow has no arrays of some types
+    arrays: Sequence[Array] = ()
     columns = []
     for field, nullable, spark_field in zip(target_schema, nullable_schema, spark_schema.fields, strict=True):
         checked_type = _with_checked_times(nullable.type, spark_field.dataType)
@@ -60,7 +60,10 @@ def cast_batch(
             columns.append(
                 pa.nulls(length, nullable.type) if value is None else pa.repeat(pa.scalar(value, nullable.type), length)
             )
+        elif batch.schema.field(index).type == checked_type == nullable.type:
+            columns.append(batch.column(index))
         else:
+            arrays = arrays or import_batch(batch).columns  # pyarrow has no arrays of some types
             with _explain_failed_cast(f"{location}, column {field.name}", batch.schema.field(index).type, checked_type):
                 columns.append(_cast_column(arrays[index], checked_type, nullable.type, truncate_times))
         null_count = _count_forbidden_nulls(columns[-1], field)
@@ -70,7 +73,10 @@ def cast_batch(
             )
     if not columns:
         return batch.select([])  # which has the number of rows
-    _, array = pa.record_batch(columns, schema=nullable_schema).__arrow_c_array__()
+    nullable_batch = pa.record_batch(columns, schema=nullable_schema)
+    if target_schema == nullable_schema:
+        return nullable_batch
+    _, array = nullable_batch.__arrow_c_array__()
     return pa.record_batch(import_batch((target_schema.__arrow_c_schema__(), array)))
 
 

@@ -1,7 +1,7 @@
 """The reader of Arrow files, folders and globs for ``spark.read.format("arrow")``.
 
-A folder is read by its manifest, or without one as the Arrow files in it. Record batches are grouped into partitions of
-some 64 MB: small files are joined, large ones split.
+A folder is read by its manifest, or without one as the Arrow files in it. Record batches are grouped into partitions
+that take as long as 64 MB of all columns: small files are joined, large ones split.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bowstring.errors import InvalidDataError, MissingFileError
 from bowstring.io.store_path import FolderPath
-from bowstring.spark.arrow_files import FileBatch, describe_file, prefix_errors, read_batches
+from bowstring.spark.arrow_files import FileBatch, describe_file, estimate_cost_share, prefix_errors, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.file_discovery import DataFile, FolderFiles, ReadOptions
 from bowstring.spark.file_metadata import create_metadata_column
@@ -191,6 +191,7 @@ class ArrowReader(DataSourceReader):
 
     def _iter_batch_ranges(self, groups: Iterable[FileGroup]) -> Iterator[tuple[BatchRange, int]]:
         num_files = 0
+        share, share_schema = 1.0, None
         for group in groups:
             values: tuple[tuple[str, Any], ...] = ()
             for index, file in enumerate(group.files):
@@ -198,14 +199,27 @@ class ArrowReader(DataSourceReader):
                     values = self._parse_partition_values(file)
                 if index == 0:
                     missing_columns = self._check_schema(group, [name for name, _ in values])
+                    # Once for files of one schema, whose footers would otherwise all be read again.
+                    if share_schema is None or group.schema != share_schema:
+                        share, share_schema = self._estimate_cost_share(group, file, missing_columns), group.schema
                 if group.problem is not None:
                     if self._policy.has_message_rows:
                         yield BatchRange(file.path, 0, -1, missing_columns, values), file.length_bytes
                     continue
                 num_files += 1
                 filters = self._filters if num_files <= MAX_PLANNED_FOOTERS else None
-                for start, stop, length_bytes in _split_file(file, group, self._split_bytes, filters):
-                    yield BatchRange(file.path, start, stop, missing_columns, values), length_bytes
+                for start, stop, length_bytes in _split_file(file, group, int(self._split_bytes / share), filters):
+                    yield BatchRange(file.path, start, stop, missing_columns, values), int(length_bytes * share)
+
+    def _estimate_cost_share(self, group: FileGroup, file: DataFile, missing_columns: Sequence[str]) -> float:
+        """Return the share of the time that the columns to read take, of all columns of a group of files.
+
+        So a partition has more rows if few of its columns are read.
+        """
+        names = [name for name in self._filters.schema.names if name not in missing_columns]
+        if len(names) == len(group.schema):
+            return 1.0
+        return estimate_cost_share(file.path, names)
 
     def _may_match(self, file: DataFile) -> bool:
         """Whether the file may have matching rows, by the values of its partition columns."""

@@ -154,6 +154,15 @@ def parse_positive_integer(options: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
+def parse_size(options: Mapping[str, str], name: str) -> int | None:
+    """Parse an option that is a number of bytes, such as 1000 or "64m"; None if it is not given."""
+    value = options.get(name)
+    size_bytes = None if value is None else parse_byte_size(f"option {name}", value)
+    if size_bytes == 0:
+        raise InvalidArgumentError(f"option {name}: expected at least one byte")
+    return size_bytes
+
+
 def parse_names(options: Mapping[str, str], name: str) -> list[str] | None:
     """Parse an option of names, separated by commas or as a Python list of strings; None if it is not given."""
     value = options.get(name)
@@ -176,10 +185,6 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     if level is not None and not re.fullmatch(r"[+-]?[0-9]{1,9}", level):
         raise InvalidArgumentError(f"option compressionLevel: expected an integer, found {level!r}")
 
-    def parse_size(name: str) -> int | None:
-        value = options.get(name)
-        return None if value is None else parse_byte_size(f"option {name}", value)
-
     return WriteOptions(
         fsync=parse_flag(options, "fsync"),
         statistics=parse_flag(options, "statistics", "true"),
@@ -190,9 +195,9 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         sort_by=tuple(parse_names(options, "sortBy") or ()),
         dictionary_columns=tuple(parse_names(options, "dictionaryColumns") or ()),
         max_records_per_batch=parse_positive_integer(options, "maxRecordsPerBatch"),
-        max_bytes_per_batch=parse_size("maxBytesPerBatch"),
+        max_bytes_per_batch=parse_size(options, "maxBytesPerBatch"),
         max_records_per_file=parse_positive_integer(options, "maxRecordsPerFile"),
-        max_bytes_per_file=parse_size("maxBytesPerFile"),
+        max_bytes_per_file=parse_size(options, "maxBytesPerFile"),
     )
 
 

@@ -34,6 +34,7 @@ from bowstring.spark.options import (
     parse_path,
     parse_positive_integer,
     parse_save_mode,
+    parse_size,
     parse_storage_options,
     parse_write_options,
 )
@@ -156,7 +157,7 @@ class ArrowDataSource(DataSource):
             raise InvalidArgumentError(f"{folder}: is a file; a stream follows a folder")
         limits = StreamLimits(
             parse_positive_integer(self.options, "maxFilesPerTrigger"),
-            parse_positive_integer(self.options, "maxBytesPerTrigger"),
+            parse_size(self.options, "maxBytesPerTrigger"),
             latest_first=parse_flag(self.options, "latestFirst"),
         )
         return ArrowStreamReader(folder, self._create_reader([], schema), limits, self._read_options())
@@ -173,7 +174,7 @@ class ArrowDataSource(DataSource):
         return parse_path(self.options.get("path", ""), parse_storage_options(self.options))
 
     def _split_bytes(self) -> int:
-        return parse_positive_integer(self.options, "splitBytes") or SPLIT_BYTES
+        return parse_size(self.options, "splitBytes") or SPLIT_BYTES
 
     def _texts(self) -> list[str]:
         """Return the paths of the options, or the texts of data sets."""
