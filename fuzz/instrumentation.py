@@ -12,7 +12,7 @@ import pkgutil
 from typing import Any
 
 _PACKAGES = (
-    "arrays", "compute", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io",
+    "arrays", "kernels", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io",
     "ipc", "layouts", "memory", "sharing", "tensors", "transports",
 )  # fmt: skip
 

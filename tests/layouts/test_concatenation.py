@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.arrays.array import Array
-from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.errors import InvalidDataError
+from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts import concatenation
 from bowstring.layouts.concatenation import MIN_ARRAYS
 from bowstring.layouts.equality import arrays_equal

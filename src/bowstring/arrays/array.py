@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 
-from bowstring.compute import cast, encode, nulls, sort
-from bowstring.compute.filter import MaskLike, mask_to_indices
-from bowstring.compute.sort import NullPlacement, Order
-from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.conversion import as_type
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
+from bowstring.kernels import cast, encode, nulls, sort
+from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.sort import NullPlacement, Order
+from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.dtype_conversion import convert_dtype
@@ -118,7 +118,7 @@ class Array(ArrayData):
         """Return whether slot `index` is valid by the array's validity bitmap.
 
         Without an index, return a boolean array with one element per slot, which also regards nulls in dictionaries,
-        runs and union children (`bowstring.compute.nulls`). Raises `IndexError` if the index is out of range.
+        runs and union children (`bowstring.kernels.nulls`). Raises `IndexError` if the index is out of range.
         """
         if index is None:
             return Array.from_array_data(nulls.is_valid(self))
@@ -175,7 +175,7 @@ class Array(ArrayData):
         return Array.from_array_data(nulls.fill_null(self, fill_value))
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-        """Return the uint64 indices that sort the array; the sort is stable (`bowstring.compute.sort`).
+        """Return the uint64 indices that sort the array; the sort is stable (`bowstring.kernels.sort`).
 
         Nulls, and NaN next to them, come last or first. Raises `TypeMismatchError` if the type has no order.
         """
@@ -186,7 +186,7 @@ class Array(ArrayData):
         return self.take(self.sort_indices(order, null_placement))
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> Array:
-        """Cast the values to another type, copied if they change (`bowstring.compute.cast`).
+        """Cast the values to another type, copied if they change (`bowstring.kernels.cast`).
 
         The type is a Bowstring type, a type of another library, or a name such as "int64".
 

@@ -11,17 +11,17 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays
-from bowstring.compute import encode
-from bowstring.compute.column_chunks import ColumnChunks, cast_chunks, combine_with_wider_indices
-from bowstring.compute.filter import MaskLike, mask_to_indices
-from bowstring.compute.sort import NullPlacement, Order, sort_indices
-from bowstring.compute.unify_dictionaries import concat_and_unify, unify_dictionaries
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType, bool_
 from bowstring.errors import TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
+from bowstring.kernels import encode
+from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks, combine_with_wider_indices
+from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.sort import NullPlacement, Order, sort_indices
+from bowstring.kernels.unify_dictionaries import concat_and_unify, unify_dictionaries
 from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.display import format_preview
 from bowstring.layouts.indexing import (

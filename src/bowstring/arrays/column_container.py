@@ -13,9 +13,6 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.construction import array
 from bowstring.arrays.html import to_html
-from bowstring.compute.column_chunks import combine_with_wider_indices
-from bowstring.compute.nulls import inherit_nulls
-from bowstring.compute.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.nested import Struct
@@ -24,6 +21,9 @@ from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchEr
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
+from bowstring.kernels.column_chunks import combine_with_wider_indices
+from bowstring.kernels.nulls import inherit_nulls
+from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.layouts.base import Indices, Values, to_object_array
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import as_indices, to_integer

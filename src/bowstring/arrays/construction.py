@@ -9,12 +9,12 @@ import numpy as np
 
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import ChunkedArray
-from bowstring.compute.nulls import set_nulls
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas.pandas_api import is_pandas_object
+from bowstring.kernels.nulls import set_nulls
 from bowstring.layouts.base import ArrayData, Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask
 from bowstring.layouts.indexing import to_integer

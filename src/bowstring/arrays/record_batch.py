@@ -12,9 +12,6 @@ from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer, get_distinct_names, has_several, split_structs
 from bowstring.arrays.construction import array
-from bowstring.compute.filter import MaskLike, mask_to_indices
-from bowstring.compute.filters import Filters, FiltersLike, is_filters, parse_filters
-from bowstring.compute.nulls import check_no_nulls
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -23,6 +20,9 @@ from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.metadata import PANDAS_KEY
 from bowstring.interop.pandas.pandas_api import is_pandas_object
+from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
+from bowstring.kernels.nulls import check_no_nulls
 from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
@@ -159,7 +159,7 @@ class RecordBatch(ColumnContainer):
         """Return the rows at which `mask` is true, copied, as `Array.filter`.
 
         In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, of which all have
-        to be true, or a list of such lists, of which one has to be; see `bowstring.compute.filters`.
+        to be true, or a list of such lists, of which one has to be; see `bowstring.kernels.filters`.
         """
         if is_filters(mask):
             (batch,) = filter_batches([self], parse_filters(mask, self.schema), keeps_empty=True)

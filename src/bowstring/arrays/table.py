@@ -27,9 +27,6 @@ from bowstring.arrays.record_batch import (
     rows_to_batch,
     schema_of_columns,
 )
-from bowstring.compute.filter import MaskLike, mask_to_indices
-from bowstring.compute.filters import FiltersLike, is_filters, parse_filters
-from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -37,6 +34,9 @@ from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
+from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
+from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 from bowstring.arrays.html import MAX_ROWS
 from bowstring.arrays.table import Table
-from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.ipc.api import new_stream, open_stream
+from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.sharing.connect import connect
 from bowstring.sharing.dataset_locations import hide_secrets, sort_by_distance
 from bowstring.sharing.uris import parse_scheme

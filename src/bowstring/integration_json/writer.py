@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.compute.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.integration_json.columns import write_column
 from bowstring.integration_json.json_access import Json
 from bowstring.integration_json.schema import write_schema
 from bowstring.io.sinks import open_sink
+from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import abandon_on_error

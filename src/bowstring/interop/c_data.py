@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from bowstring.compute.column_chunks import ColumnChunks
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, field_from_schema, schema_from_field
@@ -35,6 +34,7 @@ from bowstring.interop.c_array import (
 )
 from bowstring.interop.c_stream import ImportedArrayStream, build_stream_block
 from bowstring.interop.device_arrays import device_of
+from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bowstring.compute.cast import cast
 from bowstring.datatypes import types as t
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.extension import ExtensionType
@@ -18,6 +17,7 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema_from_field
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
+from bowstring.kernels.cast import cast
 from bowstring.layouts.base import ArrayData
 from bowstring.memory import c_abi
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from bowstring.arrays.table import Table
-from bowstring.compute.filters import FiltersLike
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import SchemaLike
 from bowstring.io.memory_source import MemorySource
@@ -23,6 +22,7 @@ from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
+from bowstring.kernels.filters import FiltersLike
 from bowstring.memory.closable import close_on_error
 
 

@@ -12,7 +12,6 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
-from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError
@@ -41,6 +40,7 @@ from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.stream import create_lazy_batch
+from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
 

@@ -23,17 +23,6 @@ import numpy.typing as npt
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.compute.array_statistics import (
-    MinMax,
-    compute_dense_ranks,
-    count_distinct,
-    get_decoded_type,
-    has_nan,
-    is_orderable,
-    min_max,
-)
-from bowstring.compute.filters import Filters, Predicate, compare
-from bowstring.compute.nulls import drop_null
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
@@ -44,6 +33,17 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
+from bowstring.kernels.array_statistics import (
+    MinMax,
+    compute_dense_ranks,
+    count_distinct,
+    get_decoded_type,
+    has_nan,
+    is_orderable,
+    min_max,
+)
+from bowstring.kernels.filters import Filters, Predicate, compare
+from bowstring.kernels.nulls import drop_null
 from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout

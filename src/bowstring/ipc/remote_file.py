@@ -18,7 +18,6 @@ import numpy.typing as npt
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
-from bowstring.compute.filters import FiltersLike
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import read_root
 from bowstring.io.byte_ranges import FetchedRanges, Span
@@ -47,6 +46,7 @@ from bowstring.ipc.record_batch.remote import (
     compute_column_header_spans,
     link_for_fetching,
 )
+from bowstring.kernels.filters import FiltersLike
 from bowstring.memory.buffer import Buffer
 
 _VECTOR_LENGTH = struct.Struct("<I")

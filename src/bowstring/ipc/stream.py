@@ -12,7 +12,6 @@ from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
-from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -33,6 +32,7 @@ from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
+from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.buffer import EMPTY, Buffer
 from bowstring.memory.closable import close_on_error

@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
-from bowstring.compute.filters import FiltersLike, parse_filters
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.uri import StreamURI
@@ -34,6 +33,7 @@ from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.remote_file import RemoteFileReader
+from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.connection import Connection, ConnectionOptions, Stream
 from bowstring.sharing.dataset_locations import merge_location_errors

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import import_batch
-from bowstring.compute.cast_temporal import INTERVAL_FIELDS
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import import_schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
+from bowstring.kernels.cast_temporal import INTERVAL_FIELDS
 from bowstring.spark.types import map_child_types
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ They are options because Spark passes no columns to a Python source, and filters
 partitions that a reader returns after `pushFilters` are those of all later scans of the same data frame or view, also
 of scans with other filters or none (Spark 4.3, `PythonDataSourceV2.setReadInfo`).
 
-Filters are those of `bowstring.compute.filters`, as the text of a Python literal, since options are text. Strings are
+Filters are those of `bowstring.kernels.filters`, as the text of a Python literal, since options are text. Strings are
 parsed for columns of numbers, booleans and times.
 """
 
@@ -21,13 +21,13 @@ import numpy as np
 
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import import_batch
-from bowstring.compute.array_statistics import get_decoded_type
-from bowstring.compute.filters import parse_filters
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 from bowstring.ipc.file import FileReader
+from bowstring.kernels.array_statistics import get_decoded_type
+from bowstring.kernels.filters import parse_filters
 from bowstring.memory.bitmap import Mask
 from bowstring.spark.types import to_arrow_schema, to_spark_schema
 
@@ -54,7 +54,7 @@ class RowFilters:
     def parse(cls, text: str, schema: StructType, *, truncate_times: bool = False) -> RowFilters:
         """Parse the option `filters`; the empty text has no filters.
 
-        Raises `InvalidArgumentError` for malformed filters, and as `bowstring.compute.filters.parse_filters`.
+        Raises `InvalidArgumentError` for malformed filters, and as `bowstring.kernels.filters.parse_filters`.
         """
         if not text:
             return cls(schema, (), truncate_times)

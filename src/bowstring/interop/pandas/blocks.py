@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bowstring.compute.column_chunks import ColumnChunks
 from bowstring.interop.pandas.pandas_api import import_pandas
+from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.layouts.base import Values
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory.thread_pool import map_in_threads

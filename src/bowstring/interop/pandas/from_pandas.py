@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.column_chunks import ColumnChunks, cast_chunks
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.field import Field, Metadata
@@ -21,6 +20,7 @@ from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas import metadata
 from bowstring.interop.pandas.pandas_api import as_series, import_pandas
+from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks
 from bowstring.layouts.base import ArrayData, Values, pack_validity, prefix_errors
 from bowstring.layouts.construction import array_from_numpy, array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout

@@ -16,8 +16,6 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeGuard
 
 import numpy as np
 
-from bowstring.compute.column_chunks import ColumnChunks, combine_with_wider_indices
-from bowstring.compute.encode import dictionary_encode, run_end_decode
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.schema import Schema
@@ -25,6 +23,8 @@ from bowstring.errors import InvalidArgumentError, WouldCopyError
 from bowstring.interop.c_data import ColumnStreamExporter
 from bowstring.interop.pandas import blocks, metadata
 from bowstring.interop.pandas.pandas_api import get_default_string_dtype, import_pandas, to_arrow_extension_array
+from bowstring.kernels.column_chunks import ColumnChunks, combine_with_wider_indices
+from bowstring.kernels.encode import dictionary_encode, run_end_decode
 from bowstring.layouts.base import ArrayData, Values, set_nulls_to_none, to_object_array
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.boolean import BooleanLayout

@@ -9,11 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from bowstring.arrays.array import Array
-from bowstring.compute.unify_dictionaries import (
-    iter_dictionary_arrays,
-    replace_dictionary,
-    replace_dictionary_encoded_arrays,
-)
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.dictionaries.delta import DeltaDictionary, concat_parts
 from bowstring.ipc.message import format_location
@@ -22,6 +17,11 @@ from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import DictionaryLookup
 from bowstring.ipc.record_batch.remote import Body, create_columns
+from bowstring.kernels.unify_dictionaries import (
+    iter_dictionary_arrays,
+    replace_dictionary,
+    replace_dictionary_encoded_arrays,
+)
 from bowstring.layouts.registry import layout_of
 
 

@@ -18,18 +18,18 @@ from itertools import count
 
 import numpy as np
 
-from bowstring.compute.unify_dictionaries import (
+from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.ipc.metadata.field import DictionaryDeclaration
+from bowstring.ipc.metadata.header import DictionaryHeader
+from bowstring.ipc.metadata.schema import IpcSchema
+from bowstring.ipc.write_options import IpcWriteOptions
+from bowstring.kernels.unify_dictionaries import (
     find_dictionary_extending_all,
     iter_dictionary_arrays,
     merge_dictionaries,
     replace_dictionary,
     replace_dictionary_encoded_arrays,
 )
-from bowstring.errors import InvalidArgumentError, TypeMismatchError
-from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.header import DictionaryHeader
-from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.base import ArrayData, Indices
 from bowstring.layouts.equality import has_prefix
 

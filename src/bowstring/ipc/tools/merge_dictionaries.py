@@ -14,12 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.compute.unify_dictionaries import (
-    iter_dictionary_arrays,
-    merge_dictionaries,
-    replace_dictionary,
-    replace_dictionary_encoded_arrays,
-)
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
@@ -30,6 +24,12 @@ from bowstring.ipc.metadata.schema import V4, IpcSchema
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.ipc.write_options import IpcWriteOptions, MetadataVersion
+from bowstring.kernels.unify_dictionaries import (
+    iter_dictionary_arrays,
+    merge_dictionaries,
+    replace_dictionary,
+    replace_dictionary_encoded_arrays,
+)
 from bowstring.layouts.base import ArrayData, Indices
 from bowstring.layouts.equality import has_prefix
 from bowstring.memory.buffer import Buffer

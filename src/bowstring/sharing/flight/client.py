@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
-from bowstring.compute.filters import FiltersLike
 from bowstring.datatypes.schema import Schema, schema as as_schema
 from bowstring.errors import (
     BowstringError,
@@ -25,6 +24,7 @@ from bowstring.errors import (
     InvalidDataError,
     LimitError,
 )
+from bowstring.kernels.filters import FiltersLike
 from bowstring.sharing.client import DatasetReader, with_shared_schema
 from bowstring.sharing.connect import ConnectOptions, connect_to_first, connect_to_location
 from bowstring.sharing.connection import ConnectionOptions

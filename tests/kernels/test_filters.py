@@ -20,7 +20,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.compute.filters import parse_filters
+from bowstring.kernels.filters import parse_filters
 from bowstring.testing import strategies
 from tests.cases import FLAT, Case
 

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from bowstring.compute.value_field import extract_value_field
 from bowstring.datatypes.types import Int
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.kernels.value_field import extract_value_field
 from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize import scatter_valid

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bowstring.compute.nulls import inherit_nulls
 from bowstring.datatypes.extension import ExtensionType
+from bowstring.kernels.nulls import inherit_nulls
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.struct_ import StructLayout
 

@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.compute.encode import run_end_decode
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.nested import RunEndEncoded
 from bowstring.datatypes.types import Dictionary
+from bowstring.kernels.encode import run_end_decode
 from bowstring.layouts.base import ArrayData, Layout, Values
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.dictionary import decode_dictionary

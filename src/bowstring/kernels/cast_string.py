@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import raise_if_any_invalid, to_numeric_slots
-from bowstring.compute.nulls import drop_null, insert_nulls
 from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
+from bowstring.kernels.cast_numeric import raise_if_any_invalid, to_numeric_slots
+from bowstring.kernels.nulls import drop_null, insert_nulls
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.byte_strings import ByteStringLayout

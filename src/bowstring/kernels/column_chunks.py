@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast import cast
-from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.datatypes.types import DataType, Dictionary, int64
 from bowstring.errors import WouldCopyError
+from bowstring.kernels.cast import cast
+from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts.base import ArrayData, Values, prefix_errors
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.expansion_limits import check_expanded_arrays

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import bowstring as bs
-from bowstring.compute.unify_dictionaries import concat_and_unify
 from bowstring.errors import InvalidDataError, TypeMismatchError
+from bowstring.kernels.unify_dictionaries import concat_and_unify
 
 DICTIONARY_TYPE = bs.dictionary(bs.int8(), bs.string())
 WORDS = st.lists(st.none() | st.sampled_from(["a", "b", "", "ä", "longer"]), max_size=6)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.compute.cast_numeric import build_with_validity, cast_slots_to_integers, raise_if_any_invalid
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.types import DataType, Date, Duration, Int, Interval, Struct, Time
 from bowstring.errors import TypeMismatchError
+from bowstring.kernels.cast_numeric import build_with_validity, cast_slots_to_integers, raise_if_any_invalid
 from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.struct_ import StructLayout

@@ -23,13 +23,13 @@ from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 
-from bowstring.compute.array_statistics import decode_array, get_decoded_type, is_orderable
-from bowstring.compute.value_field import extract_value_field
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
+from bowstring.kernels.array_statistics import decode_array, get_decoded_type, is_orderable
+from bowstring.kernels.value_field import extract_value_field
 from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.byte_strings import ByteStringLayout
