@@ -70,7 +70,7 @@ def open_batches(
         with translate_pyarrow_errors(translated_error):
             reader = pj.open_json(
                 io.BufferedReader(ReadableFile(_make_read_function(chain([first], chunks))), options.block_bytes),
-                read_options=pj.SourceOptions(use_threads=False, block_size=options.block_bytes),
+                read_options=pj.ReadOptions(use_threads=False, block_size=options.block_bytes),
                 parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
             )
         schema, columns = import_schema(reader.schema), list(options.columns)
