@@ -47,7 +47,7 @@ def test_a_column_is_created_only_on_access() -> None:
     columns = RecordingColumns(BATCH.columns)
     batch = bs.RecordBatch(BATCH.schema, 3, columns)
     part = batch.select(["b", "a"]).slice(1)
-    assert repr(part)
+    assert part.num_rows == 2
     assert columns.indices == []
     assert part.column("b").to_pylist() == ["y", None]
     assert columns.indices == [1]
@@ -93,7 +93,7 @@ def test_batches_can_be_copied_printed_and_measured() -> None:
     copied = pickle.loads(pickle.dumps(BATCH.slice(1).with_metadata(((b"k", b"v"),))))
     assert copied == BATCH.slice(1)
     assert copied.custom_metadata == {b"k": b"v"}
-    assert repr(BATCH) == "<bowstring.RecordBatch 3 rows x 2 columns>\na: int64\nb: string"
+    assert repr(BATCH).startswith("<bowstring.RecordBatch 3 rows × 2 columns>\n┌")
     shown = bs.record_batch({"<b>": ["<script>", None]})._repr_html_()
     assert "&lt;b&gt;" in shown
     assert "&lt;script&gt;" in shown

@@ -13,7 +13,8 @@ import numpy as np
 from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType, bool_
-from bowstring.errors import TypeMismatchError
+from bowstring.display.values import array_to_html, format_preview, format_type
+from bowstring.errors import TypeMismatchError, format_count
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
@@ -23,7 +24,6 @@ from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.sort import NullPlacement, Order, sort_indices
 from bowstring.kernels.unify_dictionaries import concat_and_unify, unify_dictionaries
 from bowstring.layouts.base import ArrayData, Indices, Values
-from bowstring.layouts.display import format_preview
 from bowstring.layouts.indexing import (
     as_indices,
     chunk_starts,
@@ -247,9 +247,12 @@ class ChunkedArray(ColumnChunks):
         return ChunkedArray, (self.chunks, self.type)
 
     def __repr__(self) -> str:
-        size = len(self)
-        cut = f"{self.num_chunks} chunk{'' if self.num_chunks == 1 else 's'}"
-        return f"<bowstring.ChunkedArray {self.type}[{size}] in {cut}>\n{format_preview(self, size)}"
+        chunks = format_count(self.num_chunks, "chunk")
+        title = f"<bowstring.ChunkedArray {format_type(self.type)}[{len(self)}] in {chunks}>"
+        return f"{title}\n{format_preview(self, len(self))}"
+
+    def _repr_html_(self) -> str:
+        return array_to_html(self, len(self))
 
 
 class _LazyChunks(Sequence[Array]):

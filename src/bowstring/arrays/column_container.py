@@ -12,7 +12,7 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.construction import array
-from bowstring.arrays.html import to_html
+from bowstring.arrays.preview import preview_as_html
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, check_field_name
 from bowstring.datatypes.nested import Struct
@@ -181,7 +181,7 @@ class ColumnContainer(ABC):
         return out
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        return preview_as_html(self)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()

@@ -12,6 +12,7 @@ from bowstring.arrays.array import Array, as_array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer, get_distinct_names, has_several, split_structs
 from bowstring.arrays.construction import array
+from bowstring.arrays.preview import describe_shape, preview_as_text
 from bowstring.datatypes import types
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -240,7 +241,7 @@ class RecordBatch(ColumnContainer):
         return self._select_or_filter(key) if has_several(key) else self.column(key)
 
     def __repr__(self) -> str:
-        return f"<bowstring.RecordBatch {self.num_rows} rows x {self.num_columns} columns>\n{self.schema}"
+        return preview_as_text(f"<bowstring.RecordBatch {describe_shape(self)}>", self)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         return c_data.export_batch(self.schema, self, requested_schema)

@@ -12,6 +12,7 @@ import numpy as np
 from bowstring.arrays.array import Array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer, has_several
+from bowstring.arrays.preview import describe_shape, preview_as_text
 from bowstring.arrays.record_batch import (
     RecordBatch,
     adapt_columns,
@@ -30,7 +31,7 @@ from bowstring.arrays.record_batch import (
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError, format_count
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
@@ -297,8 +298,8 @@ class Table(ColumnContainer):
         return self._select_or_filter(key) if has_several(key) else self.column(key)
 
     def __repr__(self) -> str:
-        cut = f"{len(self._batches)} batch{'' if len(self._batches) == 1 else 'es'}"
-        return f"<bowstring.Table {self.num_rows} rows x {self.num_columns} columns in {cut}>\n{self.schema}"
+        batches = format_count(len(self._batches), "batch")
+        return preview_as_text(f"<bowstring.Table {describe_shape(self)} in {batches}>", self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)

@@ -9,9 +9,9 @@ import click
 from bowstring.cli.input_output import open_output, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
+from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
-from bowstring.inspection.printable_text import format_size, to_printable
 
 
 @click.command()

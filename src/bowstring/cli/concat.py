@@ -11,8 +11,8 @@ from bowstring.cli.formats import choose_arrow_format
 from bowstring.cli.input_output import echo_json, resolve_output, resolve_source
 from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, progress_bar
+from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
-from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.tools.concat import concat_files
 
 

@@ -38,9 +38,9 @@ from bowstring.cli.options import (
 from bowstring.cli.progress import progress_bar
 from bowstring.cli.pyarrow_adapters import import_pyarrow
 from bowstring.datatypes.schema import Schema
+from bowstring.display.printable_text import to_printable
 from bowstring.errors import InvalidArgumentError, format_count
 from bowstring.inspection.formatting import check_row_count
-from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
 _MIN_BLOCK_BYTES = 1 << 10

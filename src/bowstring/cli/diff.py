@@ -16,6 +16,7 @@ from bowstring.cli.formats import open_table_source, refer_to_convert
 from bowstring.cli.input_output import echo_json, prefix_errors_with_source, source_name
 from bowstring.cli.options import PATH, json_option, max_piped_bytes_option, rows_option
 from bowstring.cli.progress import progress_bar
+from bowstring.display.printable_text import to_printable
 from bowstring.inspection.diff import (
     LengthDifference,
     RowDifference,
@@ -24,7 +25,6 @@ from bowstring.inspection.diff import (
     find_schema_differences,
 )
 from bowstring.inspection.formatting import format_json, to_json_value
-from bowstring.inspection.printable_text import to_printable
 from bowstring.inspection.validation import iter_validated_batches
 
 _COLUMNS_SHOWN = 50

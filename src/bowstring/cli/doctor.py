@@ -21,8 +21,8 @@ from bowstring import __version__
 from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
 from bowstring.cli.terminal_tables import borderless_table, open_console
+from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import BowstringError
-from bowstring.inspection.printable_text import format_size, to_printable
 from bowstring.memory import cuda
 from bowstring.memory.available_memory import read_memory_limits
 from bowstring.memory.region import Region

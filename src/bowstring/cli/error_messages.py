@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bowstring.inspection.printable_text import to_printable
+from bowstring.display.printable_text import to_printable
 
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 """Exit statuses in addition to 0 for success and click's 2 for usage errors."""

@@ -20,8 +20,8 @@ from bowstring.cli.options import PATH, record_option, target_format_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.datasets.published_dataset import open_published
+from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
-from bowstring.inspection.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.connect import Target, connect
 from bowstring.transports.tls import TlsOptions

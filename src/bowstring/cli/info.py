@@ -22,9 +22,9 @@ from bowstring.cli.table_report import TableReport, report_table
 from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
+from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.errors import BowstringError, format_count
 from bowstring.inspection.json_document import to_document
-from bowstring.inspection.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.inspection.report import Inspection, SchemaFieldReport
 from bowstring.inspection.report_builder import inspect
 

@@ -19,7 +19,7 @@ from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.formats import LazyTable, fit_to_format, write_table
 from bowstring.cli.input_output import resolve_output, resolve_source
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
-from bowstring.inspection.printable_text import to_printable
+from bowstring.display.printable_text import to_printable
 from bowstring.ipc.api import open_any, open_file, open_stream
 from bowstring.layouts.base import prefix_errors
 

@@ -11,7 +11,7 @@ from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
 from bowstring.cli.terminal_tables import borderless_table, open_console
 from bowstring.datasets.published_dataset import published
-from bowstring.inspection.printable_text import format_size, to_printable
+from bowstring.display.printable_text import format_size, to_printable
 from bowstring.sharing.publications import PublishedSummary
 
 _TITLES = ("id", "rows", "size", "parts", "age", "expires in", "readers", "lifetime", "hosts")

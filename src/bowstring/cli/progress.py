@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.inspection.printable_text import format_size
+from bowstring.display.printable_text import format_size
 from bowstring.ipc.file import FileReader
 
 ReportProgress: TypeAlias = Callable[[int, int | None], None]

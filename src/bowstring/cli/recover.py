@@ -12,8 +12,8 @@ from bowstring.cli.formats import check_arrow_extension
 from bowstring.cli.input_output import echo_json, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
+from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
-from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import RecoveryReport, recover as recover_data
 

@@ -13,6 +13,7 @@ import click
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.terminal_tables import column_width, columns_that_fit, open_console, rows_table, terminal_width
 from bowstring.datatypes.schema import Schema
+from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
 from bowstring.inspection.formatting import (
     check_unique_names,
@@ -22,7 +23,6 @@ from bowstring.inspection.formatting import (
     format_text,
     iterate_rows,
 )
-from bowstring.inspection.printable_text import to_printable
 from bowstring.ipc.file import FileReader
 
 _CELL_CHARACTERS = 40

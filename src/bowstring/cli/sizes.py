@@ -12,8 +12,8 @@ from bowstring.cli.input_output import echo_json, source_name
 from bowstring.cli.options import all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, column_document, report_table
 from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console, terminal_width
+from bowstring.display.printable_text import format_percent, format_size, to_printable
 from bowstring.errors import format_count
-from bowstring.inspection.printable_text import format_percent, format_size, to_printable
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.report_builder import inspect
 

@@ -16,9 +16,9 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import DataType
+from bowstring.display.printable_text import fraction
 from bowstring.errors import format_count
 from bowstring.inspection.json_document import schema_document
-from bowstring.inspection.printable_text import fraction
 from bowstring.inspection.report import ColumnReport
 from bowstring.inspection.report_builder import report_fields
 

@@ -9,7 +9,7 @@ import click
 
 from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option
-from bowstring.inspection.printable_text import to_printable
+from bowstring.display.printable_text import to_printable
 from bowstring.sharing.recording import read_entries
 from bowstring.sharing.trace import TraceStep, decode_trace
 

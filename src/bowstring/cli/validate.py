@@ -14,8 +14,8 @@ from bowstring.cli.options import all_option, file_argument, json_option, max_pi
 from bowstring.cli.progress import progress_bar
 from bowstring.datasets.folder_validation import check_listed_file, list_unlisted_files
 from bowstring.datasets.manifest import ManifestEntry, list_files_without_manifest, read_manifest
+from bowstring.display.printable_text import to_printable
 from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, format_count
-from bowstring.inspection.printable_text import to_printable
 from bowstring.inspection.validation import Fault, ValidationSummary, Validator
 
 _FAULTS_SHOWN = 100

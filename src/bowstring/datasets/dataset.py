@@ -11,13 +11,12 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from html import escape
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from bowstring.arrays.html import MAX_ROWS
 from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import Schema
+from bowstring.display.tables import MAX_HTML_ROWS, to_html_table
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.kernels.filters import FiltersLike, parse_filters
@@ -229,15 +228,11 @@ class Dataset:
             f"{self.name}: {self.num_rows:,} rows × {len(self.schema):,} columns, {self.nbytes:,} bytes "
             f"in {len(self.parts):,} parts"
         )
-        titles = "".join(f"<th>{title}</th>" for title in ("part", "host", "rows", "bytes", "nearest location"))
-        rows = ""
-        for index, part in enumerate(self.parts[:MAX_ROWS]):
+        rows = []
+        for index, part in enumerate(self.parts[: MAX_HTML_ROWS + 1]):
             scheme = parse_scheme(sort_by_distance(part.locations)[0]) if part.locations else ""
-            cells = (str(index), part.host or "", f"{part.num_rows:,}", f"{part.nbytes:,}", scheme)
-            rows += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
-        return (
-            f"<table><caption>{escape(caption)}</caption><thead><tr>{titles}</tr></thead><tbody>{rows}</tbody></table>"
-        )
+            rows.append((str(index), part.host or "", f"{part.num_rows:,}", f"{part.nbytes:,}", scheme))
+        return to_html_table(caption, ("part", "host", "rows", "bytes", "nearest location"), rows)
 
 
 def _encode_schema(schema: Schema) -> str:

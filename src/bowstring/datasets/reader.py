@@ -12,6 +12,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
+from bowstring.display.objects import source_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.transports.tls import TlsOptions
 
@@ -227,6 +228,8 @@ class EpochReader:
             f"<bowstring.datasets.EpochReader: {self.order.num_rows} rows {shuffled}, in batches of {self.batch_rows}: "
             f"rank {self.rank} of {self.world_size}, at batch {self.next_batch} of epoch {self.epoch}>"
         )
+
+    _repr_html_ = source_to_html
 
 
 def _to_batch(table: Table) -> RecordBatch:

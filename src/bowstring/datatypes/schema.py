@@ -14,7 +14,8 @@ from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_field_if_foreign
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
-from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError
+from bowstring.display.objects import schema_to_html
+from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError, format_count
 
 
 class LazyFields(ABC):
@@ -225,6 +226,9 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(map(str, self.fields))})"
+
+    def _repr_html_(self) -> str:
+        return schema_to_html(self, format_count(len(self), "column"))
 
 
 def _abbreviate_names(names: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import LimitError
 
 
@@ -34,6 +35,8 @@ class ProtocolLimits:
     """Metadata and bodies that wait for their counterpart or for an earlier message."""
     max_outstanding_addresses: int = 1 << 26
     """Addresses that were sent and not freed."""
+
+    __repr__ = repr_options
 
     def check_length(self, subject: str, length_bytes: int, limit_name: str) -> None:
         """Raise `LimitError` for a length beyond the limit with this name."""

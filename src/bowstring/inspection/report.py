@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bowstring.datatypes.field import Metadata
+from bowstring.display.tables import to_html_table
 from bowstring.errors import format_count
 from bowstring.ipc.message import MEDIA_TYPES
 
@@ -216,3 +217,13 @@ class Inspection:
             yield "end of stream", "no end marker"
         if encoding.features:
             yield "features", ", ".join(encoding.features)
+
+    def _repr_html_(self) -> str:
+        titles = ("column", "type", "bytes", "nulls")
+        rows = (
+            (column.name, column.field.type, f"{column.total_bytes:,}", f"{column.null_count:,}")
+            for column in self.columns
+        )
+        return to_html_table(f"{self.source} ({self.format})", ("", ""), self.properties()) + to_html_table(
+            f"{self.bytes.total:,} bytes", titles, rows
+        )

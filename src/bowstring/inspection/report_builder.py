@@ -11,9 +11,9 @@ from bowstring.datatypes.extension import NAME_KEY, ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import DataType, Dictionary
+from bowstring.display.printable_text import fraction
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.tables import VERSIONS
-from bowstring.inspection.printable_text import fraction
 from bowstring.inspection.report import (
     BatchesReport,
     BytesReport,

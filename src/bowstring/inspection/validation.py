@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidDataError
 from bowstring.ipc.api import create_file_reader
 from bowstring.ipc.dictionaries.reader import get_dictionary_declaration
@@ -55,6 +56,8 @@ class ValidationSummary:
     rows: int = 0
     fault_count: int = 0
     warnings: list[str] = field(default_factory=list)
+
+    _repr_html_ = report_to_html
 
 
 class _ResilientReader(StreamReader):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.base import join_reprs
 
@@ -29,6 +30,8 @@ class DocumentLimits:
 
     max_bytes: int = 64 << 20
     max_nesting: int = 64
+
+    __repr__ = repr_options
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_nesting <= _MAX_NESTING:

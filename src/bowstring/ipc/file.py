@@ -14,6 +14,7 @@ from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
+from bowstring.display.objects import source_to_html
 from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.interop import c_data
@@ -435,3 +436,5 @@ class FileReader(Closable):
     def __repr__(self) -> str:
         state = "closed" if self.messages.source.is_closed else f"{self.num_record_batches} record batches"
         return f"<bowstring.ipc.FileReader {self.name}: {state}>"
+
+    _repr_html_ = source_to_html

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError
 
 _MAX_NESTING_LIMIT = 200
@@ -27,6 +28,8 @@ class ReadLimits:
     max_decompression_ratio: int = 1000
     max_nesting: int = 64
     max_tables: int = 1_000_000
+
+    __repr__ = repr_options
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_nesting <= _MAX_NESTING_LIMIT:

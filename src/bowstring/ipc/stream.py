@@ -15,6 +15,7 @@ from bowstring.arrays.table import Table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.display.objects import source_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TruncatedError
 from bowstring.interop import c_data
 from bowstring.io.sources import AnySource
@@ -333,3 +334,5 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"at byte {self._source.position}"
         return f"<bowstring.ipc.StreamReader {self._source.name}: {state}>"
+
+    _repr_html_ = source_to_html

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.metadata.schema import V4, V5
@@ -44,6 +45,8 @@ class IpcWriteOptions:
     dictionary_deltas: DictionaryDeltas = "auto"
     share_dictionaries: bool = True
     unify_dictionaries: bool = False
+
+    __repr__ = repr_options
 
     def __post_init__(self) -> None:
         for name, value, choices in (

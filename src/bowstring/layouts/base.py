@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.display.values import array_to_html, format_preview, format_type
 from bowstring.errors import InvalidDataError, TypeMismatchError, WouldCopyError
-from bowstring.layouts.display import format_preview
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.indexing import as_indices, clip_slice
 from bowstring.layouts.validation import validate
@@ -417,7 +417,11 @@ class ArrayData:
         return self.length
 
     def __repr__(self) -> str:
-        return f"<bowstring.{type(self).__name__} {self.type}[{self.length}]>\n{format_preview(self, self.length)}"
+        title = f"<bowstring.{type(self).__name__} {format_type(self.type)}[{self.length}]>"
+        return f"{title}\n{format_preview(self, self.length)}"
+
+    def _repr_html_(self) -> str:
+        return array_to_html(self, self.length)
 
 
 # Functions for several layouts

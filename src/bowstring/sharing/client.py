@@ -15,6 +15,7 @@ from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
+from bowstring.display.objects import source_to_html
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
     AccessDeniedError,
@@ -374,6 +375,8 @@ class DatasetReader(Closable):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else self._describe_parts()
         return f"<bowstring.sharing.DatasetReader {state}>\n{self.schema}"
+
+    _repr_html_ = source_to_html
 
     def _describe_parts(self) -> str:
         """The number of parts, their schemes, and those that can't be used."""

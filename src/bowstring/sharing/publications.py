@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
+from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidArgumentError, ProtocolError
 
 Lifetime: TypeAlias = Literal["application", "detached"]
@@ -120,6 +121,8 @@ class PublishedSummary:
     """When its memory is freed, in UTC; None for never."""
     num_readers: int
     """The processes of this host, and the connections of others, that have it open from the agent of this host."""
+
+    _repr_html_ = report_to_html
 
     @property
     def age_s(self) -> float:

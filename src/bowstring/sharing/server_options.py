@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import AccessDeniedError, InvalidArgumentError
 from bowstring.memory.available_memory import available_memory_bytes
 from bowstring.sharing.recording import RecorderOrPath
@@ -72,6 +73,8 @@ class ServerOptions:
     """How long a signed ticket is valid after its URI was requested. Required where other hosts can connect, such as
     `math.inf`; otherwise the default is for ever.
     """
+
+    __repr__ = repr_options
 
     def derive_total_limits(self) -> OutstandingAmounts:
         """Return the limits of all clients together, with defaults that depend on the available memory."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bowstring.display.objects import report_to_html
+
 
 @dataclass(frozen=True, slots=True)
 class ServerStats:
@@ -41,6 +43,8 @@ class ServerStats:
     freed_addresses: int
     """The addresses that clients have freed, or whose clients have disconnected."""
     freed_bytes: int
+
+    _repr_html_ = report_to_html
 
 
 @dataclass(slots=True)

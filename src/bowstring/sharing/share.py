@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, concat_tables, table
 from bowstring.datatypes.schema import Schema
+from bowstring.display.objects import source_to_html
 from bowstring.errors import (
     AccessDeniedError,
     BowstringError,
@@ -204,6 +205,8 @@ class SharedTableHandle(Closable):
         state = ", closed" if self._is_closed else ""
         size = f"{self.num_rows} rows, {self.nbytes} bytes"
         return f"<bowstring.sharing.SharedTableHandle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
+
+    _repr_html_ = source_to_html
 
 
 def _is_valid_state(state: Any) -> bool:

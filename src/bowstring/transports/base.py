@@ -34,6 +34,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.display.objects import repr_options
 from bowstring.dissociated.messages import BytesLike, OutgoingMessage
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable
@@ -174,6 +175,8 @@ class TransportOptions:
     """The certificates, for transports with TLS."""
     queue_messages: int = 1024
     """Loopback: the number of messages that wait for the receiver; later ones wait at the sender."""
+
+    __repr__ = repr_options
 
     def start_deadline(self, timeout_s: float | None) -> Deadline:
         """Return the deadline of a call that starts now."""

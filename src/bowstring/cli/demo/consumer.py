@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bowstring.cli.demo.summary import summarize_batches
-from bowstring.layouts.display import format_value
+from bowstring.display.values import format_value
 from bowstring.sharing.connect import connect
 
 if TYPE_CHECKING:

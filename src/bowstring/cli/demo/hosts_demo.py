@@ -14,8 +14,8 @@ from rich.table import Table
 from bowstring.cli.demo.report import format_time
 from bowstring.cli.demo.simulated_cluster import start_cluster
 from bowstring.cli.demo.simulated_hosts import SimulatedHosts
+from bowstring.display.printable_text import format_size
 from bowstring.errors import UnmetRequirementError
-from bowstring.inspection.printable_text import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

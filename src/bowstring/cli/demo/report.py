@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bowstring.cli.terminal_tables import column_width, columns_that_fit, rows_table
+from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import format_count
-from bowstring.inspection.printable_text import format_size, to_printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.display.objects import repr_options
+from bowstring.display.printable_text import to_printable
 from bowstring.errors import MissingExtraError
 from bowstring.inspection.anatomy.glossary import to_json
 from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, FilePart, FilePartKind
-from bowstring.inspection.printable_text import to_printable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
@@ -51,6 +52,8 @@ class PageLimits:
     max_sample_bytes: int = 1_250_000
     sample_bytes: int = 64
     header_sample_bytes: int = 2048
+
+    __repr__ = repr_options
 
 
 class _ArrayPacker:

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
+from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidArgumentError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.sinks import RewritableSink, Sink, open_sink, reject_same_file
@@ -55,6 +56,8 @@ class ConcatReport:
     record_batches: int
     rows: int
     size_bytes: int
+
+    _repr_html_ = report_to_html
 
 
 def concat_files(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from bowstring.arrays.array import Array
+from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
@@ -60,6 +61,8 @@ class RecoveryReport:
     rows: int
     footer_problem: str | None
     dropped: tuple[DroppedRange, ...]
+
+    _repr_html_ = report_to_html
 
 
 def recover(

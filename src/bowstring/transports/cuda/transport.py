@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -44,6 +45,8 @@ class CudaOptions:
     """The number of the device whose memory a server exports."""
     arena_bytes: int = 1 << 28
     """The size of the memory that a listener allocates on the device. What does not fit is sent as bytes."""
+
+    __repr__ = repr_options
 
 
 class CudaChannel(UnixChannel):

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError
 from bowstring.memory.closable import close_on_error
 from bowstring.transports.address_scope import network_scope
@@ -51,6 +52,8 @@ class FabricOptions:
     """The size of the memory that a listener exports; pages are allocated when they are used. What does not fit is
     sent as bytes.
     """
+
+    __repr__ = repr_options
 
 
 class FabricListener(StreamListener):

@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from bowstring.display.objects import repr_options
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, UnsupportedError
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
@@ -54,6 +55,8 @@ class UcxOptions:
     """The size of the memory that a listener exports; pages are allocated when they are used. What does not fit is
     sent as bytes.
     """
+
+    __repr__ = repr_options
 
 
 class UcxListener(Listener):

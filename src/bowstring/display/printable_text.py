@@ -1,6 +1,9 @@
-"""Safe text for terminals: escaped and truncated; and human-readable sizes."""
+"""Safe text for terminals: escaped, measured and truncated; and human-readable sizes."""
 
 from __future__ import annotations
+
+import shutil
+from unicodedata import category, east_asian_width
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -20,6 +23,55 @@ def to_printable(text: str, max_characters: int | None = None) -> str:
     if max_characters is not None and len(text) > max_characters:
         text = text[: max_characters - 1] + "…"
     return text
+
+
+def display_width(text: str) -> int:
+    """Return the number of columns of a terminal that printable text occupies.
+
+    >>> [display_width(text) for text in ("abc", "東京", "e\u0301", "❤\ufe0f", "👍🏽")]
+    [3, 4, 1, 2, 2]
+    """
+    if text.isascii():
+        return len(text)
+    return sum(_character_widths(text))
+
+
+def _character_widths(text: str) -> list[int]:
+    """Return the width of each character, as part of the text."""
+    widths: list[int] = []
+    for character in text:
+        previous = widths[-1] if widths else 0
+        if character == "\ufe0f":  # shows the previous character as an emoji
+            widths.append(2 - previous if previous else 0)
+        elif "\U0001f3fb" <= character <= "\U0001f3ff" and previous == 2:  # the skin tone of the previous one
+            widths.append(0)
+        elif category(character) in ("Mn", "Me", "Cf", "Cc") or "\u1160" <= character <= "\u11ff":
+            widths.append(0)  # a mark, or the rest of a Korean syllable
+        else:
+            widths.append(2 if east_asian_width(character) in "WF" else 1)
+    return widths
+
+
+def fit_to_width(text: str, max_width: int) -> str:
+    """Truncate printable text that is wider than `max_width` columns of a terminal, and end it with "…".
+
+    >>> fit_to_width("東京特許", 6)
+    '東京…'
+    """
+    if display_width(text) <= max_width:
+        return text
+    end, width = 0, 1
+    for character_width in _character_widths(text[: max_width * 4]):
+        width += character_width
+        if width > max_width:
+            break
+        end += 1
+    return text[:end] + "…"
+
+
+def terminal_width() -> int:
+    """Return the width of the terminal in columns, 100 if there is none, but at least 40."""
+    return max(shutil.get_terminal_size((100, 24)).columns, 40)
 
 
 def bytes_to_printable(raw: bytes, max_characters: int | None = None) -> str:

@@ -1,0 +1,81 @@
+"""Values as text: each on one line, escaped and truncated; the first and last few of an array. Malformed values do not
+raise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bowstring.display.printable_text import display_width, fit_to_width, terminal_width, to_printable
+from bowstring.display.tables import to_html_table
+from bowstring.errors import BowstringError, format_count
+
+EDGE_ITEMS = 5
+MAX_VALUE_WIDTH = 60
+# An extension's `decode` may raise any of these.
+_ERRORS = (BowstringError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+
+
+def format_value(value: Any) -> str:
+    r"""Format a Python value on one line: `null`, quoted strings, ISO dates and times; truncated if it is long.
+
+    >>> print(format_value({"a": None, "b": ["x\n", 1.5]}), format_value(list(range(100))))
+    {a: null, b: ["x\n", 1.5]} [0, 1, 2, 3, 4, …]
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        quoted = value[:MAX_VALUE_WIDTH].replace("\\", "\\\\").replace('"', '\\"')
+        text = f'"{quoted}"' if len(value) <= MAX_VALUE_WIDTH else f'"{quoted}…'
+    elif isinstance(value, bytes):
+        text = str(value[:MAX_VALUE_WIDTH]) + ("" if len(value) <= MAX_VALUE_WIDTH else "…")
+    elif isinstance(value, list):
+        text = f"[{', '.join(map(format_value, value[:EDGE_ITEMS]))}{', …' if len(value) > EDGE_ITEMS else ''}]"
+    elif isinstance(value, dict):
+        text = "{" + ", ".join(f"{key}: {format_value(element)}" for key, element in value.items()) + "}"
+    else:
+        text = str(value)
+    return fit_to_width(to_printable(text), MAX_VALUE_WIDTH)
+
+
+def format_values(array: Any, start: int, stop: int) -> list[str]:
+    """Format a few values of an array or chunked array; in place of those that can't be read, the error."""
+    try:
+        return [format_value(value) for value in array.slice(start, stop - start).to_pylist()]
+    except _ERRORS as error:
+        message = f"<{to_printable(str(error))}>"
+    return [_format_slot(array, index, message) for index in range(start, stop)] or [message]
+
+
+def _format_slot(array: Any, index: int, error_message: str) -> str:
+    try:
+        return format_value(array.slice(index, 1).to_pylist()[0])
+    except _ERRORS:
+        return error_message
+
+
+def format_edges(array: Any, length: int) -> list[str]:
+    """Format the values of an array or chunked array; of a long one, the first and last few, with "…" between them."""
+    if length <= 2 * EDGE_ITEMS:
+        return format_values(array, 0, length)
+    return [*format_values(array, 0, EDGE_ITEMS), "…", *format_values(array, length - EDGE_ITEMS, length)]
+
+
+def format_preview(array: Any, length: int) -> str:
+    """Format the first and last few values of an array or chunked array in brackets: on one line if they fit."""
+    texts = format_edges(array, length)
+    line = f"[{', '.join(texts)}]"
+    if display_width(line) <= terminal_width():
+        return line
+    return "[\n" + "".join(f"  {fit_to_width(text, terminal_width() - 3)},\n" for text in texts) + "]"
+
+
+def array_to_html(array: Any, length: int) -> str:
+    """Return the first and last few values of an array or chunked array as an HTML table."""
+    rows = [(text,) for text in format_edges(array, length)]
+    return to_html_table(format_count(length, "value"), (str(array.type),), rows)
+
+
+def format_type(type: Any) -> str:
+    """Format a data type on one line, truncated if it does not fit into the terminal with its surroundings."""
+    return fit_to_width(to_printable(str(type)), max(terminal_width() - 50, 30))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.display.printable_text import display_width
+from bowstring.display.values import MAX_VALUE_WIDTH, format_value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        ('say "hi"\\\n\x1b[2J', r'"say \"hi\"\\\n\x1b[2J"'),
+        ("x" * 58, f'"{"x" * 58}"'),
+        ("x" * 59, f'"{"x" * 58}…'),
+        ("\u0301" * 61, '"' + "\u0301" * 60 + "…"),
+        (b"a\x00", r"b'a\x00'"),
+        (b"x" * 1000, "b'" + "x" * 57 + "…"),
+        ([1, [2, 3, 4, 5, 6, 7]], "[1, [2, 3, 4, 5, 6, …]]"),
+        ({"a": None, "b": {"c": "\t"}}, r'{a: null, b: {c: "\t"}}'),
+        ({"k\n": 1}, r"{k\n: 1}"),
+        (1.5, "1.5"),
+    ],
+)
+def test_a_value_is_formatted_on_one_line(value: Any, text: str) -> None:
+    assert format_value(value) == text
+    assert display_width(text) <= MAX_VALUE_WIDTH
+
+
+def test_an_array_that_fits_is_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert repr(bs.array([1, None, 3])) == "<bowstring.Array int64[3]>\n[1, null, 3]"
+    assert repr(bs.array(["x" * 36])).splitlines()[1:] == [f'["{"x" * 36}"]']
+    assert repr(bs.array(["x" * 37])).splitlines()[1:] == ["[", f'  "{"x" * 35}…,', "]"]
+
+
+@pytest.mark.parametrize("columns", ["40", "100"])
+def test_an_array_is_shown_within_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    fields = {f"field{index}": bs.int64() for index in range(50)}
+    structs = bs.array([{"field0": index} for index in range(100)], bs.struct(fields))
+    for shown in (repr(structs), repr(bs.chunked_array([structs, structs]))):
+        lines = shown.splitlines()
+        assert display_width(lines[0]) <= max(int(columns), 80)
+        assert all(display_width(line) <= int(columns) for line in lines[1:])
+        assert len(lines) == 14
+        assert lines[7] == "  …,"
+
+
+def test_notebooks_show_the_first_and_last_values() -> None:
+    shown = bs.array(["<b>", *map(str, range(100))])._repr_html_()
+    assert "<caption>101 values</caption>" in shown
+    assert shown.count("<tr>") == 12
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert "<td>&quot;99&quot;</td></tr></tbody>" in shown
+    assert bs.chunked_array([[1], [2]])._repr_html_().count("<td>") == 2
