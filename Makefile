@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-CODE := $(wildcard src tests benchmarks fuzz conftest.py)
+CODE := $(wildcard src tests benchmarks fuzz docs/site_pages.py conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint check format bench fuzz soak venv clean
+.PHONY: help demo test lint check format docs bench fuzz soak venv clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -27,6 +27,9 @@ check: lint test ## Check format, lint and types; run tests and documentation.
 format: $(READY) ## Format the sources and fix lint errors.
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
+
+docs: $(READY) ## Build the documentation in build/site; ARGS=serve shows it at a local port while you write.
+	@$(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
 
 bench: $(READY) ## Compare with the peers; ARGS=--help lists the options.
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -17,6 +17,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # PyTorch and Ray are not among the packages of the tests.
 collect_ignore = [f"src/bowstring/datasets/{package}.py" for package in ("torch", "ray") if not find_spec(package)]
+collect_ignore.append("docs/site_pages.py")  # MkDocs imports it
 
 pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
 

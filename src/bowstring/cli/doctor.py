@@ -34,7 +34,7 @@ Status = Literal["ok", "missing", "failed"]
 
 _STYLES: dict[Status, str] = {"ok": "green", "missing": "yellow", "failed": "red"}
 _MIN_DESCRIPTORS = 1024
-_DEVELOPMENT_EXTRAS = frozenset(("dev", "fuzz", "test"))
+_DEVELOPMENT_EXTRAS = frozenset(("dev", "docs", "fuzz", "test"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _check_extras() -> Iterator[Check]:
             continue
         states = [_describe_package(requirement) for requirement in packages]
         is_complete = all(is_usable for is_usable, _ in states)
-        detail = ", ".join(text for _, text in states)
+        detail = ", ".join(dict.fromkeys(text for _, text in states))  # several extras may need a package
         advice = "" if is_complete else f"; pip install 'bowstring[{extra}]'"
         yield Check(f"extra {extra}", "ok" if is_complete else "missing", detail + advice)
 

@@ -1,0 +1,168 @@
+"""Pages of the site that are not files in docs/: the home page, the API and the commands. A hook of MkDocs.
+
+The home page is README.md, the reference of the API has one page for each public package, from its stub and docstrings,
+and that of the commands their `--help`. Links to other files of the repository lead to the project's URL.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import os
+import posixpath
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SOURCES = REPOSITORY / "src" / "bowstring"
+ROOT_PAGES = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security-policy.md": "SECURITY.md",
+}
+# Public modules outside of the packages with a stub.
+MODULES = (
+    "transports.base",
+    "transports.tls",
+    "sharing.flight.server",
+    "datasets.torch",
+    "datasets.ray",
+    "ipc.stream",
+)
+_LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]+)?( \"[^\"]*\")?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the pages of the API in the navigation."""
+    pages = [{f"bowstring.{name}".rstrip("."): f"reference/api/{name or 'bowstring'}.md"} for name in _api_pages()]
+    _replace_in_navigation(config.nav, "reference/api", pages)
+    return config
+
+
+def _replace_in_navigation(entries: object, path: str, pages: list[dict[str, str]]) -> None:
+    for entry in entries if isinstance(entries, list) else ():
+        for title, value in entry.items():
+            if value == path:
+                entry[title] = pages
+            _replace_in_navigation(value, path, pages)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    contents = {target: (REPOSITORY / name).read_text("utf-8") for target, name in ROOT_PAGES.items()}
+    contents["reference/commands.md"] = _describe_commands()
+    contents |= {f"reference/api/{name or 'bowstring'}.md": text for name, text in _api_pages().items()}
+    for path, text in contents.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' signature
+    """Change the links of a page that lead out of docs/."""
+    path = page.file.src_uri
+    folder = "" if path in ROOT_PAGES else posixpath.dirname(posixpath.join("docs", path))
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    parts[::2] = [_LINK.sub(lambda link: _replace_link(link, folder, path), text) for text in parts[::2]]
+    return "".join(parts)
+
+
+def _replace_link(link: re.Match[str], folder: str, page: str) -> str:
+    target = posixpath.normpath(posixpath.join(folder, link[1]))
+    anchor, title = link[2] or "", link[3] or ""
+    site_path = next((name for name, source in ROOT_PAGES.items() if source == target), target.removeprefix("docs/"))
+    if site_path != target:
+        return f"]({posixpath.relpath(site_path, posixpath.dirname(page) or '.')}{anchor}{title})"
+    return f"]({_repository_url()}/blob/main/{target}{anchor}{title})"
+
+
+def _repository_url() -> str:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    return str(project.get("urls", {}).get("Repository", "https://example.org/bowstring")).rstrip("/")
+
+
+def _api_pages() -> dict[str, str]:
+    """Return the text of each page of the API by package, that of `bowstring` itself as the empty name."""
+    names = _read_stub("")
+    packages = [name for name, module in names.items() if module == "bowstring"]
+    pages = {"": _describe_package("", {name: module for name, module in names.items() if module != "bowstring"})}
+    for package in packages:
+        pages[package] = _describe_package(package, _read_stub(package))
+    for module in MODULES:
+        pages[module] = f"# bowstring.{module}\n\n::: bowstring.{module}\n    options: {{heading_level: 2}}\n"
+    return pages
+
+
+def _read_stub(package: str) -> dict[str, str]:
+    """Return the module of each public name of a package, or nothing for a module."""
+    stub = SOURCES / package / "__init__.pyi"
+    if not stub.exists():
+        return {}
+    imports = [node for node in ast.parse(stub.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: node.module or "" for node in imports for alias in node.names}
+
+
+def _describe_package(package: str, names: dict[str, str]) -> str:
+    """Return a page with the docstring of a package and of its public names, by the part of it that has them."""
+    path = f"bowstring.{package}".rstrip(".")
+    if not names:
+        return f"# {path}\n\n::: {path}\n    options: {{heading_level: 2, show_root_heading: false}}\n"
+    lines = [f"# {path}", "", f"::: {path}", "    options: {members: false, show_root_heading: false}", ""]
+    heading = ""
+    for name, module in names.items():
+        part = module.removeprefix(path + ".").partition(".")[0]
+        if package == "" and part != heading:
+            heading = part
+            lines += [f"## {heading}", ""]
+        lines += [f"::: {path}.{name}", ""]
+    return "\n".join(lines)
+
+
+def _describe_commands() -> str:
+    """Return a page with the help of all commands."""
+    from bowstring.cli.commands import COMMANDS
+
+    lines = [
+        "# All commands and options",
+        "",
+        "The output of `bowstring COMMAND --help`. [The guide](../command-line.md) explains it.",
+        "",
+    ]
+    for name, summary in COMMANDS.items():
+        lines += [f"## {name}", "", summary, ""]
+        for arguments in _find_subcommands(name):
+            lines += ["```text", f"$ bowstring {' '.join(arguments)} --help", _read_help(arguments), "```", ""]
+    return "\n".join(lines)
+
+
+def _find_subcommands(name: str) -> Iterator[list[str]]:
+    import click
+
+    from bowstring.cli.commands import root_command
+    from bowstring.cli.error_messages import ErrorOptions
+
+    yield [name]
+    command = root_command.get_command(click.Context(root_command, obj=ErrorOptions()), name)
+    if isinstance(command, click.Group):
+        yield from ([name, subcommand] for subcommand in command.commands)
+
+
+def _read_help(arguments: list[str]) -> str:
+    from bowstring.cli.main import main
+
+    os.environ["COLUMNS"] = "100"
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        main([*arguments, "--help"])
+    return output.getvalue().rstrip()

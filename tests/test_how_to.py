@@ -1,0 +1,43 @@
+"""The programs of README.md and of the how-tos that take several processes, or files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def read_blocks(page: str, language: str = "python") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (REPOSITORY / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def run(*command: str, folder: Path) -> str:
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def test_a_table_passes_from_one_terminal_of_the_readme_to_the_other(tmp_path: Path) -> None:
+    first, second = read_blocks("README.md")[:2]
+    for block in (first, second):
+        run(sys.executable, "-c", block, folder=tmp_path)
+
+
+@pytest.mark.parametrize(("index", "output"), [(0, "4 tables\n"), (1, "[1000, 2000, 1000]\n")])
+def test_the_workers_of_the_how_to_return_and_receive_tables(index: int, output: str, tmp_path: Path) -> None:
+    program = tmp_path / "pool.py"
+    program.write_text(read_blocks("docs/how-to/workers.md")[index], "utf-8")
+    assert run(sys.executable, str(program), folder=tmp_path) == output
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the command openssl is not installed")
+def test_the_certificates_of_the_how_to_encrypt_a_connection(tmp_path: Path) -> None:
+    page = "docs/how-to/tls.md"
+    run("bash", "-ec", read_blocks(page, "sh")[0], folder=tmp_path)
+    run(sys.executable, "-c", "\n".join(read_blocks(page)[:2]), folder=tmp_path)

@@ -1,0 +1,29 @@
+"""The site of the documentation builds without a warning."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def test_the_site_has_all_pages_the_api_and_the_commands(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="requires the extra docs")
+    pytest.importorskip("mkdocstrings_handlers.python", reason="requires the extra docs")
+    process = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=REPOSITORY, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=280,
+        check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert "Spark executors write partitions" in (tmp_path / "index.html").read_text("utf-8")
+    api = (tmp_path / "reference" / "api" / "bowstring" / "index.html").read_text("utf-8")
+    assert 'id="bowstring.open_file"' in api
+    assert 'id="bowstring.Table.to_pandas"' in api
+    commands = (tmp_path / "reference" / "commands" / "index.html").read_text("utf-8")
+    assert "--compression-level" in commands
