@@ -67,17 +67,21 @@ def open_batches(
             return
         _check_key_count(first, name)
         translated_error = partial(_pyarrow_error, name)
-        with translate_pyarrow_errors(translated_error):
-            reader = pj.open_json(
-                io.BufferedReader(ReadableFile(_make_read_function(chain([first], chunks))), options.block_bytes),
-                read_options=pj.ReadOptions(use_threads=False, block_size=options.block_bytes),
-                parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
+        objects = ReadableFile(_make_read_function(chain([first], chunks)))
+        try:
+            with translate_pyarrow_errors(translated_error):
+                reader = pj.open_json(
+                    io.BufferedReader(objects, options.block_bytes),
+                    read_options=pj.ReadOptions(use_threads=False, block_size=options.block_bytes),
+                    parse_options=pj.ParseOptions(explicit_schema=explicit if len(explicit) else None),
+                )
+            schema, columns = import_schema(reader.schema), options.columns
+            yield (
+                schema.select(columns) if columns else schema,
+                read_batches(reader, translated_error, report_position, columns),
             )
-        schema, columns = import_schema(reader.schema), list(options.columns)
-        yield (
-            schema.select(columns) if columns else schema,
-            read_batches(reader, translated_error, report_position, columns),
-        )
+        finally:
+            objects.stop()
 
 
 def _unquote_special_floats(chunks: Iterator[bytes], schema: Any) -> Iterator[bytes]:

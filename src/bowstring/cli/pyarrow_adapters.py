@@ -34,7 +34,7 @@ ErrorFactory: TypeAlias = Callable[[str, int], InvalidDataError]
 ReportRows: TypeAlias = Callable[[int], None]
 """Reports progress after a number of rows."""
 
-_EXIT_TIMEOUT_S = 1.0
+_EXIT_TIMEOUT_S = 10.0
 _unreleased_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
 
 
@@ -42,7 +42,7 @@ _unreleased_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
 def _wait_until_files_are_released() -> None:
     """Wait until pyarrow's threads have released their files.
 
-    A thread that releases one while the interpreter is finalized ends the process with SIGABRT.
+    A thread that reads or releases one while the interpreter is finalized ends the process with SIGABRT.
     """
     gc.collect()
     deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
@@ -81,6 +81,10 @@ class ReadableFile(io.RawIOBase):
         part = self._read(len(buffer))
         buffer[: len(part)] = part
         return len(part)
+
+    def stop(self) -> None:
+        """Return no more bytes, so that a thread of pyarrow that reads ahead ends soon."""
+        self._read = lambda _size_bytes: b""
 
 
 class RawSourceFile(io.RawIOBase):
@@ -162,14 +166,18 @@ def open_sequential_file(
         if report_progress is not None:
             report_progress(source.position, source.size if isinstance(source, MemorySource) else None)
 
+    raw_files = [ReadableFile(source.read)]
     try:
-        file = io.BufferedReader(ReadableFile(source.read), _BUFFER_BYTES)
+        file = io.BufferedReader(raw_files[0], _BUFFER_BYTES)
         magic = file.peek(4)[:4]
         codec = next((name for prefix, name in _CODECS.items() if magic.startswith(prefix)), None)
         if codec is not None:
-            file = io.BufferedReader(ReadableFile(_decompressor(file, codec, source.name)), _BUFFER_BYTES)
+            raw_files.append(ReadableFile(_decompressor(file, codec, source.name)))
+            file = io.BufferedReader(raw_files[1], _BUFFER_BYTES)
         yield file, report_position
     finally:
+        for raw_file in raw_files:
+            raw_file.stop()
         source.close()
 
 
