@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
 from bowstring.cli.main import main
+from tests.cli.command_line import terminal_lines
 
 RUN = "import sys; from bowstring.cli.main import main; sys.exit(main(['doctor', '--json']))"
 
@@ -32,6 +35,37 @@ def test_a_table_has_a_line_for_each_check(capsys: pytest.CaptureFixture[str]) -
     assert "numpy" not in statuses
     assert " ok " in statuses["shared memory"]
     assert f"CPython {sys.version.split()[0]}" in statuses["Python"]
+
+
+def test_a_narrow_terminal_wraps_details_between_words() -> None:
+    lines = terminal_lines(40, "doctor")
+    assert any(line == "shared memory  ok" for line in lines)
+    assert "  sealed memory files" in [line.rstrip() for line in lines]
+    wide = {word for line in terminal_lines(400, "doctor") for word in line.split()}
+    words = {word for line in lines for word in line.split()}
+    assert {word for word in words - wide if len(word) < 20 and not re.search("[0-9/]", word)} == set()
+
+
+@pytest.mark.parametrize(
+    ("setup", "status", "detail"),
+    [
+        ("doctor._SHM_FOLDER = '/nowhere'", "missing", "No such file or directory; PyTorch's workers and UCX need it"),
+        ("doctor._MIN_SHM_BYTES = 1 << 60", "missing", "free; PyTorch's workers and UCX need it, mostly 1"),
+        ("doctor._MIN_SHM_BYTES = 0", "ok", "free"),
+    ],
+)
+def test_the_folder_of_posix_shared_memory_is_checked(setup: str, status: str, detail: str) -> None:
+    _, checks = run_doctor(f"from bowstring.cli import doctor; {setup}")
+    (check,) = [check for name, check in checks.items() if name in ("/dev/shm", "/nowhere")]
+    assert check[0] == status
+    assert detail in check[1]
+
+
+def test_versions_and_the_limit_of_mappings_are_shown() -> None:
+    _, checks = run_doctor("from bowstring.cli import doctor; doctor._MIN_MAPPINGS = 1 << 40")
+    assert checks["NumPy"] == ("ok", metadata.version("numpy"))
+    assert checks["memory mappings"][0] == "missing"
+    assert checks["memory mappings"][1].endswith("(vm.max_map_count); 1099511627776 suffice")
 
 
 def test_a_complete_environment_passes() -> None:

@@ -53,7 +53,7 @@ def test_the_extension_determines_the_format(
 ) -> None:
     target = tmp_path / name
     assert main(["fetch", server.uri("t"), str(target), *options]) == 0
-    assert capsys.readouterr() == ("", f"{target}: 10,000 rows\n")
+    assert capsys.readouterr() == ("", f"{target}: 10,000 rows, 2 columns\n")
     table = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(target).read_all()
     assert table.equals(TABLE, check_metadata=True)
     assert [len(chunk) for chunk in table["n"].chunks] == [1000] * 10

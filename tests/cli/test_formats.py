@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from tests.cli.command_line import run_with_pipe, write
+from tests.cli.command_line import run_command, run_with_pipe, write
 
 TABLE = pa.table({"n": [1, None, 3], "text, with comma": ["a", "b", None], "x": [0.5, 1.5, 2.5]})
 NAMES = ["t.arrow", "t.arrows", "t.parquet", "t.csv", "t.tsv", "t.json", "t.jsonl"]
@@ -139,3 +139,10 @@ def test_info_shows_columns_and_schema_of_every_format(
     assert [field["name"] for field in document["schema"]["fields"]] == TABLE.column_names
     page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
     assert not {key for key in document if f"`{key}`" not in page}
+
+
+def test_head_ends_before_a_large_source_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    path.write_text("[" + ",\n".join(f'{{"n": {n}, "s": "{"x" * 200}"}}' for n in range(100_000)) + "]")
+    processes = [run_command("head", "-n", "1", "--format", "jsonl", "-c", "n", path) for _ in range(2)]
+    assert [(each.returncode, each.stdout, each.stderr) for each in processes] == [(0, b'{"n": 0}\n', b"")] * 2

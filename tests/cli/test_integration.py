@@ -167,3 +167,17 @@ def test_dates_in_days_are_validated_regardless_of_the_option_for_milliseconds(
     path.write_bytes(path.read_bytes().replace(b"xxyyzz", b"xx\xffyzz"))
     assert main(["integration", "validate", str(json_path), str(path), "--validate-date64=false"]) == 1
     assert "UTF-8" in capsys.readouterr().err
+
+
+def test_each_command_that_writes_a_file_ends_with_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "source.arrow"
+    with bs.new_file(source, [("a", "int64")]) as writer:
+        writer.write_table(bs.table({"a": [1, 2]}))
+    for name, sources, target in [
+        ("arrow-to-json", [source], tmp_path / "x.json"),
+        ("json-to-arrow", [tmp_path / "x.json"], tmp_path / "x.arrow"),
+        ("file-to-stream", [source], tmp_path / "x.arrows"),
+        ("stream-to-file", [tmp_path / "x.arrows"], tmp_path / "y.arrow"),
+    ]:
+        assert main(["integration", name, *map(str, [*sources, target])]) == 0
+        assert capsys.readouterr() == ("", f"{target}: 2 rows, 1 column\n")

@@ -10,6 +10,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
+from tests.cli.command_line import terminal_lines
 
 TABLE = bs.table({"a": list(range(1000))})
 
@@ -43,6 +44,14 @@ def test_published_data_sets_are_listed_fetched_and_closed_by_name(
         assert capsys.readouterr().err == f"{dataset.id}: closed\n"
         assert main(["close", name]) == 1
         assert f"no published data set '{name}'" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_shows_complete_ids() -> None:
+    with bs.publish(TABLE, name=f"narrow-{secrets.token_hex(4)}") as dataset:
+        header, *lines = terminal_lines(60, "ls")
+        assert header.split() == ["id", "size", "expires", "in"]
+        assert dataset.id in [line.split()[0] for line in lines]
+        assert all(len(line.rstrip()) <= 60 for line in lines)
 
 
 def test_the_silence_of_an_agent_is_limited_by_an_option(capsys: pytest.CaptureFixture[str]) -> None:

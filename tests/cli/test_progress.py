@@ -42,6 +42,17 @@ def test_a_terminal_shows_a_progress_bar(tmp_path: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "command", [["validate", "DATA"], ["cat", "DATA"], ["convert", "DATA", "TARGET"], ["diff", "DATA", "DATA"]]
+)
+def test_a_stream_in_a_file_has_a_total_in_bytes(tmp_path: Path, command: list[str]) -> None:
+    paths = {"DATA": write(tmp_path / "data.arrows", TABLE, 10), "TARGET": tmp_path / "target.arrow"}
+    status, shown = run_in_terminal(100, *(paths.get(word, word) for word in command), stdout_is_terminal=False)
+    assert status == 0
+    size = f"{paths['DATA'].stat().st_size / 1024:.2f} KiB"
+    assert f"of {size}" in shown
+
+
+@pytest.mark.parametrize(
     ("name", "total"),
     [("x.csv", r"KiB of 1\.\d+ KiB"), ("x.parquet", "100 of 100 rows"), ("x.json", r"KiB of 2\.\d+ KiB")],
 )

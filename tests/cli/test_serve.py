@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import select
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,6 +84,38 @@ def test_data_sets_are_named(path: Path) -> None:
         assert read_uri(server) == uri.replace("&ticket=a", "&ticket=b")
         with pytest.raises(NotFoundError):
             bs.connect(uri, "numbers")
+
+
+def test_a_terminal_shows_short_uris_how_to_read_them_and_how_to_stop(path: Path) -> None:
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "bowstring", "serve", str(path), str(path), "--name", "a", "--name", "b"]
+    with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower) as process:
+        os.close(follower)
+        shown = b""
+        try:
+            while b"Ctrl+C" not in shown:
+                assert select.select([leader], [], [], 60)[0], shown
+                shown += os.read(leader, 65536)
+            lines = shown.decode().replace("\r", "").splitlines()
+            uris = [line.partition("  ")[2] for line in lines[:2]]
+            assert [line[0] for line in lines[:2]] == ["a", "b"]
+            assert all(len(uri) < 90 for uri in uris)
+            for uri in uris:
+                for copy in (False, True):
+                    with bs.connect(uri, copy=copy) as dataset:
+                        assert pa.table(dataset) == TABLE
+            shell, python = lines[3].strip(), lines[5].strip()
+            fetched = subprocess.run(
+                ["sh", "-c", shell.replace("bowstring ", f"{sys.executable} -m bowstring ")],
+                capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            assert fetched.stdout.splitlines()[2].split() == ["0", "row", "0"]
+            with eval(python, {"bowstring": bs}) as dataset:
+                assert pa.table(dataset) == TABLE
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+            os.close(leader)
 
 
 @pytest.mark.parametrize(

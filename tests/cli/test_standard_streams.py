@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bowstring
@@ -62,6 +63,10 @@ def recording(path: Path) -> Path:
         "head FILE",
         "head --format csv FILE",
         "cat FILE",
+        "head PARQUET",
+        "info FILE PARQUET",
+        "ls",
+        "doctor",
         "sizes FILE",
         "sizes --json FILE",
         "anatomy --quick SMALL -o -",
@@ -89,7 +94,9 @@ def test_a_full_standard_output_is_one_error_line_that_names_it_and_status_1(
         "SMALL": write(tmp_path / "small.arrow", pa.table({"n": [1]})),
         "RECORDING": recording,
         "TARGET": tmp_path / "target",
+        "PARQUET": tmp_path / "small.parquet",
     }
+    pq.write_table(TABLE, paths["PARQUET"])
     with open("/dev/full", "wb") as full:
         process = subprocess.run(
             command(*(paths.get(word, word) for word in arguments.split())),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import open_output, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
@@ -14,7 +15,12 @@ from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring anatomy flights.arrow",
+        "bowstring anatomy flights.arrow -o page.html",
+    )
+)
 @file_argument
 @click.option(
     "-o",

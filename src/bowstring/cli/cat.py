@@ -10,6 +10,7 @@ import click
 
 from bowstring.cli.format_options import SourceOptions
 from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source
 from bowstring.cli.options import (
     all_option,
@@ -25,7 +26,13 @@ from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_
 _ROWS_SHOWN = 1000
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring cat flights.arrow",
+        "bowstring cat -c origin,delay --format csv flights.parquet",
+        "tail -f -c +1 growing.arrows | bowstring cat",
+    )
+)
 @file_argument
 @row_format_option("Output format.  [default: table on a terminal, else jsonl]")
 @from_option

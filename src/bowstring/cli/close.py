@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import click
 
+from bowstring.cli.help_text import examples
+from bowstring.cli.options import complete_dataset_names
 from bowstring.datasets.published_dataset import open_published
 
 
-@click.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.command(
+    epilog=examples(
+        "bowstring close flights",
+        "bowstring close flights-1f0a44 people",
+    )
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_dataset_names)
 def close(names: tuple[str, ...]) -> None:
     """Free the memory of published data sets. Processes that have read one keep what they have.
 

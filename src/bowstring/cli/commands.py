@@ -7,27 +7,30 @@ from difflib import get_close_matches
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from bowstring import __version__
 from bowstring.cli.error_messages import EXIT_INTERRUPTED, ErrorOptions, format_error_line
+from bowstring.cli.help_text import examples
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the text is for the help of the group.
 COMMANDS: dict[str, str] = {
     "demo": "Compute in Spark, and compare three methods to hand over the result.",
-    "info": "Show the contents of an Arrow file or stream: schema, batches, bytes per column.",
+    "info": "Show the contents of files: schema, rows, batches, bytes per column.",
     "validate": "List all errors of an Arrow file or stream, or of a folder that Spark wrote.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Show the size of each column, largest first.",
     "anatomy": "Draw a file or stream to scale, as an HTML page that explains every byte.",
-    "diff": "Show the differences between two files or streams.",
+    "diff": "Show the differences between two files, in any format.",
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",
     "concat": "Join files and streams without decoding them.",
     "vacuum": "Remove the files of a folder that no commit lists.",
     "recover": "Save the intact batches of a damaged file or stream.",
     "serve": "Serve Arrow files to other processes until a signal.",
+    "publish": "Keep the rows of a file in memory for other processes.",
     "ls": "List the published data sets of this host.",
-    "fetch": "Save a served or published data set as an Arrow file or stream.",
+    "fetch": "Save a served or published data set as Arrow, Parquet, CSV or JSON.",
     "close": "Free the memory of published data sets.",
     "doctor": "Check what this machine and environment have for Bowstring.",
     "trace": "Show the recorded messages between servers and clients.",
@@ -74,6 +77,11 @@ class LazyGroup(click.Group):
         _add_debug_option(command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing them, and options."""
+        commands = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -98,12 +106,22 @@ class LazyGroup(click.Group):
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    epilog=examples(
+        "bowstring info flights.parquet",
+        "bowstring convert flights.csv flights.arrow",
+        "bowstring publish flights.arrow --name flights",
+        "bowstring head --help",
+        'eval "$(_BOWSTRING_COMPLETE=bash_source bowstring)"   # completion; also zsh_source, fish_source',
+    ),
 )
 @click.version_option(__version__, prog_name="bowstring")
 @debug_option
 @click.pass_context
 def root_command(ctx: click.Context) -> None:
-    """Inspect, check, convert, repair and share Arrow files and streams, and compare ways to share a Spark result."""
+    """Inspect, check, convert, repair and share tables: Arrow files and streams, Parquet, CSV and JSON.
+
+    Publish a result of Spark or of a file to the other processes of a host, and compare ways to do so.
+    """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from bowstring.cli.formats import choose_arrow_format
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, resolve_output, resolve_source
 from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, progress_bar
@@ -16,7 +17,12 @@ from bowstring.errors import format_count
 from bowstring.ipc.tools.concat import concat_files
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring concat monday.arrow tuesday.arrow -o week.arrow",
+        "bowstring concat monday.arrow tuesday.arrow -o - --to stream | bowstring head",
+    )
+)
 @click.argument("files", nargs=-1, required=True, type=PATH, metavar="FILE...")
 @click.option(
     "-o", "--output", "target", required=True, type=PATH, help="Path or URL to write to, or - for standard output."

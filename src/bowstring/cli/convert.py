@@ -25,7 +25,8 @@ from bowstring.cli.formats import (
     validate_table,
     write_table,
 )
-from bowstring.cli.input_output import prefix_errors_with_source, resolve_output
+from bowstring.cli.help_text import examples
+from bowstring.cli.input_output import echo_written, prefix_errors_with_source, resolve_output
 from bowstring.cli.options import (
     PATH,
     UTF8_TEXT,
@@ -38,8 +39,7 @@ from bowstring.cli.options import (
 from bowstring.cli.progress import progress_bar
 from bowstring.cli.pyarrow_adapters import import_pyarrow
 from bowstring.datatypes.schema import Schema
-from bowstring.display.printable_text import to_printable
-from bowstring.errors import InvalidArgumentError, format_count
+from bowstring.errors import InvalidArgumentError
 from bowstring.inspection.formatting import check_row_count
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
@@ -120,7 +120,14 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
         raise click.BadParameter(f"unknown encoding {value!r}", ctx, param) from None
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring convert flights.csv flights.arrow",
+        "bowstring convert flights.arrow flights.parquet --compression zstd",
+        "bowstring convert zip.csv zip.arrow --column-type zip=string --null-value NA",
+        "bowstring convert --from csv --to stream - - < flights.csv | bowstring head",
+    )
+)
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @from_option
@@ -219,9 +226,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
         ):
             table = _transform_table(source_table, source_format, target_format, options)
             rows = write_table(out, target_format, table, write_options)
-    if target != "-":
-        columns = format_count(len(table.schema), "column")
-        click.echo(f"{to_printable(target)}: {format_count(rows, 'row')}, {columns}", err=True)
+    echo_written(target, rows, len(table.schema))
 
 
 # Options

@@ -13,6 +13,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.format_options import SourceOptions
 from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, prefix_errors_with_source, source_name
 from bowstring.cli.options import PATH, json_option, max_piped_bytes_option, rows_option
 from bowstring.cli.progress import progress_bar
@@ -33,7 +34,12 @@ _LINE_CHARACTERS = 400
 _HINT = "bowstring validate lists all errors, --quick compares without validation"
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring diff flights.arrow copy.parquet",
+        "bowstring diff -n 3 --ignore-metadata flights.arrow copy.parquet",
+    )
+)
 @click.argument("left", type=PATH)
 @click.argument("right", type=PATH)
 @rows_option("Maximum number of rows to show.")

@@ -7,7 +7,7 @@ import platform
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -15,9 +15,12 @@ from typing import Literal
 
 import click
 from packaging.requirements import Requirement
+from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from bowstring import __version__
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
 from bowstring.cli.terminal_tables import borderless_table, open_console
@@ -34,6 +37,11 @@ Status = Literal["ok", "missing", "failed"]
 
 _STYLES: dict[Status, str] = {"ok": "green", "missing": "yellow", "failed": "red"}
 _MIN_DESCRIPTORS = 1024
+_MIN_MAPPINGS = 65_530
+_MAP_COUNT_FILE = Path("/proc/sys/vm/max_map_count")
+_SHM_FOLDER = "/dev/shm"
+_MIN_SHM_BYTES = 1 << 28
+_MIN_TABLE_WIDTH = 80
 _DEVELOPMENT_EXTRAS = frozenset(("dev", "docs", "fuzz", "test"))
 
 
@@ -46,7 +54,12 @@ class Check:
     detail: str
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring doctor",
+        "bowstring doctor --json",
+    )
+)
 @json_option("Write the checks as JSON.")
 def doctor(*, as_json: bool) -> int:
     """Check Python, memory, limits, Java, GPUs and the packages of each extra.
@@ -57,18 +70,32 @@ def doctor(*, as_json: bool) -> int:
     if as_json:
         echo_json({"checks": [asdict(check) for check in checks]})
     else:
-        table = borderless_table(("check", False), ("status", False), ("", False))
-        for check in checks:
-            table.add_row(check.name, Text(check.status, _STYLES[check.status]), to_printable(check.detail))
         with open_console() as console:
-            console.print(table)
+            _show_checks(console, checks)
     return int(any(check.status == "failed" for check in checks))
+
+
+def _show_checks(console: Console, checks: Sequence[Check]) -> None:
+    """Show the checks as a table, or with the details below the names if the terminal is narrow."""
+    if console.width < _MIN_TABLE_WIDTH:
+        for check in checks:
+            console.print(Text.assemble(check.name, "  ", (check.status, _STYLES[check.status])))
+            console.print(Padding(Text(to_printable(check.detail)), (0, 0, 0, 2)))
+        return
+    table = borderless_table(("check", False), ("status", False), ("", False), is_folded=True)
+    for check in checks:
+        table.add_row(check.name, Text(check.status, _STYLES[check.status]), Text(to_printable(check.detail)))
+    table.pad_edge = False
+    for column in table.columns[:2]:
+        column.no_wrap = True
+    console.print(table)
 
 
 def _check_versions() -> Iterator[Check]:
     python = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     yield Check("bowstring", "ok", f"{__version__}, {Path(__file__).parent.parent}")
     yield Check("Python", "ok", python)
+    yield Check("NumPy", "ok", metadata.version("numpy"))
     system = f"{platform.system()} {platform.release()}, {platform.machine()}"
     is_supported = platform.system() == "Linux" and sys.maxsize > 2**32
     yield Check("system", "ok" if is_supported else "failed", system if is_supported else f"{system}: not 64-bit Linux")
@@ -101,11 +128,34 @@ def _check_folders() -> Iterator[Check]:
     yield Check("spill folder", "ok", f"{folder}: {format_size(shutil.disk_usage(folder).free)} free")
 
 
+def _check_shm() -> Iterator[Check]:
+    """The folder of POSIX shared memory, which Bowstring does not use."""
+    users = "PyTorch's workers and UCX need it"
+    try:
+        free_bytes = shutil.disk_usage(_SHM_FOLDER).free
+    except OSError as problem:
+        yield Check(_SHM_FOLDER, "missing", f"{problem.strerror}; {users}")
+        return
+    if not os.access(_SHM_FOLDER, os.W_OK):
+        yield Check(_SHM_FOLDER, "missing", f"not writable; {users}")
+        return
+    is_low = free_bytes < _MIN_SHM_BYTES
+    note = f"; {users}, mostly {format_size(_MIN_SHM_BYTES)} or more" if is_low else ""
+    yield Check(_SHM_FOLDER, "missing" if is_low else "ok", f"{format_size(free_bytes)} free{note}")
+
+
 def _check_limits() -> Iterator[Check]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = f"{soft} (ulimit -n), at most {hard}"
     is_low = soft < _MIN_DESCRIPTORS
     yield Check("descriptors", "missing" if is_low else "ok", f"{text}; {_MIN_DESCRIPTORS} suffice" if is_low else text)
+    try:
+        mappings = int(_MAP_COUNT_FILE.read_text("ascii"))
+    except (OSError, ValueError):
+        return
+    is_low = mappings < _MIN_MAPPINGS
+    text = f"{mappings} (vm.max_map_count)" + (f"; {_MIN_MAPPINGS} suffice" if is_low else "")
+    yield Check("memory mappings", "missing" if is_low else "ok", text)
 
 
 def _check_java() -> Iterator[Check]:
@@ -159,6 +209,7 @@ _CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     _check_versions,
     _check_memory,
     _check_folders,
+    _check_shm,
     _check_limits,
     _check_java,
     _check_gpus,

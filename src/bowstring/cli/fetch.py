@@ -15,20 +15,25 @@ from bowstring.cli.formats import (
     validate_table,
     write_table,
 )
-from bowstring.cli.input_output import resolve_output
-from bowstring.cli.options import PATH, record_option, target_format_option
+from bowstring.cli.help_text import examples
+from bowstring.cli.input_output import echo_written, resolve_output
+from bowstring.cli.options import PATH, complete_dataset_names, record_option, target_format_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
-from bowstring.datasets.published_dataset import open_published
-from bowstring.display.printable_text import to_printable
-from bowstring.errors import format_count
+from bowstring.datasets.published_dataset import PublishedDataset, open_published
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.connect import Target, connect
 from bowstring.transports.tls import TlsOptions
 
 
-@click.command()
-@click.argument("uri", metavar="URI|NAME")
+@click.command(
+    epilog=examples(
+        "bowstring fetch flights flights.parquet   # a published data set",
+        "bowstring fetch - copy.arrow < uris   # the first URI that bowstring serve wrote",
+        "bowstring fetch flights | bowstring head",
+    )
+)
+@click.argument("uri", metavar="URI|NAME", shell_complete=complete_dataset_names)
 @click.argument("output", type=PATH, default="-")
 @target_format_option("by extension, else file; stream for -")
 @click.option("--ticket", help="Ticket of the data set.  [default: that of the URI]")
@@ -62,15 +67,16 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
     """
     target_format = choose_target_format(output, target_format, "stream" if output == "-" else "file")
     out = resolve_output(output)
+    source = _find_target(uri, timeout_s)
+    total_rows = source.num_rows if isinstance(source, PublishedDataset) else None
     with (
-        connect(_find_target(uri, timeout_s), ticket, timeout_s=timeout_s, tls=tls, record=record) as dataset,
-        progress_bar("fetching") as report_progress,
+        connect(source, ticket, timeout_s=timeout_s, tls=tls, record=record) as dataset,
+        progress_bar("fetching", "record batches" if total_rows is None else "rows") as report_progress,
     ):
-        table = LazyTable(dataset.schema, iterate_with_progress(dataset, report_progress))
+        table = LazyTable(dataset.schema, iterate_with_progress(dataset, report_progress, total_rows))
         table = fit_to_format(validate_table(table, target_format, "", is_quick=True), target_format)
         rows = write_table(out, target_format, table, TargetOptions(delimiter=default_delimiter(output)))
-    if output != "-":
-        click.echo(f"{to_printable(output)}: {format_count(rows, 'row')}", err=True)
+    echo_written(output, rows, len(table.schema))
 
 
 def _find_target(uri: str, timeout_s: float) -> Target:

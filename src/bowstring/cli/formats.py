@@ -143,7 +143,8 @@ class TableSource:
         elif is_remote:
             self.format = source_format or ("parquet" if extension_format == "parquet" else "arrow")
         else:
-            self.format = source_format or self._detect_format(extension_format is not None)
+            detected_format = self._detect_format(extension_format is not None)
+            self.format = source_format or detected_format
 
     def _detect_format(self, has_extension: bool) -> str:
         """Open the source, and detect its format by its first bytes."""
@@ -175,7 +176,9 @@ class TableSource:
         """Open the table. Its batches are a reader of Arrow data if there is no progress to report."""
         if self.format == "arrow":
             with self._open_arrow(options) as reader:
-                batches = reader if report_progress is None else self._report_progress(reader, report_progress)
+                batches: Iterable[RecordBatch] = reader
+                if report_progress is not None:
+                    batches = iterate_with_progress(reader, self.report_in_unit(report_progress))
                 if isinstance(reader, FileReader):
                     metadata = replace_statistics(tuple(reader.metadata.items()), None, ())
                     yield LazyTable(reader.schema, batches, has_fixed_dictionaries=True, footer_metadata=metadata)
@@ -195,11 +198,12 @@ class TableSource:
                 error.add_note(self._mismatch_note)
             raise
 
-    def _report_progress(self, reader: Iterable[RecordBatch], report_progress: ReportProgress) -> Iterable[RecordBatch]:
+    def report_in_unit(self, report_progress: ReportProgress) -> ReportProgress:
+        """Return a callback for numbers of batches, which reports the bytes read of a stream of known size."""
         size_bytes = self._stream_size_bytes
         if size_bytes is None:
-            return iterate_with_progress(reader, report_progress)
-        return iterate_with_progress(reader, lambda _done, _of: report_progress(self.source.position, size_bytes))
+            return report_progress
+        return lambda _done, _of: report_progress(self.source.position, size_bytes)
 
     def close(self) -> None:
         """Close the source if `open_table` has not done it."""

@@ -8,6 +8,7 @@ import click
 
 from bowstring.cli.format_options import SourceOptions
 from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source
 from bowstring.cli.options import (
     all_option,
@@ -21,7 +22,13 @@ from bowstring.cli.options import (
 from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_rows
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring head flights.arrow",
+        "bowstring head -n 3 -c origin,delay flights.parquet",
+        "bowstring head --format csv flights.jsonl",
+    )
+)
 @file_argument
 @rows_option("Number of rows.")
 @row_format_option("Output format.", default="table")

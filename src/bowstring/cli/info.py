@@ -15,6 +15,7 @@ from rich.text import Text
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.format_options import SourceOptions
 from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, source_name
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, from_option, json_option, max_piped_bytes_option
@@ -40,7 +41,14 @@ _VALUE_CHARACTERS = 100
 _Report: TypeAlias = Inspection | TableReport
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring info flights.arrow",
+        "bowstring info --json flights.parquet",
+        "bowstring info *.arrow",
+        "curl https://example.org/flights.arrows | bowstring info",
+    )
+)
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
 @from_option
 @json_option("Write everything as JSON, sizes in bytes.")

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from bowstring.errors import InvalidDataError, TypeMismatchError
+from bowstring.display.printable_text import to_printable
+from bowstring.errors import InvalidDataError, TypeMismatchError, format_count
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.memory.closable import abandon_on_error
 
@@ -89,3 +90,10 @@ def open_output(out: str | int | BinaryIO) -> Iterator[Sink]:
     with abandon_on_error(sink):
         yield sink
         sink.finish()
+
+
+def echo_written(target: str, rows: int, columns: int) -> None:
+    """Write one line on what was written to standard error, unless the target is standard output."""
+    if target != "-":
+        counts = f"{format_count(rows, 'row')}, {format_count(columns, 'column')}"
+        click.echo(f"{to_printable(target)}: {counts}", err=True)

@@ -17,7 +17,8 @@ from bowstring import integration_json
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.formats import LazyTable, fit_to_format, write_table
-from bowstring.cli.input_output import resolve_output, resolve_source
+from bowstring.cli.help_text import examples
+from bowstring.cli.input_output import echo_written, resolve_output, resolve_source
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.display.printable_text import to_printable
 from bowstring.ipc.api import open_any, open_file, open_stream
@@ -94,7 +95,13 @@ def _resolve_paths(paths: Sequence[str], paths_by_name: dict[str, str | None]) -
     return first, second
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    invoke_without_command=True,
+    epilog=examples(
+        "bowstring integration json-to-arrow data.json data.arrow",
+        "bowstring integration validate data.json data.arrow",
+    ),
+)
 @click.option("--integration", "in_harness", is_flag=True, help="Ignored; the harness passes it.")
 @click.option("-c", "-mode", "--mode", "mode", default="VALIDATE", help="Operation, if there is no subcommand.")
 @_json_option
@@ -121,7 +128,13 @@ def integration(ctx: click.Context, /, *, mode: str, **options: Any) -> Any:
     return ctx.invoke(command, paths=(), **{key: value for key, value in options.items() if key in names})
 
 
-@integration.command("json-to-arrow")
+@integration.command(
+    "json-to-arrow",
+    epilog=examples(
+        "bowstring integration json-to-arrow data.json data.arrow",
+        "bowstring integration json-to-arrow data.json.gz data.arrows --format stream",
+    ),
+)
 @click.argument("paths", nargs=-1, metavar="[JSON] [ARROW]")
 @_json_option
 @_arrow_option
@@ -133,10 +146,10 @@ def json_to_arrow(paths: tuple[str, ...], *, json_path: str | None, arrow_path: 
     source, target = _resolve_paths(paths, {"JSON": json_path, "ARROW": arrow_path})
     sink = resolve_output(target, source)
     table = integration_json.read(resolve_source(source))
-    _write_arrow(sink, arrow_format, LazyTable(table.schema, table.to_batches()))
+    _write_arrow(target, sink, arrow_format, LazyTable(table.schema, table.to_batches()))
 
 
-@integration.command("arrow-to-json")
+@integration.command("arrow-to-json", epilog=examples("bowstring integration arrow-to-json flights.arrow flights.json"))
 @click.argument("paths", nargs=-1, metavar="[ARROW] [JSON]")
 @_json_option
 @_arrow_option
@@ -145,10 +158,12 @@ def arrow_to_json(paths: tuple[str, ...], *, json_path: str | None, arrow_path: 
     source, target = _resolve_paths(paths, {"ARROW": arrow_path, "JSON": json_path})
     with open_any(resolve_source(source)) as reader:
         document = integration_json.build_document(reader.schema, reader)
-    integration_json.write(resolve_output(target, source), document)
+        sink = resolve_output(target, source)
+        integration_json.write(sink, document)
+    echo_written(target, sum(batch["count"] for batch in document["batches"]), len(reader.schema))
 
 
-@integration.command()
+@integration.command(epilog=examples("bowstring integration validate data.json data.arrow"))
 @click.argument("paths", nargs=-1, metavar="[JSON] [ARROW]")
 @_json_option
 @_arrow_option
@@ -188,7 +203,9 @@ def _validate_batches(batches: Sequence[RecordBatch], checks: _ValueChecks) -> N
                 batch.column(index).validate(full=checks.is_enabled_for(field.type))
 
 
-@integration.command("stream-to-file")
+@integration.command(
+    "stream-to-file", epilog=examples("bowstring integration stream-to-file flights.arrows flights.arrow")
+)
 @click.argument("stream", default="-")
 @click.argument("file", default="-")
 def stream_to_file(stream: str, file: str) -> None:
@@ -198,10 +215,12 @@ def stream_to_file(stream: str, file: str) -> None:
     """
     sink = resolve_output(file, stream)
     with open_stream(resolve_source(stream)) as reader:
-        _write_arrow(sink, "file", LazyTable(reader.schema, reader))
+        _write_arrow(file, sink, "file", LazyTable(reader.schema, reader))
 
 
-@integration.command("file-to-stream")
+@integration.command(
+    "file-to-stream", epilog=examples("bowstring integration file-to-stream flights.arrow flights.arrows")
+)
 @click.argument("file", default="-")
 @click.argument("stream", default="-")
 def file_to_stream(file: str, stream: str) -> None:
@@ -211,8 +230,9 @@ def file_to_stream(file: str, stream: str) -> None:
     """
     sink = resolve_output(stream, file)
     with open_file(resolve_source(file)) as reader:
-        _write_arrow(sink, "stream", LazyTable(reader.schema, reader))
+        _write_arrow(stream, sink, "stream", LazyTable(reader.schema, reader))
 
 
-def _write_arrow(sink: Any, arrow_format: str, table: LazyTable) -> None:
-    write_table(sink, arrow_format, fit_to_format(table, arrow_format))
+def _write_arrow(target: str, sink: Any, arrow_format: str, table: LazyTable) -> None:
+    rows = write_table(sink, arrow_format, fit_to_format(table, arrow_format))
+    echo_written(target, rows, len(table.schema))

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from bowstring.cli.durations import format_duration
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
-from bowstring.cli.terminal_tables import borderless_table, open_console
+from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
 from bowstring.datasets.published_dataset import published
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.sharing.publications import PublishedSummary
 
 _TITLES = ("id", "rows", "size", "parts", "age", "expires in", "readers", "lifetime", "hosts")
+_DROPPED_TITLES = ("hosts", "lifetime", "parts", "readers", "age", "rows", "size", "expires in")
+"""The columns that narrow terminals do not show, in this order."""
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring ls",
+        "bowstring ls --json",
+    )
+)
 @json_option("Write the data sets as JSON, sizes in bytes.")
 @click.option(
     "--timeout",
@@ -30,17 +40,21 @@ _TITLES = ("id", "rows", "size", "parts", "age", "expires in", "readers", "lifet
 def ls(*, as_json: bool, timeout_s: float) -> None:
     """List the data sets that you have published and that have memory on this host, newest first.
 
-    The ID of a data set is its name and a number. Give either to fetch and close.
+    The ID of a data set is its name and a number. Give either to fetch and close. A narrow terminal shows the first of
+    the columns.
     """
     summaries = published(timeout_s)
     if as_json:
         echo_json({"datasets": [_to_json(summary) for summary in summaries]})
         return
     now = datetime.now(UTC)
-    table = borderless_table(*((title, title in _TITLES[1:7]) for title in _TITLES))
-    for summary in summaries:
-        table.add_row(*map(to_printable, _cells(summary, now)))
+    titles: Sequence[str] = _TITLES
+    rows = [list(map(to_printable, _cells(summary, now))) for summary in summaries]
     with open_console() as console:
+        titles, rows = fit_columns(titles, rows, console.width, ColumnFit((), _DROPPED_TITLES))
+        table = borderless_table(*((title, title in _TITLES[1:7]) for title in titles))
+        for row in rows:
+            table.add_row(*row)
         console.print(table)
 
 
@@ -50,21 +64,12 @@ def _cells(summary: PublishedSummary, now: datetime) -> list[str]:
         f"{summary.num_rows:,}",
         format_size(summary.nbytes),
         str(summary.num_parts),
-        _format_duration(now - summary.created_at),
-        "never" if summary.expires_at is None else _format_duration(summary.expires_at - now),
+        format_duration(now - summary.created_at),
+        "never" if summary.expires_at is None else format_duration(summary.expires_at - now),
         str(summary.num_readers),
         summary.lifetime,
         ", ".join(summary.hosts),
     ]
-
-
-def _format_duration(duration: timedelta) -> str:
-    """Format a duration in the largest unit of which it has two, or in seconds."""
-    seconds = max(duration.total_seconds(), 0)
-    for unit, unit_s in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * unit_s:
-            return f"{seconds / unit_s:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _to_json(summary: PublishedSummary) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from bowstring.cli.formats import SOURCE_FORMATS, TARGET_FORMATS
+from bowstring.datasets.published_dataset import published
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -109,3 +110,9 @@ def arrow_format_option(default: str) -> Callable[[_Command], _Command]:
     """Return the option for the Arrow format to write, with this text for the default."""
     formats = click.Choice(["file", "stream"])
     return click.option("--to", "arrow_format", type=formats, help=f"Format to write.  [default: {default}]")
+
+
+def complete_dataset_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names and IDs of published data sets that begin with a text, for completion in a shell."""
+    names = {name for summary in published(timeout_s=1.0) for name in (summary.name, summary.id)}
+    return sorted(name for name in names if name.startswith(incomplete))

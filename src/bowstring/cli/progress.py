@@ -55,10 +55,17 @@ def _is_pipe(file: Any) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def iterate_with_progress(batches: Iterable[RecordBatch], report_progress: ReportProgress) -> Iterator[RecordBatch]:
-    """Yield the batches of a reader; call `report_progress` before the first, and after each."""
-    of = len(batches) if isinstance(batches, FileReader) else None
+def iterate_with_progress(
+    batches: Iterable[RecordBatch], report_progress: ReportProgress, total_rows: int | None = None
+) -> Iterator[RecordBatch]:
+    """Yield the batches of a reader; call `report_progress` before the first, and after each.
+
+    The progress is the number of rows if `total_rows` is known, else that of batches.
+    """
+    of = len(batches) if total_rows is None and isinstance(batches, FileReader) else total_rows
+    done = 0
     report_progress(0, of)
-    for number, batch in enumerate(batches, 1):
+    for batch in batches:
         yield batch
-        report_progress(number, of)
+        done += 1 if total_rows is None else batch.num_rows
+        report_progress(done, of)

@@ -9,6 +9,7 @@ import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.formats import check_arrow_extension
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
@@ -21,7 +22,12 @@ _DROPPED_RANGES_SHOWN = 100
 _REASON_CHARACTERS = 300
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring recover damaged.arrow sound.arrow",
+        "bowstring recover --json damaged.arrow sound.arrow",
+    )
+)
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @quick_option

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +12,15 @@ from pathlib import Path
 import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE, format_error_line
+from bowstring.cli.help_text import examples
 from bowstring.cli.options import PATH, record_option
 from bowstring.cli.tls import tls_options
+from bowstring.display.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.server import serve as serve_sources
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import catch_signals
+from bowstring.sharing.uris import shorten_uri
 from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.registry import list_schemes
 from bowstring.transports.tls import TlsOptions
@@ -24,7 +29,14 @@ _SCHEMES = [scheme for scheme in list_schemes() if scheme != LOOPBACK.scheme]  #
 _LOG_LEVELS = ("debug", "info", "warning")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring serve flights.arrow",
+        "bowstring serve flights.arrow people.arrows > uris &",
+        "bowstring serve flights.arrow --scheme tcp --address 0.0.0.0:5000 --ticket-key-file key "
+        "--ticket-lifetime 3600",
+    )
+)
 @click.argument("paths", nargs=-1, required=True, type=PATH, metavar="PATH...")
 @click.option(
     "--name",
@@ -73,8 +85,9 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
     """Serve Arrow files and streams to other processes.
 
     Writes one URI for each PATH to standard output, in this order, one per line; bowstring fetch and bowstring.connect
-    read them. Serves until SIGINT or SIGTERM, then accepts no more requests and waits for clients that still read.
-    Files are shared as they are; only their headers are read. Log messages are written to standard error.
+    read them. On a terminal the URIs are short, and followed by how to read them. Serves until SIGINT or SIGTERM, then
+    accepts no more requests and waits for clients that still read. Files are shared as they are; only their headers are
+    read. Log messages are written to standard error.
     """
     if ticket_lifetime_s is not None and ticket_key_file is None:
         raise click.UsageError("--ticket-lifetime needs --ticket-key-file")
@@ -89,7 +102,11 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     with serve_sources(dict(zip(names, paths, strict=True)), address, options, scheme=scheme) as server:
         with catch_signals() as wait_for_signal:  # before the URIs are written: their reader may send one at once
-            click.echo("\n".join(server.uri(name) for name in names))
+            uris = [server.uri(name) for name in names]
+            if sys.stdout.isatty():
+                _show_uris(names, list(map(shorten_uri, uris)))
+            else:
+                click.echo("\n".join(uris))
             wait_for_signal()
         if server.drain(drain_s):
             return 0
@@ -97,6 +114,18 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
         format_error_line(f"clients still used the data after {drain_s:g} s, and were disconnected", ""), err=True
     )
     return EXIT_FAILURE
+
+
+def _show_uris(names: Sequence[str], uris: Sequence[str]) -> None:
+    """Show a person what is served, how to read it and how to stop."""
+    width = max(map(len, names))
+    for name, uri in zip(names, uris, strict=True):
+        click.echo(f"{to_printable(name):{width}}  {uri}")
+    click.echo("Read it in another terminal:")
+    click.echo(f"  bowstring fetch {shlex.quote(uris[0])} | bowstring head")
+    click.echo("or in Python:")
+    click.echo(f"  bowstring.connect({uris[0]!r})")
+    click.echo("Stop with Ctrl+C.")
 
 
 def _resolve_dataset_names(paths: Sequence[str], names: Sequence[str]) -> Sequence[str]:

@@ -8,6 +8,7 @@ import click
 
 from bowstring.cli.format_options import SourceOptions
 from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, source_name
 from bowstring.cli.options import all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, column_document, report_table
@@ -22,7 +23,12 @@ _NAME_CHARACTERS = 60
 _TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring sizes flights.arrow",
+        "bowstring sizes --json flights.parquet",
+    )
+)
 @file_argument
 @from_option
 @json_option("Write all columns as JSON, sizes in bytes.")

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import click
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from bowstring.display.printable_text import fit_to_width
 
 _UNLIMITED_WIDTH = 1 << 24
 _COLUMN_GAP = 2
@@ -89,9 +91,7 @@ def fit_columns(
     while sum(min(size, limit) for size in shrunk) > max(available, 1) and limit > 1:
         limit -= 1
     for title in set(fit.shrinkable) & columns.keys():
-        columns[title] = [
-            set_cell_size(cell, limit - 1) + "…" if cell_len(cell) > limit else cell for cell in columns[title]
-        ]
+        columns[title] = [fit_to_width(cell, limit) for cell in columns[title]]
     return list(columns), list(map(list, zip(*columns.values(), strict=True))) if rows else []
 
 

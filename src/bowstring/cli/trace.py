@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option
 from bowstring.display.printable_text import to_printable
@@ -16,7 +17,12 @@ from bowstring.sharing.trace import TraceStep, decode_trace
 _TEXT_CHARACTERS = 200
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring fetch - --record session.recording < uris | bowstring head",
+        "bowstring trace session.recording",
+    )
+)
 @file_argument
 @json_option("Write the entries as JSON.")
 @all_option(f"Show descriptions in full, not only {_TEXT_CHARACTERS} characters.")

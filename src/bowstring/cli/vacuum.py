@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import PATH, json_option
 from bowstring.display.printable_text import to_printable
@@ -13,7 +14,12 @@ from bowstring.errors import format_count
 from bowstring.spark.folder_vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring vacuum --dry-run /data/flights",
+        "bowstring vacuum --older-than 3600 /data/flights",
+    )
+)
 @click.argument("folder", type=PATH)
 @click.option(
     "--older-than",

@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.input_output import echo_json, resolve_source, source_name
+from bowstring.cli.formats import open_table_source
+from bowstring.cli.help_text import examples
+from bowstring.cli.input_output import echo_json, source_name
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.datasets.folder_validation import check_listed_file, list_unlisted_files
@@ -23,7 +25,13 @@ _MESSAGE_CHARACTERS = 400
 _NAME_CHARACTERS = 60
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "bowstring validate flights.arrow",
+        "bowstring validate --quick --json flights.arrows",
+        "bowstring validate /data/flights   # a folder that Spark wrote",
+    )
+)
 @file_argument
 @quick_option
 @json_option("Write the report as JSON.")
@@ -39,10 +47,13 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
     limit = None if show_all else _FAULTS_SHOWN
     if file is not None and Path(file).is_dir():
         return _validate_folder(Path(file), quick=quick, as_json=as_json, limit=limit)
-    source = resolve_source(file)
     faults: list[Fault] = []
-    with progress_bar("validating") as report_progress:
-        validator = Validator(source, not quick, max_piped_bytes=max_piped_bytes, report_progress=report_progress)
+    with (
+        open_table_source(file, "arrow") as source,
+        progress_bar("validating", source.progress_unit) as report_progress,
+    ):
+        report_batches = source.report_in_unit(report_progress)
+        validator = Validator(source.source, not quick, max_piped_bytes=max_piped_bytes, report_progress=report_batches)
         for fault in validator.faults():
             if limit is None or len(faults) < limit:
                 faults.append(fault)

@@ -165,6 +165,15 @@ def without_ticket(uri: StreamURI) -> StreamURI:
     return replace(uri, parameters=tuple(entry for entry in uri.parameters if entry[0] != "ticket"))
 
 
+def shorten_uri(text: str) -> str:
+    """Return a URI for people, without the parameters that only improve errors, and requests for several data sets or
+    with several locations.
+    """
+    uri = parse_uri(text)
+    others = tuple(each for each in uri.parameters if each[0] not in ("error_data", "max_tickets", "scope"))
+    return str(replace(uri, parameters=others))
+
+
 def encode_error_message(error: BowstringError) -> bytes:
     """Encode an error as the body of a message with the tag `error_data`."""
     kind = next((kind for kind, type_ in _ERROR_TYPES.items() if isinstance(error, type_)), "invalid")

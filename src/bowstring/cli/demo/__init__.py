@@ -24,6 +24,7 @@ from bowstring import spark as bowstring_spark
 from bowstring.cli.demo import corpus, input_option, report, transfer_methods
 from bowstring.cli.demo.hosts_demo import show_hosts
 from bowstring.cli.demo.summary import summarize_frame
+from bowstring.cli.help_text import examples
 from bowstring.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _stop_spark_at_end(spark: SparkSession) -> Iterator[None]:
         raise
 
 
-@click.command()
+@click.command(epilog=examples("bowstring demo", "bowstring demo --input flights.parquet", "bowstring demo --hosts 2"))
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
 @click.option("--master", metavar="URL", default="local[*]", help="The Spark master.")
 @click.option(

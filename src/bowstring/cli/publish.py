@@ -1,0 +1,93 @@
+"""`bowstring publish`: keep the rows of a file in memory for other processes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+
+import click
+
+from bowstring.arrays.table import Table
+from bowstring.cli.durations import DURATION, format_duration
+from bowstring.cli.format_options import SourceOptions
+from bowstring.cli.formats import open_table_source, refer_to_convert
+from bowstring.cli.help_text import examples
+from bowstring.cli.input_output import echo_json, prefix_errors_with_source
+from bowstring.cli.options import (
+    UTF8_TEXT,
+    columns_option,
+    file_argument,
+    from_option,
+    json_option,
+    max_piped_bytes_option,
+)
+from bowstring.cli.progress import progress_bar
+from bowstring.datasets.publication import publish as publish_table
+from bowstring.display.printable_text import format_size, to_printable
+from bowstring.errors import format_count
+from bowstring.sharing.agent_client import DEFAULT_TTL_S
+
+
+@click.command(
+    epilog=examples(
+        "bowstring publish flights.parquet --name flights --ttl 2h",
+        "bowstring fetch flights copy.arrow",
+        "python -c \"import bowstring as bs; print(bs.connect(bs.open_published('flights')).read_all())\"",
+        "bowstring close flights",
+    )
+)
+@file_argument
+@click.option("--name", type=UTF8_TEXT, help="Name of the data set.  [default: the file's name without its extension]")
+@click.option(
+    "--ttl",
+    "ttl_s",
+    type=DURATION,
+    default=DEFAULT_TTL_S,
+    show_default="1d",
+    help="When to free the memory, such as 90s, 10min, 2h or 1d.",
+)
+@from_option
+@columns_option
+@json_option("Write the data set as JSON.")
+@max_piped_bytes_option
+def publish(  # noqa: PLR0913 -- one parameter for each option
+    file: str | None,
+    *,
+    name: str | None,
+    ttl_s: float,
+    source_format: str | None,
+    columns: tuple[str, ...],
+    as_json: bool,
+    max_piped_bytes: int,
+) -> None:
+    """Keep the rows of a file in memory for other processes of this user and host, which find them by name.
+
+    FILE is a path or URL of Arrow, Parquet, CSV or JSON, or - for standard input. If FILE is omitted, standard input is
+    read, unless it is a terminal. The rows are copied into the memory of a host agent, a process that starts when it is
+    needed, and stay there until bowstring close or the end of --ttl. The ID of the data set is written to standard
+    output; bowstring ls lists all.
+    """
+    if name is None and file is not None and file != "-":
+        name = Path(file).stem
+    with (
+        refer_to_convert(),
+        prefix_errors_with_source(file),
+        open_table_source(file, source_format) as source,
+        progress_bar("publishing", source.progress_unit) as report_progress,
+        source.open_table(SourceOptions(columns, max_piped_bytes), report_progress) as table,
+    ):
+        batches = iter(table.batches)
+        first = next(batches, None)
+        rows = Table(table.schema, []) if first is None else chain([first], batches)
+        dataset = publish_table(rows, name=name, ttl_s=ttl_s)
+    num_rows, expires_at = dataset.num_rows or 0, dataset.expires_at
+    if as_json:
+        texts = {"id": dataset.id, "name": dataset.name}
+        expiry = None if expires_at is None else expires_at.isoformat()
+        echo_json({**texts, "rows": num_rows, "bytes": dataset.nbytes, "expires_at": expiry})
+        return
+    click.echo(dataset.id)
+    expiry = "" if expires_at is None else f", expires in {format_duration(expires_at - datetime.now(UTC))}"
+    size = f"{format_count(num_rows, 'row')}, {format_size(dataset.nbytes or 0)}"
+    click.echo(f"published {size}{expiry}: bowstring fetch {to_printable(dataset.name)} reads them", err=True)

@@ -1,0 +1,77 @@
+"""`bowstring publish`: the rows of a file, found by name in other processes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from tests.cli.command_line import run_command, run_in_terminal, run_with_pipe, write
+
+TABLE = pa.table({"n": range(1000), "s": ["x", "y"] * 500})
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "t.arrows", "t.parquet", "t.csv", "t.jsonl"])
+def test_a_file_of_any_format_is_found_by_name_in_other_processes(tmp_path: Path, name: str) -> None:
+    dataset_name = f"published-{secrets.token_hex(4)}"
+    assert main(["convert", str(write(tmp_path / "source.arrow", TABLE, 100)), str(tmp_path / name)]) == 0
+    process = run_command("publish", tmp_path / name, "--name", dataset_name, "--ttl", "2h")
+    assert process.returncode == 0, process.stderr
+    line = process.stderr.decode()
+    assert line.startswith("published 1,000 rows, ")
+    assert line.endswith(f", expires in 120 min: bowstring fetch {dataset_name} reads them\n")
+    with bs.open_published(dataset_name) as dataset, bs.connect(dataset) as reader:
+        assert dataset.id == process.stdout.decode().strip()
+        assert pa.table(reader) == TABLE
+        assert dataset.expires_at is not None
+        assert 7000 < (dataset.expires_at - datetime.now(UTC)).total_seconds() <= 7200
+
+
+def test_the_name_is_that_of_the_file(tmp_path: Path) -> None:
+    stem = f"file-{secrets.token_hex(4)}"
+    process = run_command("publish", write(tmp_path / f"{stem}.arrow", TABLE), "-c", "s", "--json")
+    document = json.loads(process.stdout)
+    assert (document["name"], document["rows"], process.stderr) == (stem, 1000, b"")
+    with bs.open_published(stem) as dataset:
+        assert (dataset.id, dataset.nbytes) == (document["id"], document["bytes"])
+        assert dataset.schema.names == ["s"]
+
+
+def test_a_pipe_without_rows_keeps_its_schema(tmp_path: Path) -> None:
+    name = f"empty-{secrets.token_hex(4)}"
+    process = run_with_pipe(write(tmp_path / "empty.arrows", TABLE.slice(0, 0)), "publish", "--name", name)
+    assert process.returncode == 0, process.stderr
+    with bs.open_published(name) as dataset, bs.connect(dataset) as reader:
+        assert pa.table(reader).schema == TABLE.schema
+
+
+@pytest.mark.parametrize("ttl", ["0", "-1", "soon", "2 weeks"])
+def test_a_lifetime_is_a_positive_duration(ttl: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", "gone.arrow", f"--ttl={ttl}"]) == 2
+    assert f"expected a duration such as 90s, 10min, 2h or 1d, found '{ttl}'" in capsys.readouterr().err
+
+
+def test_an_error_publishes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / f"damaged-{secrets.token_hex(4)}.csv"
+    path.write_text("a,b\n1,2\n3\n")
+    process = run_command("publish", path)
+    assert (process.returncode, process.stdout) == (1, b"")
+    assert process.stderr.startswith(f"bowstring: {path}: row 3: ".encode())
+    assert path.stem not in {summary.name for summary in bs.published()}
+
+
+def test_progress_has_a_total_for_every_step(tmp_path: Path) -> None:
+    path = write(tmp_path / f"progress-{secrets.token_hex(4)}.arrows", TABLE, 100)
+    status, shown = run_in_terminal(100, "publish", path, stdout_is_terminal=False)
+    assert status == 0
+    assert f"{path.stat().st_size / 1024:.1f} KiB of {path.stat().st_size / 1024:.1f} KiB" in shown
+    status, shown = run_in_terminal(100, "fetch", path.stem, tmp_path / "target.arrow", stdout_is_terminal=False)
+    bs.open_published(path.stem).close()
+    assert status == 0
+    assert "1,000 of 1,000 rows" in shown
