@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 CODE := $(wildcard src tests benchmarks fuzz docs/site_pages.py conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint check format docs bench fuzz soak venv clean
+.PHONY: help demo test lint check format docs bench fuzz soak dist venv clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -39,6 +39,9 @@ fuzz: $(READY) ## Fuzz the readers until interrupted; ARGS='--time 600' limits t
 
 soak: $(READY) ## Run servers and clients for an hour; ARGS='--time 60' limits the seconds.
 	@$(BIN)/python -m tests.sharing.soak $(ARGS)
+
+dist: $(READY) ## Build the wheel and the source distribution into dist/.
+	@$(BIN)/python -m hatchling build
 
 venv: $(READY) ## Create .venv.
 

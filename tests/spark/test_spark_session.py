@@ -53,11 +53,15 @@ def test_a_new_session_removes_the_folders_of_killed_processes(tmp_path: Path, m
     assert {"running", "unknown"} < names
 
 
-def test_a_script_that_neither_stops_spark_nor_closes_what_it_published_prints_nothing(tmp_path: Path) -> None:
+def test_a_script_that_uses_pandas_and_closes_nothing_prints_nothing(
+    tmp_path: Path,
+) -> None:
     script = (
         "import bowstring.spark\n"
         "spark = bowstring.spark.session('local[2]')\n"
         "published = bowstring.spark.publish(spark.range(1000))\n"
+        "frame = spark.createDataFrame(spark.range(3).toPandas())\n"
+        "frame.mapInArrow(lambda batches: batches, frame.schema).collect()\n"
     )
     process = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     printed = [line for line in (process.stdout + process.stderr).splitlines() if "incubator" not in line]

@@ -36,7 +36,8 @@ _MAX_RECORDS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 _CONVERTER_CLASS = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
 _INDETERMINATE = "INDETERMINATE"
-_PANDAS_WARNING = "PySpark does not yet fully support pandas"
+PANDAS_WARNING = "PySpark does not yet fully support pandas"
+"""The beginning of PySpark's warning about pandas 3."""
 
 
 class ArrowBatchJob:
@@ -87,7 +88,7 @@ class ArrowBatchJob:
         # mapInArrow loses the rows of a frame without columns.
         frame = self._frame.toDF(*map(str, range(len(names)))) if names else self._frame.selectExpr("null")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _PANDAS_WARNING, FutureWarning)
+            warnings.filterwarnings("ignore", PANDAS_WARNING, FutureWarning)
             return frame.mapInArrow(self._function, self._schema)
 
     def _create_rdd(self) -> RDD[Row] | None:

@@ -30,6 +30,7 @@ try:
 except ImportError as error:
     raise MissingExtraError.for_package("PySpark", "spark") from error
 
+from bowstring.spark.arrow_batch_job import PANDAS_WARNING
 from bowstring.spark.reader_writer_methods import extend_reader_and_writer
 from bowstring.spark.source import ArrowDataSource
 from bowstring.spark.staging import OWNER_FILE_NAME, encode_owner_json, read_owner
@@ -69,8 +70,8 @@ def session(
 ) -> SparkSession:
     """Start a Spark session for Arrow, or return the running one of this process, with ``format("arrow")`` registered.
 
-    Sets the environment variables JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP. Leaves no files in
-    the working directory.
+    Sets the environment variables JAVA_HOME, PYSPARK_PYTHON and, for a local master, SPARK_LOCAL_IP, and ignores
+    PySpark's warning about pandas 3. Leaves no files in the working directory.
 
     Args:
         master: ``local[*]``, ``local-cluster[2,1,1024]``, ``spark://host:port``, …
@@ -96,9 +97,9 @@ def session(
     for key, value in {**defaults, **(conf or {})}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else value)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-            spark = builder.getOrCreate()
+        # With pandas 3, PySpark would warn in each conversion of the session.
+        warnings.filterwarnings("ignore", PANDAS_WARNING, FutureWarning)
+        spark = builder.getOrCreate()
     except PySparkException as problem:
         reason = f" with the Java of {java.home}" if running is None else ""
         raise UnmetRequirementError(f"Spark did not start{reason}: {problem}") from problem
