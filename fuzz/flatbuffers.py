@@ -11,7 +11,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.specs import Scalar, String, StructSlot, SubTable, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, SubTable, TableVector, UnionSlot, Vector
 from bowstring.flatbuf.tables import SPECS, read_root
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
@@ -103,7 +103,7 @@ def _value(type_: Any, value: Any) -> Any:
         return [_record(child) for child in value]
     if isinstance(type_, StructSlot):
         return value[0]
-    return truncate(type_.format, value) if isinstance(type_, Scalar) else value
+    return truncate(type_.format, value) if isinstance(type_, ScalarSlot) else value
 
 
 def truncate(format_: str, value: Any) -> Any:

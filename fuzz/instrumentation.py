@@ -12,8 +12,8 @@ import pkgutil
 from typing import Any
 
 _PACKAGES = (
-    "arrays", "kernels", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop", "io",
-    "ipc", "layouts", "memory", "sharing", "tensors", "transports",
+    "arrays", "compute", "kernels", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop",
+    "io", "ipc", "layouts", "memory", "sharing", "tensors", "transports",
 )  # fmt: skip
 
 

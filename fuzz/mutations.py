@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
-from bowstring.flatbuf.specs import Scalar, SubTable, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import ScalarSlot, SubTable, TableVector, UnionSlot, Vector
 from bowstring.flatbuf.tables import SPECS, TYPES
 from fuzz.compressed_frames import compress, decompress
 from fuzz.editable_stream import EditableMessage, EditableStream
@@ -68,7 +68,7 @@ def _slots(stream: EditableStream, *types: type) -> list[tuple[TableNode, str]]:
 
 def change_number(rng: random.Random, stream: EditableStream) -> None:
     """Change a number in a table: a version, a length, a width, an id, an enumeration."""
-    node, name = rng.choice(_slots(stream, Scalar))
+    node, name = rng.choice(_slots(stream, ScalarSlot))
     node.slots[name] = mutate_number(rng, int(node.slots[name]))
 
 
@@ -76,7 +76,7 @@ def set_or_remove_number(rng: random.Random, stream: EditableStream) -> None:
     """Set a number of a table that may have its default, or remove it."""
     nodes = [node for root in stream.roots() for node in root.nodes()]
     node = rng.choice(nodes)
-    names = [name for name, slot in SPECS[node.spec].slots.items() if isinstance(slot.type, Scalar)]
+    names = [name for name, slot in SPECS[node.spec].slots.items() if isinstance(slot.type, ScalarSlot)]
     if names:
         name = rng.choice(names)
         if rng.random() < 0.5:
@@ -166,7 +166,7 @@ def set_type(rng: random.Random, node: TableNode, type_id: int) -> None:
     """Set the type of the field `node`."""
     type_node = TableNode(TYPES[type_id])
     for name, slot in SPECS[type_node.spec].slots.items():
-        if isinstance(slot.type, Scalar) and rng.random() < 0.9:
+        if isinstance(slot.type, ScalarSlot) and rng.random() < 0.9:
             type_node.slots[name] = rng.choice((0, 1, 2, 3, 8, 16, 32, 64, 128, 256))
     node.slots["type_type"], node.slots["type"] = type_id, type_node
 

@@ -16,6 +16,7 @@ import pytest
 import bowstring
 
 SUBPACKAGES = (
+    "compute",
     "datasets",
     "datatypes",
     "errors",

@@ -3,17 +3,17 @@
 This package exports the names of everyday use:
 
 - arrays and tables: `array`, `record_batch`, `table`, `concat_arrays`, `concat_tables`, `chunked_array` and
-  their classes, `repeat` and `nulls`;
+  their classes, `scalar`, `repeat` and `nulls`;
 - types: `schema`, `field`, and a function for each type of the columnar format, such as `int32` or `list_`;
 - files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`;
 - between processes: `share` and `attach` for one table, `serve` and `connect` for tables by name, and `publish`,
   `published` and `open_published` for tables that outlive their process, `follow_published` for streams of them;
 - `BowstringError`, the base class of all exceptions.
 
-Everything else is in sub-packages, which are imported on first use: `datasets` (training loops), `datatypes` (type
-classes, extension types), `errors`, `inspection`, `integration_json`, `ipc` (readers, writers, options, tools for
-files), `memory`, `sharing` (servers, handles), `spark`, `tensors`, `testing` and `types`. A name is public in one place
-only.
+Everything else is in sub-packages, which are imported on first use: `compute` (sums, comparisons and other functions),
+`datasets` (training loops), `datatypes` (type classes, extension types), `errors`, `inspection`, `integration_json`,
+`ipc` (readers, writers, options, tools for files), `memory`, `sharing` (servers, handles), `spark`, `tensors`,
+`testing` and `types`. A name is public in one place only.
 
 `import bowstring` loads nothing, not even NumPy.
 """

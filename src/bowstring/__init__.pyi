@@ -1,4 +1,5 @@
 from bowstring import (
+    compute as compute,
     datasets as datasets,
     datatypes as datatypes,
     errors as errors,
@@ -21,8 +22,10 @@ from bowstring.arrays.construction import (
     infer_type as infer_type,
     nulls as nulls,
     repeat as repeat,
+    scalar as scalar,
 )
 from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_batch as record_batch
+from bowstring.arrays.scalar import Scalar as Scalar
 from bowstring.arrays.table import (
     Table as Table,
     concat_batches as concat_batches,

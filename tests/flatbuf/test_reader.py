@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from bowstring import errors
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
-from bowstring.flatbuf.specs import Scalar, String, StructSlot, TableSpec, TableVector, Vector
+from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, TableSpec, TableVector, Vector
 from bowstring.flatbuf.tables import BUFFER, SPECS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
@@ -21,9 +21,9 @@ PAIR = np.dtype([("a", "<i8"), ("b", "<i4"), ("pad", "<i4")])
 TREE = {
     "Tree": TableSpec(
         "Tree",
-        flag=Scalar("?", False),
-        small=Scalar("h", -1),
-        large=Scalar("q", 7),
+        flag=ScalarSlot("?", False),
+        small=ScalarSlot("h", -1),
+        large=ScalarSlot("q", 7),
         text=String(),
         raw=String(is_utf8=False),
         numbers=Vector(np.dtype("<i8")),

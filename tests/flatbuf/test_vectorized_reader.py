@@ -9,7 +9,7 @@ import pytest
 
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
-from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import ScalarSlot, String, SubTable, TableSpec, TableVector, UnionSlot, Vector
 from bowstring.flatbuf.vectorized_reader import TableArray, VectorizedReader
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
@@ -19,16 +19,16 @@ SPECS = {
         TableSpec("Root", rows=TableVector("Row")),
         TableSpec(
             "Row",
-            flag=Scalar("?", False),
-            small=Scalar("h", -1),
-            large=Scalar("q", 7),
+            flag=ScalarSlot("?", False),
+            small=ScalarSlot("h", -1),
+            large=ScalarSlot("q", 7),
             text=String(),
             numbers=Vector(np.dtype("<i8")),
             leaf=SubTable("Leaf"),
-            value_type=Scalar("B"),
+            value_type=ScalarSlot("B"),
             value=UnionSlot(("NONE", "Leaf", "Root")),
         ),
-        TableSpec("Leaf", width=Scalar("i", 32)),
+        TableSpec("Leaf", width=ScalarSlot("i", 32)),
     )
 }
 
@@ -80,7 +80,7 @@ def compare_readers(raw: bytes) -> tuple[int, int]:
     tables = TableArray(reader, SPECS["Row"], *reader.follow_offsets(positions))
     counts = [0, 0]
     for name, slot in SPECS["Row"].slots.items():
-        if isinstance(slot.type, Scalar):
+        if isinstance(slot.type, ScalarSlot):
             numbers, is_valid = tables.read_numbers(name)
             expected: list[Any] = numbers.tolist()
         elif isinstance(slot.type, String | Vector):
@@ -142,7 +142,7 @@ def test_a_union_of_an_unknown_member_names_table_slot_and_byte() -> None:
 
 
 def test_a_required_slot_that_is_absent_names_table_slot_and_byte() -> None:
-    specs = {"Root": TableSpec("Root", required=("text",), text=String(), number=Scalar("i"))}
+    specs = {"Root": TableSpec("Root", required=("text",), text=String(), number=ScalarSlot("i"))}
     root = Flatbuffer(build_flatbuffer(specs, "Root", {"number": 1}), specs, "test").get_root_table("Root")
     with pytest.raises(InvalidDataError, match=rf"test: byte {root.position} of .*Root.text is required but absent"):
         _ = root["text"]

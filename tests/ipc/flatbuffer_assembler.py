@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.flatbuf.specs import Scalar
+from bowstring.flatbuf.specs import ScalarSlot
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.ipc.message import frame_message
 
@@ -40,7 +40,7 @@ class FlatbufferAssembler:
             if isinstance(value, str):
                 self._references.append((at, 1, value))
             else:
-                assert isinstance(kind, Scalar)
+                assert isinstance(kind, ScalarSlot)
                 kind.packer.pack_into(self._out, at, value)
 
     def offsets(self, label: str, *targets: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.layouts.sort_keys import compare_bytes, find_extreme_bytes, rank_bytes
+from bowstring.layouts.sort_keys import ByteStrings, compare_bytes, find_extreme_bytes, rank_bytes
 from bowstring.testing import strategies
 from tests.cases import CASES, FLAT, Case
 
@@ -135,10 +135,15 @@ def concat_bytes(values: list[bytes]) -> tuple[Any, Any]:
     return np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)])
 
 
+def as_byte_strings(values: list[bytes]) -> ByteStrings:
+    """Return the bytes of the values end to end, and their starts and lengths."""
+    data, offsets = concat_bytes(values)
+    return data, offsets[:-1], np.diff(offsets)
+
+
 @given(values=SIMILAR_BYTES.filter(len))
 def test_the_smallest_and_the_greatest_byte_string_are_those_of_python(values: list[bytes]) -> None:
-    data, offsets = concat_bytes(values)
-    least, greatest = find_extreme_bytes(data, offsets[:-1], np.diff(offsets))
+    least, greatest = find_extreme_bytes(*as_byte_strings(values))
     assert (values[least], values[greatest]) == (min(values), max(values))
 
 
@@ -146,4 +151,12 @@ def test_the_smallest_and_the_greatest_byte_string_are_those_of_python(values: l
 def test_byte_strings_compare_as_those_of_python(values: list[bytes], bound: bytes) -> None:
     values = [*values, bound, bound + b"\0", bound[:-1]]
     expected = [(value > bound) - (value < bound) for value in values]
-    assert compare_bytes(*concat_bytes(values), bound).tolist() == expected
+    assert compare_bytes(as_byte_strings(values), as_byte_strings([bound])).tolist() == expected
+
+
+@given(pairs=st.tuples(SIMILAR_BYTES, SIMILAR_BYTES).map(lambda lists: list(zip(*lists, strict=False))))
+def test_pairs_of_byte_strings_compare_as_those_of_python(pairs: list[tuple[bytes, bytes]]) -> None:
+    pairs = [*pairs, *((value, value) for value, _ in pairs)]
+    lefts, rights = ([pair[side] for pair in pairs] for side in (0, 1))
+    expected = [(left > right) - (left < right) for left, right in pairs]
+    assert compare_bytes(as_byte_strings(lefts), as_byte_strings(rights)).tolist() == expected

@@ -9,6 +9,7 @@ import numpy as np
 
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import ChunkedArray
+from bowstring.arrays.scalar import Scalar
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
@@ -89,12 +90,22 @@ def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> Chunke
     return ChunkedArray(chunks, data_type)
 
 
+def scalar(value: Any, type: TypeLike | None = None) -> Scalar:
+    """Create a scalar of a Python value, of the given type or of one that is inferred.
+
+    >>> import bowstring as bs
+    >>> bs.scalar(5, "int8")
+    <bowstring.Scalar int8: 5>
+    """
+    return Scalar(array([value.as_py() if isinstance(value, Scalar) else value], type))
+
+
 def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
     """Create an array that has a Python value `size` times, of the given type or of one that is inferred."""
     count = to_integer("repeat: the size", size)
     if count < 0:
         raise InvalidArgumentError(f"repeat: the size must not be negative, found {count}")
-    return array([value], type).take(np.zeros(count, np.int64))
+    return scalar(value, type).to_array().take(np.zeros(count, np.int64))
 
 
 def nulls(size: int, type: TypeLike | None = None) -> Array:

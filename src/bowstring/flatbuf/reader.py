@@ -19,7 +19,7 @@ import numpy as np
 
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
-from bowstring.flatbuf.specs import Scalar, Slot, String, StructSlot, TableSpec, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import ScalarSlot, Slot, String, StructSlot, TableSpec, TableVector, UnionSlot, Vector
 
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -110,7 +110,7 @@ class FlatTable:
         type_, position, flatbuffer = slot.type, self._locate(slot), self.flatbuffer
         if not position:
             return type_.default
-        if isinstance(type_, Scalar):
+        if isinstance(type_, ScalarSlot):
             return type_.packer.unpack_from(flatbuffer.raw, position)[0]
         if isinstance(type_, String):
             return self._read_string(slot, position, type_.is_utf8)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarSlot:
     """A number of a `struct` format."""
 
     format: str
@@ -101,7 +101,7 @@ class UnionSlot:
 
 VTABLE_HEADER_BYTES = 4
 """The sizes of the vtable and of the table, before the entries."""
-SlotType: TypeAlias = Scalar | StructSlot | String | Vector | SubTable | TableVector | UnionSlot
+SlotType: TypeAlias = ScalarSlot | StructSlot | String | Vector | SubTable | TableVector | UnionSlot
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
-from bowstring.flatbuf.specs import Scalar, String, StructSlot, SubTable, TableSpec, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, SubTable, TableSpec, TableVector, UnionSlot, Vector
 
 FIELD_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
@@ -55,8 +55,8 @@ SPARSE_INDEXES = ("NONE", "SparseTensorIndexCOO", "SparseMatrixIndexCSX", "Spars
 VERSIONS = ("V1", "V2", "V3", "V4", "V5")
 """The members of MetadataVersion, in order."""
 
-_BOOL = Scalar("?", False)
-_BYTE, _UBYTE, _SHORT, _INT, _LONG = (Scalar(format_) for format_ in "bBhiq")
+_BOOL = ScalarSlot("?", False)
+_BYTE, _UBYTE, _SHORT, _INT, _LONG = (ScalarSlot(format_) for format_ in "bBhiq")
 _STRING, _BYTES = String(), String(is_utf8=False)
 _INTS, _LONGS, _BUFFERS = Vector(np.dtype("<i4")), Vector(np.dtype("<i8")), Vector(BUFFER)
 _BUFFER = StructSlot(BUFFER)
@@ -84,12 +84,12 @@ _SCHEMA_FBS = (
     TableSpec("FixedSizeBinary", byteWidth=_INT),
     TableSpec("Bool"),
     TableSpec("RunEndEncoded"),
-    TableSpec("Decimal", precision=_INT, scale=_INT, bitWidth=Scalar("i", 128)),
-    TableSpec("Date", unit=Scalar("h", 1)),
-    TableSpec("Time", unit=Scalar("h", 1), bitWidth=Scalar("i", 32)),
+    TableSpec("Decimal", precision=_INT, scale=_INT, bitWidth=ScalarSlot("i", 128)),
+    TableSpec("Date", unit=ScalarSlot("h", 1)),
+    TableSpec("Time", unit=ScalarSlot("h", 1), bitWidth=ScalarSlot("i", 32)),
     TableSpec("Timestamp", unit=_SHORT, timezone=_STRING),
     TableSpec("Interval", unit=_SHORT),
-    TableSpec("Duration", unit=Scalar("h", 1)),
+    TableSpec("Duration", unit=ScalarSlot("h", 1)),
     TableSpec("KeyValue", key=_BYTES, value=_BYTES),
     TableSpec("DictionaryEncoding", id=_LONG, indexType=SubTable("Int"), isOrdered=_BOOL, dictionaryKind=_SHORT),
     TableSpec(

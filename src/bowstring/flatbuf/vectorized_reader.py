@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
 from bowstring.flatbuf.reader import Flatbuffer
-from bowstring.flatbuf.specs import Scalar, String, SubTable, TableSpec, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import ScalarSlot, String, SubTable, TableSpec, TableVector, UnionSlot, Vector
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -168,7 +168,7 @@ class TableArray:
     def read_numbers(self, name: str) -> tuple[IntArray, BoolArray]:
         """Return the numbers of a slot, 0 or 1 for booleans, and whether each is absent or valid."""
         type_ = self._spec.slots[name].type
-        assert isinstance(type_, Scalar)
+        assert isinstance(type_, ScalarSlot)
         positions, is_valid = self.locate_slot(name)
         is_bool = type_.dtype.kind == "b"
         numbers = self._reader.read_integers(positions, _U8 if is_bool else type_.dtype)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bowstring.flatbuf.specs import (
     VTABLE_HEADER_BYTES,
-    Scalar,
+    ScalarSlot,
     SlotType,
     String,
     StructSlot,
@@ -127,7 +127,7 @@ class _Builder:
         position = self._begin_table(layout.vtable, layout.size_bytes, slot)
         for name, type_, offset in layout.slots:
             at, value = position + offset, record[name]
-            if isinstance(type_, Scalar):
+            if isinstance(type_, ScalarSlot):
                 type_.packer.pack_into(self.out, at, value)
             elif isinstance(type_, StructSlot):
                 self.out[at : at + type_.inline_bytes] = np.array(value, type_.dtype).tobytes()

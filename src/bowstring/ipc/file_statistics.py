@@ -42,7 +42,8 @@ from bowstring.kernels.array_statistics import (
     is_orderable,
     min_max,
 )
-from bowstring.kernels.filters import Filters, Predicate, compare
+from bowstring.kernels.comparison import compare
+from bowstring.kernels.filters import Filters, Predicate
 from bowstring.kernels.nulls import drop_null
 from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_array

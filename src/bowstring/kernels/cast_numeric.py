@@ -76,28 +76,32 @@ def cast_slots_to_integers(array: ArrayData, slots: Values, target: Int, safe: b
         return slots.astype(dtype)
 
 
-def _decimal_codec(type: DataType) -> DecimalCodec:
+def get_decimal_codec(type: DataType) -> DecimalCodec:
+    """Return the codec of a decimal type."""
     codec = primitive_layout(type).codec
     assert isinstance(codec, DecimalCodec)
     return codec
 
 
-def _unscaled_integers(array: ArrayData) -> Values:
+def get_unscaled_integers(array: ArrayData) -> Values:
     """Return the unscaled integers of decimals as Python integers; 0 for null."""
-    out = to_object_array(_decimal_codec(array.type).decode_unscaled(array.buffer_values(1)))
+    out = to_object_array(get_decimal_codec(array.type).decode_unscaled(array.buffer_values(1)))
     mask = array.validity_mask()
     if mask is not None:
         out[~mask] = 0
     return out
 
 
-def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
+def build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
+    """Build decimals of unscaled integers, with the validity of `array`. Raises `TypeMismatchError` naming its first
+    value whose integer has too many digits.
+    """
     bound = 10**target.precision
     raise_if_any_invalid(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
-    return build_with_validity(target, _decimal_codec(target).encode_unscaled(digits.tolist()), array)
+    return build_with_validity(target, get_decimal_codec(target).encode_unscaled(digits.tolist()), array)
 
 
-def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
+def rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
     """Multiply integers by 10**shift, truncating if not `safe`."""
     if abs(shift) > _MAX_SCALE_CHANGE:
         raise TypeMismatchError(f"can't change a scale by {abs(shift)} digits, at most by {_MAX_SCALE_CHANGE}")
@@ -114,7 +118,7 @@ def _rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values
 def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast decimals to another width, precision or scale."""
     scale: int = array.type.scale  # type: ignore[attr-defined]
-    return _build_decimals(array, _rescale(array, _unscaled_integers(array), target.scale - scale, safe), target)
+    return build_decimals(array, rescale(array, get_unscaled_integers(array), target.scale - scale, safe), target)
 
 
 def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
@@ -124,19 +128,19 @@ def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     if mask is not None:
         slots = np.where(mask, slots, slots.dtype.type(0))
     if slots.dtype.kind != "f":
-        return _build_decimals(array, _rescale(array, slots.astype(object), target.scale, safe), target)
+        return build_decimals(array, rescale(array, slots.astype(object), target.scale, safe), target)
     raise_if_any_invalid(array, ~np.isfinite(slots), f"can't be converted to {target}")
     if abs(target.scale) > _MAX_SCALE_CHANGE:
         raise TypeMismatchError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
     with localcontext(_WIDE_CONTEXT):
         values = map(PythonDecimal, slots.astype(np.float64).tolist())
         digits = [int(value.scaleb(target.scale).to_integral_value()) for value in values]
-    return _build_decimals(array, to_object_array(digits), target)
+    return build_decimals(array, to_object_array(digits), target)
 
 
 def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast decimals to numbers, to the nearest if the target is a float."""
-    digits = _unscaled_integers(array)
+    digits = get_unscaled_integers(array)
     scale: int = array.type.scale  # type: ignore[attr-defined]
     if isinstance(target, Bool):
         return build_with_validity(target, digits != 0, array)
@@ -149,7 +153,7 @@ def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayDa
         if safe:
             raise_if_any_invalid(array, np.isinf(out), f"is too large for {target}")
         return build_with_validity(target, out, array)
-    whole = _rescale(array, digits, -scale, safe)
+    whole = rescale(array, digits, -scale, safe)
     assert isinstance(target, Int)
     dtype = primitive_layout(target).dtype
     low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

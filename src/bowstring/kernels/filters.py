@@ -29,32 +29,22 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 from bowstring.kernels.array_statistics import decode_array, get_decoded_type, is_orderable
+from bowstring.kernels.comparison import COMPARISONS, compare, get_order_keys
 from bowstring.kernels.value_field import extract_value_field
-from bowstring.layouts.base import ArrayData, Values
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.boolean import BooleanLayout
-from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize import factorize, scatter_valid
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
-from bowstring.layouts.sort_keys import compare_bytes, compare_keys
 from bowstring.layouts.value_codecs.decimals import DecimalCodec
-from bowstring.layouts.value_codecs.fixed_size_binary import FixedSizeBinaryCodec
 from bowstring.memory.bitmap import Mask
 
 Operator: TypeAlias = Literal["==", "!=", "<", ">", "<=", ">=", "in", "not in", "is null", "is not null"]
 FiltersLike: TypeAlias = Sequence[tuple[Any, ...] | Sequence[tuple[Any, ...]]]
 """A list of tuples, all of which are true, or a list of such lists, one of which is."""
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-    "<=": operator.le,
-    ">=": operator.ge,
-}
 _INEXACT_OPERATORS: dict[str, Operator] = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
 """The comparison with the next smaller value of the column's type, if it has no equal one."""
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": 86_400 * 10**9}
@@ -101,52 +91,22 @@ class Predicate:
     def evaluate_plain(self, array: ArrayData) -> Mask:
         """As `evaluate`, for an array of the type of `values`. Null slots may match."""
         assert self.values is not None
-        if self.operator in _COMPARISONS:
+        if self.operator in COMPARISONS:
             return compare(array, self.operator, self.values)
         return _is_in(array, self.values) ^ (self.operator == "not in")
 
 
-def compare(array: ArrayData, symbol: str, value: ArrayData) -> Mask:
-    """Compare the slots of an array with one value of its type, which has an order; slots of nulls may match."""
-    layout = array.layout
-    comparison: Callable[[Any, Any], Mask] = _COMPARISONS[symbol]
-    keys = _get_keys(array)
-    if keys is not None:
-        bounds = _get_keys(value) or ()
-        return comparison(keys[0], bounds[0]) if len(keys) == 1 else comparison(compare_keys(keys, bounds), 0)
-    if isinstance(layout, PrimitiveLayout):
-        assert isinstance(layout.codec, FixedSizeBinaryCodec)
-        data, offsets = layout.codec.bytes_and_offsets(array.buffer_values(1))
-        return comparison(compare_bytes(data, offsets, value.buffer_values(1).tobytes()), 0)
-    assert isinstance(layout, ByteStringLayout)
-    shared = layout.find_shared_values(array)
-    if shared is not None:
-        values, codes = shared
-        return compare(values, symbol, value)[codes]
-    return comparison(compare_bytes(*layout.bytes_and_offsets(array), layout.bytes_at(value, 0) or b""), 0)
-
-
 def _is_in(array: ArrayData, values: ArrayData) -> Mask:
     """Return which slots have one of the values, NaN included; slots of nulls may match."""
-    keys = _get_keys(array)
+    keys = get_order_keys(array)
     if keys is None or len(keys) > 1:
         codes, _ = factorize(array.layout.concat([array, values]))
         return np.isin(codes[: array.length], codes[array.length :])
-    members = (_get_keys(values) or ())[0]
+    members = (get_order_keys(values) or ())[0]
     mask = np.isin(keys[0], members)
     if members.dtype.kind == "f" and np.isnan(members).any():
         mask |= np.isnan(keys[0])
     return mask
-
-
-def _get_keys(array: ArrayData) -> tuple[Values, ...] | None:
-    """Return the sort keys of values that are not byte strings, whose keys depend on the other values."""
-    layout = array.layout
-    if isinstance(layout, ByteStringLayout):
-        return None
-    if isinstance(layout, PrimitiveLayout) and isinstance(layout.codec, FixedSizeBinaryCodec):
-        return None
-    return layout.sort_keys(array)
 
 
 @dataclass(frozen=True, slots=True)

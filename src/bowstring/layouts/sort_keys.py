@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
 
+ByteStrings: TypeAlias = tuple[Values, Indices, Indices]
+"""Bytes, and the starts and lengths of strings in them."""
 _WORD = 8
 _ROUNDS = 8
 _MASKS = np.array([(1 << 64) - (1 << 8 * (_WORD - count)) for count in range(_WORD + 1)], np.uint64)
@@ -73,26 +76,31 @@ def _skip_common_words(words: Values, starts: Indices, lengths: Indices) -> tupl
         depth += _WORD
 
 
-def compare_bytes(data: Values, offsets: Indices, value: bytes) -> Values:
-    """Return -1, 0 or 1 for each string between consecutive offsets: less than, equal to or greater than a value.
+def compare_bytes(left: ByteStrings, right: ByteStrings) -> Values:
+    """Return -1, 0 or 1 for each string: less than, equal to or greater than that of `right`, or its only one.
 
-    The shape is (strings,), the type int8.
+    The shape is (strings,), the type int8. Strings with equal first 64 bytes are compared as Python byte strings.
     """
-    words, starts, lengths = _view_words(data), offsets[:-1], np.diff(offsets)
-    value_words = _view_words(np.frombuffer(value, np.uint8))
+    (data, starts, lengths), (other_data, other_starts, other_lengths) = left, right
+    words, other_words = _view_words(data), _view_words(other_data)
     signs = np.zeros(len(starts), np.int8)
     ties = np.arange(len(starts))
-    for depth in range(0, len(value) + 1, _WORD):
+    for depth in range(0, _ROUNDS * _WORD, _WORD):
+        others = ties if len(other_starts) == len(starts) else slice(None)
         keys = _read_words(words, starts[ties], lengths[ties], depth)
-        bounds = _read_words(value_words, np.zeros(1, np.int64), np.array([len(value)]), depth)
-        signs[ties] = compare_keys(keys, bounds)
-        ties = ties[signs[ties] == 0]  # none after the last word of the value
+        signs[ties] = compare_keys(keys, _read_words(other_words, other_starts[others], other_lengths[others], depth))
+        ties = ties[(signs[ties] == 0) & (keys[1] > _WORD)]
+    for i in ties.tolist():
+        j = i if len(other_starts) == len(starts) else 0
+        value = data[starts[i] : starts[i] + lengths[i]].tobytes()
+        other = other_data[other_starts[j] : other_starts[j] + other_lengths[j]].tobytes()
+        signs[i] = (value > other) - (value < other)
     return signs
 
 
 def compare_keys(keys: Sequence[Values], bounds: Sequence[Values]) -> Values:
     """Return -1, 0 or 1 for each row of keys, the most significant first, that is less than, equal to or greater than
-    the single row of `bounds`.
+    the same row of `bounds`, or its only one.
     """
     signs = np.zeros(len(keys[0]), np.int8)
     for key, bound in reversed(list(zip(keys, bounds, strict=True))):

@@ -21,7 +21,7 @@ from bowstring.datatypes.field import Field, Metadata, create_fields
 from bowstring.datatypes.type_specs import TYPE_SPECS, TYPE_SPECS_BY_NAME
 from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.specs import Scalar
+from bowstring.flatbuf.specs import ScalarSlot
 from bowstring.flatbuf.tables import SPECS, TYPES
 from bowstring.flatbuf.vectorized_reader import (
     BoolArray,
@@ -302,7 +302,7 @@ class _FieldReader:
         if spec.slots:
             tables, is_valid = tables.take(rows, spec), np.ones(len(rows), bool)
             for name, slot in spec.slots.items():
-                if isinstance(slot.type, Scalar):
+                if isinstance(slot.type, ScalarSlot):
                     numbers, is_valid_slot = tables.read_numbers(name)
                     columns.append(numbers)
                 else:
