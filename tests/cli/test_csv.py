@@ -52,6 +52,24 @@ def test_csv_becomes_typed_columns(tmp_path: Path) -> None:
     assert len(set(table.column("z").to_pylist())) == 2
 
 
+@pytest.mark.parametrize("options", [[], ["--no-header"], ["--column-names", "a,b,c"]], ids=" ".join)
+def test_numbers_that_would_lose_digits_remain_text(tmp_path: Path, options: list[str]) -> None:
+    text = "" if options else "zip,id,n\n"
+    text += f"007,9223372036854775808,0\n12345,{'9' * 5000},-1\n"
+    table = convert_text(tmp_path, text, *options)
+    assert list(map(str, table.schema.types)) == ["string", "string", "int64"]
+    assert table.column(0).to_pylist() == ["007", "12345"]
+    assert table.column(1).to_pylist() == ["9223372036854775808", "9" * 5000]
+    names = table.column_names
+    types = ["--column-type", f"{names[0]}=int32", "--column-type", f"{names[1]}=double"]
+    assert list(map(str, convert_text(tmp_path, text, *options, *types).schema.types)) == ["int32", "double", "int64"]
+
+
+def test_the_largest_integers_remain_numbers(tmp_path: Path) -> None:
+    table = convert_text(tmp_path, "a,b\n9223372036854775807,-9223372036854775808\n0,-0\n")
+    assert list(map(str, table.schema.types)) == ["int64", "int64"]
+
+
 def test_text_nulls_and_empty_strings_survive_a_round_trip(tmp_path: Path) -> None:
     table = pa.table({"s": ["", None, "a,b", 'say "x"', "two\nlines", "ü", "NA", "null"], "n": [1, None] * 4})
     convert(write(tmp_path / "in.arrow", table), tmp_path / "x.csv")
@@ -172,7 +190,7 @@ def test_a_csv_target_with_a_compression_suffix_is_rejected(
 
 HINT = "(types are inferred from the first block: --column-type 'b=TYPE' or a larger --block-size)"
 INVALID_CSV: dict[str, tuple[str | bytes, list[str], str]] = {
-    "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: row 3: Expected 2 columns, got 1: 3"),
+    "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: row 3: expected 2 values, found 1: 3"),
     "bytes that are not UTF-8": (
         b"a,b\n1,\xff\n",
         [],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
@@ -46,6 +46,7 @@ from bowstring.errors import (
     InvalidDataError,
     NotFoundError,
     UnsupportedTypeError,
+    format_count,
 )
 from bowstring.inspection.formatting import format_text
 from bowstring.io.sinks import Sink
@@ -57,7 +58,8 @@ _MAX_MESSAGE_CHARACTERS = 200
 _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
 _JSON_START = re.compile(r'\[\s*(?:\{\s*["}]|\])|\{\s*["}]')
 """The beginning of a JSON array of objects, or of an object."""
-_ROW_ERROR = re.compile(r"(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL)
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
+_DIGITS = re.compile(r"[-+]?[0-9]{19,}")
 _TEXT_FORMATTED_TYPES = (BaseBinary, Duration, Utf8View)
 """Types that pyarrow does not write as text; they are written like in `bowstring cat`."""
 
@@ -79,18 +81,30 @@ def open_batches(
         options = replace(options, delimiter=delimiter)
         header = _read_header(lines, delimiter, name, options)
         _check_column_names((*options.columns, *options.column_types), header, name)
+        explicit_types = options.column_types
+        types = {**_find_text_columns(lines, header, options), **explicit_types}
+        options = replace(options, column_types=types)
+        invalid_rows: list[Any] = []
 
         def translated_error(message: str, _rows: int) -> InvalidDataError:
-            return _pyarrow_error(message, name, header, options.column_types)
+            if invalid_rows:
+                return _row_error(name, invalid_rows[0])
+            return _pyarrow_error(message, name, header, explicit_types)
+
+        def keep_invalid_row(row: Any) -> str:
+            invalid_rows.append(row)
+            return "error"
 
         with translate_pyarrow_errors(translated_error):
-            reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
+            reader = pc.open_csv(file, **_pyarrow_options(pc, options, header, keep_invalid_row))
         schema = import_schema(reader.schema)
         _check_utf8_columns(name, schema, options.column_types)
         yield schema, read_batches(reader, translated_error, report_position)
 
 
-def _pyarrow_options(pc: Any, options: SourceOptions, header: list[str]) -> dict[str, Any]:
+def _pyarrow_options(
+    pc: Any, options: SourceOptions, header: list[str], invalid_row_handler: Callable[[Any], str]
+) -> dict[str, Any]:
     return {
         "read_options": pc.ReadOptions(
             use_threads=False,  # equally fast for one block at a time, and errors contain the row
@@ -105,6 +119,7 @@ def _pyarrow_options(pc: Any, options: SourceOptions, header: list[str]) -> dict
             quote_char=options.quote or False,
             newlines_in_values=True,
             ignore_empty_lines=len(header) != 1,  # an empty line is a null in a file with a single column
+            invalid_row_handler=invalid_row_handler,
         ),
         "convert_options": pc.ConvertOptions(
             column_types=options.column_types,
@@ -187,9 +202,39 @@ def _check_not_json(text: str, name: str) -> None:
         raise add_hint(error, "use --from json")
 
 
+def _find_text_columns(lines: list[str], header: list[str], options: SourceOptions) -> dict[str, Any]:
+    """Return the type of text for columns with numbers in the first lines that would lose digits: those with leading
+    zeros, and integers beyond 64 bits.
+    """
+    rows = islice(
+        _parse_lines(lines, str(options.delimiter), options.quote),
+        int(options.has_header and not options.column_names),
+        None,
+    )
+    columns = {
+        header[index]
+        for row in rows
+        for index, value in enumerate(row[: len(header)])
+        if _LEADING_ZERO.fullmatch(value) or (_DIGITS.fullmatch(value) and _is_beyond_int64(value))
+    }
+    return dict.fromkeys(columns, import_pyarrow().string())
+
+
+def _is_beyond_int64(digits: str) -> bool:
+    return len(digits.lstrip("+-")) > 19 or not -(1 << 63) <= int(digits) < 1 << 63
+
+
+def _row_error(name: str, row: Any) -> InvalidDataError:
+    """Return the error for a row that pyarrow rejects, with the number of its line, if it is known."""
+    location = name if row.number is None else f"{name}: row {row.number:,}"
+    text = row.text[:_MAX_MESSAGE_CHARACTERS]
+    expected = f"expected {format_count(row.expected_columns, 'value')}, found {row.actual_columns}"
+    return InvalidDataError(f"{location}: {expected}: {text}")
+
+
 def _pyarrow_error(message: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any."""
-    conversion, row = _CONVERSION_ERROR.fullmatch(message), _ROW_ERROR.fullmatch(message)
+    conversion = _CONVERSION_ERROR.fullmatch(message)
     if conversion is not None:
         index, number, kind, reason = conversion.groups()
         column = header[int(index)] if int(index) < len(header) else f"#{index}"
@@ -198,8 +243,6 @@ def _pyarrow_error(message: str, name: str, header: list[str], column_types: Map
         return error if column in column_types else add_hint(error, INFERENCE_NOTE.format(column=column))
     if "straddl" in message:
         return add_hint(InvalidDataError(f"{name}: a row is larger than a block"), "--block-size sets a larger size")
-    if row is not None:
-        return InvalidDataError(f"{name}: row {int(row[1]):,}: {row[2][:_MAX_MESSAGE_CHARACTERS]}")
     return InvalidDataError(f"{name}: {message.removeprefix('CSV parse error: ')}")
 
 
