@@ -24,6 +24,19 @@ from bowstring.arrays.construction import (
     repeat as repeat,
     scalar as scalar,
 )
+from bowstring.arrays.nested_arrays import (
+    DictionaryArray as DictionaryArray,
+    ExtensionArray as ExtensionArray,
+    FixedSizeListArray as FixedSizeListArray,
+    LargeListArray as LargeListArray,
+    LargeListViewArray as LargeListViewArray,
+    ListArray as ListArray,
+    ListViewArray as ListViewArray,
+    MapArray as MapArray,
+    RunEndEncodedArray as RunEndEncodedArray,
+    StructArray as StructArray,
+    UnionArray as UnionArray,
+)
 from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_batch as record_batch
 from bowstring.arrays.scalar import Scalar as Scalar
 from bowstring.arrays.table import (

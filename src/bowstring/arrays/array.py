@@ -7,23 +7,38 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
 
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import as_type
+from bowstring.datatypes.types import (
+    BaseList,
+    Dictionary,
+    Int,
+    LargeList,
+    LargeListView,
+    List,
+    ListView,
+    Map,
+    RunEndEncoded,
+    Struct,
+    Union,
+)
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas.from_pandas import series_to_column
 from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
-from bowstring.kernels import cast, encode, nulls, sort
+from bowstring.kernels import cast, encode, lists, nulls, sort
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.sort import NullPlacement, Order
 from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts.base import ArrayData, Values
-from bowstring.layouts.dictionary import decode_dictionary
+from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.indexing import chunk_starts, normalize_index, to_integer
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, primitive_layout
+from bowstring.layouts.struct_ import StructLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 
@@ -109,6 +124,103 @@ class Array(ArrayData):
         if not -len(names) <= key < len(names):
             raise NotFoundError(f"child index {key} is out of range for {self.type} with {len(names)} children")
         return self.compact().children[key]
+
+    # Parts of nested and encoded arrays; an array of another type does not have them
+
+    @property
+    def values(self) -> Array:
+        """The child of a list or map array, whole if the array is a slice; the values of the runs of a run-end encoded
+        array.
+
+        >>> import bowstring as bs
+        >>> bs.array([[1], [2, 3]]).values.to_pylist()
+        [1, 2, 3]
+        """
+        self._require("values", BaseList, Map, RunEndEncoded)
+        return self.children[-1]
+
+    @property
+    def offsets(self) -> Array:
+        """The offsets of a list or map array, one more than lists; of a list view or dense union array, one a slot.
+
+        Shares the memory.
+        """
+        self._require("offsets", List, LargeList, ListView, LargeListView, Map, Union)
+        if isinstance(self.type, Union) and self.type.mode == "sparse":
+            self._require("offsets")
+        return self._integers_of_buffer(1)
+
+    @property
+    def sizes(self) -> Array:
+        """The sizes of a list view array, sharing the memory."""
+        self._require("sizes", ListView, LargeListView)
+        return self._integers_of_buffer(2)
+
+    @property
+    def type_codes(self) -> Array:
+        """The type ids of a union array, sharing the memory."""
+        self._require("type_codes", Union)
+        return self._integers_of_buffer(0)
+
+    @property
+    def indices(self) -> Array:
+        """The indices of a dictionary-encoded array, with its nulls, sharing the memory."""
+        self._require("indices", Dictionary)
+        layout = self.layout
+        assert isinstance(layout, DictionaryLayout)
+        return Array(layout.index_layout, self.length, self.buffers, (), None, self.known_null_count, self.offset)
+
+    @property
+    def run_ends(self) -> Array:
+        """The run ends of a run-end encoded array, all of them if the array is a slice."""
+        self._require("run_ends", RunEndEncoded)
+        return self.children[0]
+
+    @property
+    def keys(self) -> Array:
+        """The keys of all maps of a map array, also of those outside of a slice."""
+        self._require("keys", Map)
+        return self.children[0].children[0]
+
+    @property
+    def items(self) -> Array:
+        """The items of all maps of a map array, also of those outside of a slice."""
+        self._require("items", Map)
+        return self.children[0].children[1]
+
+    def value_lengths(self) -> Array:
+        """Return the number of elements of each list, null for null.
+
+        >>> import bowstring as bs
+        >>> bs.array([[1], None, [2, 3]]).value_lengths().to_pylist()
+        [1, None, 2]
+        """
+        self._require("value_lengths", BaseList, Map)
+        return Array.from_array_data(lists.value_lengths(self))
+
+    def flatten(self) -> Any:
+        """Return the elements of all lists that are not null, as one array; of a struct array a list of its columns, in
+        which the nulls of the structs are null.
+
+        >>> import bowstring as bs
+        >>> bs.array([[1], None, [2, 3]]).flatten().to_pylist()
+        [1, 2, 3]
+        """
+        self._require("flatten", BaseList, Map, Struct)
+        if isinstance(self.layout, StructLayout):
+            columns = self.layout.columns(self)
+            return [Array.from_array_data(nulls.inherit_nulls(column, self)) for column in columns]
+        return Array.from_array_data(lists.flatten(self))
+
+    def _require(self, name: str, *types: type[DataType]) -> None:
+        """Raise `AttributeError` if the type is not one of those that have an attribute."""
+        if not isinstance(self.type, types):
+            raise AttributeError(f"an array of {self.type} has no attribute {name!r}")
+
+    def _integers_of_buffer(self, index: int) -> Array:
+        """Return a buffer of integers as an array that shares the memory."""
+        slots = self.buffer_values(index)
+        return Array.from_array_data(primitive_layout(Int(slots.itemsize * 8)).create_array(slots))
 
     @overload
     def is_valid(self, index: int) -> bool: ...

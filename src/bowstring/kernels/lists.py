@@ -1,0 +1,41 @@
+"""Elements and lengths of lists of any layout."""
+
+from __future__ import annotations
+
+from bowstring.datatypes.types import LargeList, LargeListView, int32, int64
+from bowstring.layouts.base import ArrayData, Values
+from bowstring.layouts.fixed_size_list import FixedSizeListLayout
+from bowstring.layouts.gather import take_ranges
+from bowstring.layouts.list_ import ListLayout
+from bowstring.layouts.list_view import ListViewLayout
+from bowstring.layouts.registry import primitive_layout
+
+
+def flatten(array: ArrayData) -> ArrayData:
+    """Return the elements of all lists that are not null, one list after the other; copied if they are not contiguous.
+
+    Raises `LimitError` if lists of views share elements so that there are many more of them than the child has bytes.
+    """
+    starts, sizes = _offsets_and_sizes(array)
+    valid = array.validity_mask()
+    if valid is not None:
+        starts, sizes = starts[valid], sizes[valid]
+    child = array.children[0]
+    if not sizes.size:
+        return child.slice(0, 0)
+    if (starts[1:] == starts[:-1] + sizes[:-1]).all():
+        return child.slice(int(starts[0]), int(sizes.sum()))
+    return take_ranges(child, starts, sizes)
+
+
+def value_lengths(array: ArrayData) -> ArrayData:
+    """Return the number of elements of each list, null for null; int32, for large lists int64."""
+    _, sizes = _offsets_and_sizes(array)
+    layout = primitive_layout(int64() if isinstance(array.type, LargeList | LargeListView) else int32())
+    return layout.create_array(sizes.astype(layout.dtype), array.validity_mask())
+
+
+def _offsets_and_sizes(array: ArrayData) -> tuple[Values, Values]:
+    layout = array.layout
+    assert isinstance(layout, ListLayout | ListViewLayout | FixedSizeListLayout)
+    return layout.offsets_and_sizes(array)
