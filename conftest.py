@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from sybil import Sybil
@@ -13,7 +14,11 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 # Some environments set this: then each process that the tests start compiles the modules again that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Each Java of the tests runs for seconds: compiling its code more thoroughly takes longer than that saves.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# One thread collects the garbage of a small heap with the least work.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Python imports this folder's `sitecustomize` in each process that the tests start.
+_STARTUP = str(Path(__file__).resolve().parent / "tests" / "child_process_startup")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.get("PYTHONPATH")]))
 
 # PyTorch and Ray are not among the packages of the tests.
 collect_ignore = [f"src/bowstring/datasets/{package}.py" for package in ("torch", "ray") if not find_spec(package)]

@@ -139,7 +139,7 @@ def test_data_for_some_readers_is_kept_in_adjacent_folders(tmp_path: Path, repos
         f"--keep-written={folder}",
         str(tmp_path / "test_sample.py"),
     ]
-    outer = ("PYTEST_", "PYTHONPATH", written_files.CHILDREN_KEY)
+    outer = ("PYTEST_", written_files.CHILDREN_KEY)
     env = {key: value for key, value in os.environ.items() if not key.startswith(outer)}
     for workers in ("-n1", "-n0"):  # the second run uses the existing folder
         process = subprocess.run(

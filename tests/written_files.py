@@ -2,8 +2,8 @@
 
 Only complete and valid data is kept. FOLDER gets the data for all readers. Data that a reader is known to misread goes
 to a folder next to it, named after the remaining readers, so that every difference is new. Each content is kept once,
-and a few files per test. Processes that tests start are included (commands, servers, Spark's workers): Python runs our
-`sitecustomize` when they start.
+and a few files per test. Processes that tests start are included (commands, servers, Spark's workers), by
+`child_process_startup/sitecustomize.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ MAX_BYTES = 4 << 20
 MAX_PER_TEST = 12
 CHILDREN_KEY = "BOWSTRING_TESTS_KEEP_WRITTEN"
 _SINKS = "bowstring.io.sinks"
-_HOME = Path(__file__).resolve().parent
 READERS = ("pyarrow", "polars", "nanoarrow", "arro3")
 """The readers of `../shared/tools/peer_check.py`, which compares the others with pyarrow."""
 NOT_PYARROW = "not-pyarrow"
@@ -280,9 +279,6 @@ def pytest_configure(config: pytest.Config) -> None:
         target = Path(folder).resolve()
         Recorder(target).attach()
         os.environ[CHILDREN_KEY] = str(target)
-        os.environ["PYTHONPATH"] = os.pathsep.join(
-            [str(_HOME / "child_process_startup"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        )
 
 
 class LateRecorder(MetaPathFinder):

@@ -1,8 +1,8 @@
 """Scheduling of tests with several workers of pytest-xdist (`-n 2`).
 
 The tests of a file run in one worker, because they share fixtures and the examples of a page depend on each other. The
-tests that share a Spark session count as one file, and so do those that share a cluster. The longest files run first,
-so that the workers end at the same time.
+tests that share a Spark session count as one file, of which there are two, and so do those that share a cluster. The
+longest files run first, so that the workers end at the same time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ START_SPARK_THEMSELVES = (
     "test_remote_cluster.py",
     "test_stream_kills.py",
 )
+PUBLISH = ("test_arrow_batch_job", "test_dataset_source", "test_job_progress", "test_loss", "test_publish")
 FIRST = (SPARK, "tests/fuzz/")
 
 
@@ -28,7 +29,9 @@ def group_of(file: str) -> str:
     folder, _, name = file.partition(SPARK)
     if folder or not name or name in START_SPARK_THEMSELVES:
         return file
-    return "a cluster" if name in SHARE_CLUSTER else "a Spark session"
+    if name in SHARE_CLUSTER:
+        return "a cluster"
+    return "a session that publishes" if name.startswith(PUBLISH) else "a session that writes files"
 
 
 @pytest.hookimpl(optionalhook=True)

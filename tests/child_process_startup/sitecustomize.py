@@ -1,9 +1,29 @@
-"""Python imports this module in processes that tests start under `--keep-written`, so that their data is kept, too."""
+"""Python imports this module in the processes that tests start.
 
+Spark's Python workers start faster: Spark puts PySpark on their path as a ZIP file, which each of them would compile
+again, and a daemon that forks workers imports what most of them need. Under `--keep-written` data that is written is
+kept.
+"""
+
+import importlib
 import importlib.util
 import os
 import sys
 from pathlib import Path
+
+DAEMONS = {"pyspark.daemon", "bowstring.spark.worker_daemon"}
+# They don't import `bowstring.spark.worker_daemon`, which has an effect in workers.
+NEEDED_BY_WORKERS = (
+    "pyarrow",
+    "bowstring.datasets.dataset",
+    "bowstring.spark.arrow_files",
+    "bowstring.spark.folder_job",
+)
+
+sys.path.sort(key=lambda path: path.endswith(".zip"))  # after the installed PySpark
+if DAEMONS & set(sys.orig_argv[:3]):
+    for module in (sys.orig_argv[-1], *NEEDED_BY_WORKERS):
+        importlib.import_module(module)
 
 if "BOWSTRING_TESTS_KEEP_WRITTEN" in os.environ:
     spec = importlib.util.spec_from_file_location("_written_files", Path(__file__).parent.parent / "written_files.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import time
@@ -60,6 +61,7 @@ def tasks_per_partition(folder: Path) -> Counter[int]:
     return Counter(int(path.name.partition("-")[0]) for path in folder.iterdir())
 
 
+@functools.cache
 def frames(spark: SparkSession) -> dict[str, DataFrame]:
     numbers = spark.range(0, 3000, 1, 5).selectExpr("id", "repeat('x', int(id % 90)) AS s", "id % 17 AS k")
     cached = numbers.repartition(5).cache()
