@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -89,6 +91,20 @@ def print_of_a_worker_whose_socket_is_closed(daemon_module: str, folder: Path) -
     assert wait_for_exit(worker, 60)
     os.close(worker)
     return daemon.communicate()[1].decode()
+
+
+def count_frozen_objects(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"count": [gc.get_freeze_count()]})
+
+
+def test_a_worker_freezes_the_objects_of_its_imports_after_its_first_task(spark: SparkSession) -> None:
+    """Or collecting garbage after each task would take most of the time of a small one."""
+    frame = spark.range(8, numPartitions=8).mapInArrow(count_frozen_objects, "count long")
+    counts = [row[0] for row in frame.collect() + frame.collect()]
+    assert max(counts) > 10_000
 
 
 def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSession) -> None:

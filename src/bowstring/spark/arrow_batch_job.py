@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.spark.intervals import check_no_interval_columns
 from bowstring.spark.options import parse_byte_size
+from bowstring.spark.worker_daemon import adopt_worker
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -108,6 +109,7 @@ class _RowFunction:
     def __call__(self, streams: Iterable[bytes]) -> Iterator[Row]:
         from pyspark.sql import Row
 
+        adopt_worker()
         for batch in self._function(_read_batches(streams)):
             for row in batch.to_pylist():
                 yield Row(**row)

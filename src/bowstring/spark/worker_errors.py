@@ -40,4 +40,4 @@ def _is_spark_worker() -> bool:
     return spec is not None and spec.name.startswith(("pyspark.", "bowstring.spark."))
 
 
-adopt_worker()  # the workers that plan and commit import this module
+adopt_worker()  # workers that plan, commit, and read or write data sources import this module
