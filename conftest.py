@@ -1,13 +1,18 @@
-"""Runs the Python blocks of README.md and docs/ as tests: each page in an empty folder, with a separate namespace."""
+"""Runs the Python blocks of README.md and docs/ as tests: each page in an empty folder, with a separate namespace.
+
+The examples of docstrings, which pytest runs, get an empty folder, too, and `bs` for `bowstring`.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
@@ -44,3 +49,11 @@ pytest_collect_file = Sybil(
     setup=_enter_empty_folder,
     teardown=_leave_folder,
 ).pytest()
+
+
+@pytest.fixture(autouse=True)
+def _prepare_example(request: pytest.FixtureRequest) -> None:
+    """Prepare the example of a docstring."""
+    if isinstance(request.node, pytest.DoctestItem):
+        request.getfixturevalue("doctest_namespace")["bs"] = importlib.import_module("bowstring")
+        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))

@@ -24,6 +24,17 @@ pytest_plugins = ["pytester"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+WITHOUT_EXAMPLE = {
+    *(f"bowstring.spark.{name}" for name in ("publish", "publish_stream", "register", "session", "set_java_home")),
+    *(f"bowstring.spark.{name}" for name in ("PublishedFrame", "vacuum", "write")),
+    "bowstring.follow_published",
+    *(f"bowstring.sharing.{name}" for name in ("DeviceTable", "device_table")),
+    *(
+        f"bowstring.testing.{name}Conformance"
+        for name in ("Client", "ExportedMemory", "Protocol", "Server", "Transport")
+    ),
+}
+"""Those that need Spark, a GPU, or a class that implements them."""
 METHODS = (FunctionType, classmethod, staticmethod, property, functools.cached_property)
 
 
@@ -96,6 +107,29 @@ def test_every_public_method_has_or_inherits_a_docstring() -> None:
         classes = [cls for cls in vars(module).values() if inspect.isclass(cls) and cls.__module__ == info.name]
         undocumented += [name for cls in classes if cls.__name__[0] != "_" for name in undocumented_methods(cls)]
     assert not undocumented
+
+
+def public_callables(package: str) -> Iterator[str]:
+    """The public functions and classes of a package, other than exceptions, that are defined in Bowstring."""
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        is_exception = inspect.isclass(value) and issubclass(value, BaseException)
+        if callable(value) and not is_exception and getattr(value, "__module__", "").startswith("bowstring"):
+            yield f"{package}.{name}"
+
+
+def has_example(qualified_name: str) -> bool:
+    package, _, name = qualified_name.rpartition(".")
+    return ">>>" in (getattr(importlib.import_module(package), name).__doc__ or "")
+
+
+def test_every_public_function_and_class_has_an_example() -> None:
+    stubs = REPOSITORY.glob("src/bowstring/**/__init__.pyi")
+    packages = [".".join(stub.parent.relative_to(REPOSITORY / "src").parts) for stub in stubs]
+    names = [name for package in packages for name in public_callables(package)]
+    assert len(names) > 250
+    assert {name for name in names if not has_example(name)} == WITHOUT_EXAMPLE
 
 
 def test_a_public_method_without_a_docstring_is_detected() -> None:

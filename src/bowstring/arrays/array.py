@@ -51,6 +51,13 @@ class Array(ArrayData):
 
     Created by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing returns Python values;
     slicing returns arrays that share the memory. The children and the dictionary are arrays, too.
+
+    >>> array = bs.array([1, None, 3])
+    >>> array.type, array.null_count, array[1:].to_pylist()
+    (DataType(int64), 1, [None, 3])
+    >>> array.take([2, 0])
+    <bowstring.Array int64[2]>
+    [3, 1]
     """
 
     __slots__ = ()
@@ -450,6 +457,10 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
     """Concatenate arrays of one data type; copies.
 
     Dictionaries are unified. Raises `TypeMismatchError` if the union is too large for the indices.
+
+    >>> bs.concat_arrays([bs.array([1, 2]), bs.array([None, 4])])
+    <bowstring.Array int64[4]>
+    [1, 2, null, 4]
     """
     if isinstance(arrays, ArrayData):
         raise InvalidArgumentError("expected a sequence of arrays to concatenate, found one: write [array]")

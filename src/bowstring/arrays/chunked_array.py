@@ -40,6 +40,10 @@ class ChunkedArray(ColumnChunks):
     """Arrays of one data type that make up one column; immutable.
 
     A chunk of a table's column is created on first use, which raises `InvalidDataError` if it is malformed.
+
+    >>> column = bs.chunked_array([[1, 2], [None]])
+    >>> column.num_chunks, column.to_pylist()
+    (2, [1, 2, None])
     """
 
     __slots__ = ("_starts",)

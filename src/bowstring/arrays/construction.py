@@ -32,6 +32,14 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     dimensions, one for each row. Raises `TypeMismatchError` naming the first value that does not fit,
     `InvalidArgumentError` if the mask has another shape than the values, and `LimitError` for dictionaries with so few
     common keys that nearly all values would be null.
+
+    >>> import numpy as np
+    >>> bs.array([1, None, 3])
+    <bowstring.Array int64[3]>
+    [1, null, 3]
+    >>> bs.array(np.arange(3.0), mask=[False, True, False])
+    <bowstring.Array double[3]>
+    [0.0, null, 2.0]
     """
     data_type = None if type is None else as_type(type, "array")
     if mask is None and values.__class__ in (list, tuple):
@@ -77,6 +85,10 @@ def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> Chunke
 
     The type is that of the first chunk by default. Raises `InvalidArgumentError` if there is neither, or a chunk has
     another type.
+
+    >>> bs.chunked_array([[1, 2], [None, 4]])
+    <bowstring.ChunkedArray int64[4] in 2 chunks>
+    [1, 2, null, 4]
     """
     if isinstance(arrays, ChunkedArray):
         arrays = arrays.chunks
@@ -101,7 +113,12 @@ def scalar(value: Any, type: TypeLike | None = None) -> Scalar:
 
 
 def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
-    """Create an array that has a Python value `size` times, of the given type or of one that is inferred."""
+    """Create an array that has a Python value `size` times, of the given type or of one that is inferred.
+
+    >>> bs.repeat("x", 3)
+    <bowstring.Array string[3]>
+    ["x", "x", "x"]
+    """
     count = to_integer("repeat: the size", size)
     if count < 0:
         raise InvalidArgumentError(f"repeat: the size must not be negative, found {count}")
@@ -109,12 +126,21 @@ def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
 
 
 def nulls(size: int, type: TypeLike | None = None) -> Array:
-    """Create an array of nulls, by default of the type null."""
+    """Create an array of nulls, by default of the type null.
+
+    >>> bs.nulls(2, "string")
+    <bowstring.Array string[2]>
+    [null, null]
+    """
     return repeat(None, size, type)
 
 
 def infer_type(values: Any) -> DataType:
-    """Return the type that `array` infers of values."""
+    """Return the type that `array` infers of values.
+
+    >>> bs.infer_type([1, None, 2.5])
+    DataType(double)
+    """
     return array(values).type
 
 
@@ -136,6 +162,11 @@ def from_dlpack(source: Any, copy: bool | None = None) -> Array:
     instead of copying. Writes to shared memory by others change the array. Raises `UnsupportedError` for memory of
     another device, `TypeMismatchError` for elements without an Arrow type or zero dimensions, `BufferExchangeError` for
     what DLPack doesn't support.
+
+    >>> import numpy as np
+    >>> bs.from_dlpack(np.arange(3))
+    <bowstring.Array int64[3]>
+    [0, 1, 2]
     """
     values = dlpack.numpy_from_dlpack(source, copy)
     if copy is False and not (values.flags.c_contiguous and values.dtype.kind != "b"):

@@ -58,7 +58,12 @@ class ListArray(metaclass=_ArrayKind):
 
 
 class LargeListArray(metaclass=_ArrayKind):
-    """Arrays of lists with 64-bit offsets."""
+    """Arrays of lists with 64-bit offsets.
+
+    >>> bs.LargeListArray.from_arrays([0, 2, 3], bs.array(["a", "b", "c"]))
+    <bowstring.Array large_list<item: string>[2]>
+    [["a", "b"], ["c"]]
+    """
 
     TYPE = t.LargeList
 
@@ -87,7 +92,12 @@ class ListViewArray(metaclass=_ArrayKind):
 
 
 class LargeListViewArray(metaclass=_ArrayKind):
-    """Arrays of lists with a 64-bit offset and size each."""
+    """Arrays of lists with a 64-bit offset and size each.
+
+    >>> bs.LargeListViewArray.from_arrays([1, 0], [2, 1], bs.array(["a", "b", "c"]))
+    <bowstring.Array large_list_view<item: string>[2]>
+    [["b", "c"], ["a"]]
+    """
 
     TYPE = t.LargeListView
 
@@ -100,7 +110,12 @@ class LargeListViewArray(metaclass=_ArrayKind):
 
 
 class FixedSizeListArray(metaclass=_ArrayKind):
-    """Arrays of lists of one size."""
+    """Arrays of lists of one size.
+
+    >>> bs.FixedSizeListArray.from_arrays(bs.array([1, 2, 3, 4]), 2)
+    <bowstring.Array fixed_size_list<item: int64>[2][2]>
+    [[1, 2], [3, 4]]
+    """
 
     TYPE = t.FixedSizeList
 
@@ -239,7 +254,12 @@ class RunEndEncodedArray(metaclass=_ArrayKind):
 
 
 class UnionArray(metaclass=_ArrayKind):
-    """Arrays of unions."""
+    """Arrays of unions.
+
+    >>> array = bs.UnionArray.from_sparse(bs.array([0, 1], "int8"), [bs.array([1, 0]), bs.array(["", "b"])], ["n", "s"])
+    >>> array.to_pylist(), array.field(1).to_pylist()
+    ([1, 'b'], ['', 'b'])
+    """
 
     TYPE = t.Union
 
@@ -279,7 +299,13 @@ class UnionArray(metaclass=_ArrayKind):
 
 
 class ExtensionArray(metaclass=_ArrayKind):
-    """Arrays of extension types."""
+    """Arrays of extension types.
+
+    >>> from uuid import UUID
+    >>> ids = bs.array([UUID(int=1), None], bs.datatypes.uuid())
+    >>> isinstance(ids, bs.ExtensionArray), ids.storage.type
+    (True, DataType(fixed_size_binary[16]))
+    """
 
     TYPE = ExtensionType
 

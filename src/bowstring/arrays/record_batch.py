@@ -36,6 +36,18 @@ class RecordBatch(ColumnContainer):
 
     `columns` can be any sequence; that of a reader creates each array on first access. `pairs` is the custom metadata
     of the batch's message.
+
+    >>> batch = bs.record_batch({"city": ["Riga", "Lima"], "people": [605_273, 10_092_000]})
+    >>> batch.num_rows, batch["city"].to_pylist()
+    (2, ['Riga', 'Lima'])
+    >>> batch.filter([("people", ">", 1_000_000)])
+    <bowstring.RecordBatch 1 row × 2 columns>
+    ┌────────┬──────────┐
+    │ city   ┆   people │
+    │ string ┆    int64 │
+    ╞════════╪══════════╡
+    │ "Lima" ┆ 10092000 │
+    └────────┴──────────┘
     """
 
     __slots__ = ("lazy_columns", "num_rows", "pairs", "schema")
@@ -318,6 +330,16 @@ def record_batch(
     one.
 
     The arguments are those of `table`. Raises `InvalidArgumentError` if lengths, types or arguments do not agree.
+
+    >>> bs.record_batch({"city": ["Riga", None], "people": [605_273, 7]})
+    <bowstring.RecordBatch 2 rows × 2 columns>
+    ┌────────┬────────┐
+    │ city   ┆ people │
+    │ string ┆  int64 │
+    ╞════════╪════════╡
+    │ "Riga" ┆ 605273 │
+    │ null   ┆      7 │
+    └────────┴────────┘
     """
     check_names_fit(data, names)
     if data.__class__ not in (dict, list, tuple):

@@ -15,6 +15,9 @@ class Scalar:
 
     Created by `bowstring.scalar` and by the functions of `bowstring.compute`. A scalar equals another of the same type
     and value, and the Python object itself.
+
+    >>> bs.scalar(5, "int8").as_py()
+    5
     """
 
     __slots__ = ("_array",)

@@ -45,7 +45,22 @@ from bowstring.layouts.registry import layout_of
 
 
 class Table(ColumnContainer):
-    """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch."""
+    """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch.
+
+    >>> table = bs.table({"city": ["Riga", "Lima", None], "people": [605_273, 10_092_000, 7]})
+    >>> table.sort_by([("people", "descending")])
+    <bowstring.Table 3 rows × 2 columns in 1 batch>
+    ┌────────┬──────────┐
+    │ city   ┆   people │
+    │ string ┆    int64 │
+    ╞════════╪══════════╡
+    │ "Lima" ┆ 10092000 │
+    │ "Riga" ┆   605273 │
+    │ null   ┆        7 │
+    └────────┴──────────┘
+    >>> table.select(["people"]).slice(1)["people"].to_pylist()
+    [10092000, 7]
+    """
 
     __slots__ = ("_batches", "_columns", "_starts", "num_rows", "schema")
 
@@ -334,6 +349,17 @@ def concat_tables(tables: Iterable[Table]) -> Table:
     """Concatenate tables of one schema; nothing is copied. Imports tables of other libraries (PyCapsule interface).
 
     Raises `InvalidArgumentError`, naming the table, if a schema differs.
+
+    >>> bs.concat_tables([bs.table({"n": [1, 2]}), bs.table({"n": [3]})])
+    <bowstring.Table 3 rows × 1 column in 2 batches>
+    ┌───────┐
+    │     n │
+    │ int64 │
+    ╞═══════╡
+    │     1 │
+    │     2 │
+    │     3 │
+    └───────┘
     """
     if isinstance(tables, ColumnContainer):
         raise InvalidArgumentError("expected a sequence of tables to concatenate, found one: write [table]")
@@ -349,7 +375,11 @@ def concat_tables(tables: Iterable[Table]) -> Table:
 
 
 def concat_batches(batches: Iterable[RecordBatch]) -> RecordBatch:
-    """Concatenate batches of one schema into one, copied. Raises `InvalidArgumentError` if a schema differs."""
+    """Concatenate batches of one schema into one, copied. Raises `InvalidArgumentError` if a schema differs.
+
+    >>> bs.concat_batches([bs.record_batch({"n": [1, 2]}), bs.record_batch({"n": [3]})])["n"].to_pylist()
+    [1, 2, 3]
+    """
     combined = Table.from_batches(batches).combine_chunks()
     return combined._batches[0]
 
@@ -365,6 +395,16 @@ def table(
     converted, and columns of a table, batch or frame are cast safely, as `Table.cast` does. `metadata` replaces the
     custom metadata of the schema, except that of pandas. Raises `InvalidArgumentError` if lengths or arguments do not
     agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit its type.
+
+    >>> bs.table({"n": [1, None], "s": ["a", "b"]})
+    <bowstring.Table 2 rows × 2 columns in 1 batch>
+    ┌───────┬────────┐
+    │     n ┆ s      │
+    │ int64 ┆ string │
+    ╞═══════╪════════╡
+    │     1 ┆ "a"    │
+    │  null ┆ "b"    │
+    └───────┴────────┘
     """
     check_names_fit(data, names)
     table = None

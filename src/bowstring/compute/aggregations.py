@@ -51,7 +51,11 @@ def sum(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:  
 
 
 def product(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:
-    """Return the product of numbers or booleans, but not decimals; as `sum`."""
+    """Return the product of numbers or booleans, but not decimals; as `sum`.
+
+    >>> bs.compute.product([2, None, 4])
+    <bowstring.Scalar int64: 8>
+    """
     column = as_column(array)
     decoded = _get_numeric_type("product", column, t.Int, t.FloatingPoint, t.Bool, t.Null)
     type_ = _get_sum_type(decoded)
@@ -60,7 +64,11 @@ def product(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scala
 
 
 def mean(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:
-    """Return the mean of numbers or booleans as float64; of decimals as a decimal of their type, rounded half up."""
+    """Return the mean of numbers or booleans as float64; of decimals as a decimal of their type, rounded half up.
+
+    >>> bs.compute.mean([1, None, 4])
+    <bowstring.Scalar double: 2.5>
+    """
     column = as_column(array)
     decoded = _get_numeric_type("mean", column)
     values = _select_values(column, skip_nulls, min_count)
@@ -73,6 +81,9 @@ def variance(array: Any, *, ddof: int = 0, skip_nulls: bool = True, min_count: i
     """Return the variance of numbers as float64: the sum of squared deviations divided by their number minus `ddof`.
 
     Null if there are no more than `ddof` values.
+
+    >>> bs.compute.variance([1, 3])
+    <bowstring.Scalar double: 1.0>
     """
     column = as_column(array)
     _get_numeric_type("variance", column)
@@ -83,7 +94,11 @@ def variance(array: Any, *, ddof: int = 0, skip_nulls: bool = True, min_count: i
 
 
 def stddev(array: Any, *, ddof: int = 0, skip_nulls: bool = True, min_count: int = 0) -> Scalar:
-    """Return the standard deviation of numbers as float64: the root of `variance`."""
+    """Return the standard deviation of numbers as float64: the root of `variance`.
+
+    >>> bs.compute.stddev([1, 3])
+    <bowstring.Scalar double: 1.0>
+    """
     square = variance(array, ddof=ddof, skip_nulls=skip_nulls, min_count=min_count)
     return Scalar(_create_array(t.float64(), None if not square.is_valid else float(np.sqrt(square.as_py()))))
 
@@ -113,27 +128,47 @@ def min_max(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scala
 
 
 def min(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:  # noqa: A001 -- pyarrow's name
-    """Return the least value; as `min_max`."""
+    """Return the least value; as `min_max`.
+
+    >>> bs.compute.min([1, None, 3])
+    <bowstring.Scalar int64: 1>
+    """
     return Scalar(min_max(array, skip_nulls=skip_nulls, min_count=min_count).to_array().field("min"))
 
 
 def max(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:  # noqa: A001 -- pyarrow's name
-    """Return the greatest value; as `min_max`."""
+    """Return the greatest value; as `min_max`.
+
+    >>> bs.compute.max([1, None, 3])
+    <bowstring.Scalar int64: 3>
+    """
     return Scalar(min_max(array, skip_nulls=skip_nulls, min_count=min_count).to_array().field("max"))
 
 
 def any(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:  # noqa: A001 -- pyarrow's name
-    """Return whether a boolean is true. With `skip_nulls=False` the result is null if that depends on a null."""
+    """Return whether a boolean is true. With `skip_nulls=False` the result is null if that depends on a null.
+
+    >>> bs.compute.any([False, None, True])
+    <bowstring.Scalar bool: true>
+    """
     return _find_boolean("any", True, array, skip_nulls, min_count)
 
 
 def all(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:  # noqa: A001 -- pyarrow's name
-    """Return whether all booleans are true; as `any`."""
+    """Return whether all booleans are true; as `any`.
+
+    >>> bs.compute.all([True, None, True])
+    <bowstring.Scalar bool: true>
+    """
     return _find_boolean("all", False, array, skip_nulls, min_count)
 
 
 def count(array: Any, mode: CountMode = "only_valid") -> Scalar:
-    """Return the number of values: those that are valid, "only_null" those that are not, or "all"."""
+    """Return the number of values: those that are valid, "only_null" those that are not, or "all".
+
+    >>> bs.compute.count([1, None, 3]), bs.compute.count([1, None, 3], mode="only_null")
+    (<bowstring.Scalar int64: 2>, <bowstring.Scalar int64: 1>)
+    """
     column = as_column(array)
     _check_mode("count", mode)
     num_valid = _count_valid(column)

@@ -48,12 +48,22 @@ def add(x: Any, y: Any) -> Any:
 
 
 def subtract(x: Any, y: Any) -> Any:
-    """Subtract numbers; durations from timestamps, dates, times and durations; and these from each other."""
+    """Subtract numbers; durations from timestamps, dates, times and durations; and these from each other.
+
+    >>> bs.compute.subtract([5, None], [3, 1])
+    <bowstring.Array int64[2]>
+    [2, null]
+    """
     return _calculate("subtract", False, x, y)
 
 
 def multiply(x: Any, y: Any) -> Any:
-    """Multiply numbers, and durations by integers."""
+    """Multiply numbers, and durations by integers.
+
+    >>> bs.compute.multiply([1, None, 3], 2)
+    <bowstring.Array int64[3]>
+    [2, null, 6]
+    """
     return _calculate("multiply", False, x, y)
 
 
@@ -61,47 +71,91 @@ def divide(x: Any, y: Any) -> Any:
     """Divide numbers, and durations by integers or durations. Quotients of integers are rounded towards zero.
 
     Raises `InvalidArgumentError` for a division of integers or decimals by zero; for floats it is infinite or NaN.
+
+    >>> bs.compute.divide([7, None], 2)
+    <bowstring.Array int64[2]>
+    [3, null]
     """
     return _calculate("divide", False, x, y)
 
 
 def add_checked(x: Any, y: Any) -> Any:
-    """Add values as `add`; raises `InvalidArgumentError` on overflow."""
+    """Add values as `add`; raises `InvalidArgumentError` on overflow.
+
+    >>> bs.compute.add_checked([1, None], 2)
+    <bowstring.Array int64[2]>
+    [3, null]
+    """
     return _calculate("add", True, x, y)
 
 
 def subtract_checked(x: Any, y: Any) -> Any:
-    """Subtract values as `subtract`; raises `InvalidArgumentError` on overflow."""
+    """Subtract values as `subtract`; raises `InvalidArgumentError` on overflow.
+
+    >>> bs.compute.subtract_checked([5, None], [3, 1])
+    <bowstring.Array int64[2]>
+    [2, null]
+    """
     return _calculate("subtract", True, x, y)
 
 
 def multiply_checked(x: Any, y: Any) -> Any:
-    """Multiply values as `multiply`; raises `InvalidArgumentError` on overflow."""
+    """Multiply values as `multiply`; raises `InvalidArgumentError` on overflow.
+
+    >>> bs.compute.multiply_checked([1, None, 3], 2)
+    <bowstring.Array int64[3]>
+    [2, null, 6]
+    """
     return _calculate("multiply", True, x, y)
 
 
 def divide_checked(x: Any, y: Any) -> Any:
-    """Divide values as `divide`; raises `InvalidArgumentError` on overflow, and for zero also of floats."""
+    """Divide values as `divide`; raises `InvalidArgumentError` on overflow, and for zero also of floats.
+
+    >>> bs.compute.divide_checked([7.0, None], 2.0)
+    <bowstring.Array double[2]>
+    [3.5, null]
+    """
     return _calculate("divide", True, x, y)
 
 
 def negate(x: Any) -> Any:
-    """Return numbers or durations with the opposite sign."""
+    """Return numbers or durations with the opposite sign.
+
+    >>> bs.compute.negate([1, None, -3])
+    <bowstring.Array int64[3]>
+    [-1, null, 3]
+    """
     return map_operands(partial(map_valid_values, partial(_negate, False)), x)
 
 
 def negate_checked(x: Any) -> Any:
-    """Negate values as `negate`, except unsigned integers; raises `InvalidArgumentError` on overflow."""
+    """Negate values as `negate`, except unsigned integers; raises `InvalidArgumentError` on overflow.
+
+    >>> bs.compute.negate_checked([1, None, -3])
+    <bowstring.Array int64[3]>
+    [-1, null, 3]
+    """
     return map_operands(partial(map_valid_values, partial(_negate, True)), x)
 
 
 def abs(x: Any) -> Any:  # noqa: A001 -- pyarrow's name
-    """Return the absolute values of numbers or durations."""
+    """Return the absolute values of numbers or durations.
+
+    >>> bs.compute.abs([-1, 2, None])
+    <bowstring.Array int64[3]>
+    [1, 2, null]
+    """
     return map_operands(partial(map_valid_values, partial(_absolute, False)), x)
 
 
 def abs_checked(x: Any) -> Any:
-    """Return absolute values as `abs`; raises `InvalidArgumentError` on overflow."""
+    """Return absolute values as `abs`; raises `InvalidArgumentError` on overflow.
+
+    >>> bs.compute.abs_checked([-1, 2, None])
+    <bowstring.Array int64[3]>
+    [1, 2, null]
+    """
     return map_operands(partial(map_valid_values, partial(_absolute, True)), x)
 
 

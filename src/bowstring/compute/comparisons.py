@@ -41,27 +41,52 @@ def equal(x: Any, y: Any) -> Any:
 
 
 def not_equal(x: Any, y: Any) -> Any:
-    """Return whether values differ; as `equal`."""
+    """Return whether values differ; as `equal`.
+
+    >>> bs.compute.not_equal([1, None, 3], 1)
+    <bowstring.Array bool[3]>
+    [false, null, true]
+    """
     return _compare("!=", x, y)
 
 
 def less(x: Any, y: Any) -> Any:
-    """Return whether values of `x` are less than those of `y`; strings by their bytes. As `equal`."""
+    """Return whether values of `x` are less than those of `y`; strings by their bytes. As `equal`.
+
+    >>> bs.compute.less([1, None, 3], 2)
+    <bowstring.Array bool[3]>
+    [true, null, false]
+    """
     return _compare("<", x, y)
 
 
 def less_equal(x: Any, y: Any) -> Any:
-    """Return whether values of `x` are less than or equal to those of `y`; as `less`."""
+    """Return whether values of `x` are less than or equal to those of `y`; as `less`.
+
+    >>> bs.compute.less_equal([1, None, 3], 1)
+    <bowstring.Array bool[3]>
+    [true, null, false]
+    """
     return _compare("<=", x, y)
 
 
 def greater(x: Any, y: Any) -> Any:
-    """Return whether values of `x` are greater than those of `y`; as `less`."""
+    """Return whether values of `x` are greater than those of `y`; as `less`.
+
+    >>> bs.compute.greater([1, None, 3], 2)
+    <bowstring.Array bool[3]>
+    [false, null, true]
+    """
     return _compare(">", x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Any:
-    """Return whether values of `x` are greater than or equal to those of `y`; as `less`."""
+    """Return whether values of `x` are greater than or equal to those of `y`; as `less`.
+
+    >>> bs.compute.greater_equal([1, None, 3], 3)
+    <bowstring.Array bool[3]>
+    [false, null, true]
+    """
     return _compare(">=", x, y)
 
 

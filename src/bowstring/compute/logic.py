@@ -28,17 +28,32 @@ def and_(x: Any, y: Any) -> Any:
 
 
 def or_(x: Any, y: Any) -> Any:
-    """Return whether one of the values is true; null if one is null. As `and_`."""
+    """Return whether one of the values is true; null if one is null. As `and_`.
+
+    >>> bs.compute.or_([True, False, True], [False, False, None])
+    <bowstring.Array bool[3]>
+    [true, false, null]
+    """
     return map_operands(partial(_combine, "or_", np.logical_or), x, y)
 
 
 def xor(x: Any, y: Any) -> Any:
-    """Return whether exactly one of the values is true; null if one is null. As `and_`."""
+    """Return whether exactly one of the values is true; null if one is null. As `and_`.
+
+    >>> bs.compute.xor([True, False, None], [True, True, True])
+    <bowstring.Array bool[3]>
+    [false, true, null]
+    """
     return map_operands(partial(_combine, "xor", np.logical_xor), x, y)
 
 
 def and_not(x: Any, y: Any) -> Any:
-    """Return whether `x` is true and `y` is not; null if one is null. As `and_`."""
+    """Return whether `x` is true and `y` is not; null if one is null. As `and_`.
+
+    >>> bs.compute.and_not([True, True, None], [False, True, False])
+    <bowstring.Array bool[3]>
+    [true, false, null]
+    """
     return and_(x, invert(y))
 
 
@@ -53,17 +68,32 @@ def and_kleene(x: Any, y: Any) -> Any:
 
 
 def or_kleene(x: Any, y: Any) -> Any:
-    """Return whether one of the values is true: true if one is true, otherwise null if one is null. As `and_`."""
+    """Return whether one of the values is true: true if one is true, otherwise null if one is null. As `and_`.
+
+    >>> bs.compute.or_kleene([True, False], [None, None])
+    <bowstring.Array bool[2]>
+    [true, null]
+    """
     return map_operands(partial(_combine_kleene, "or_kleene", True), x, y)
 
 
 def and_not_kleene(x: Any, y: Any) -> Any:
-    """Return whether `x` is true and `y` is not: false if one excludes it, otherwise null if one is null. As `and_`."""
+    """Return whether `x` is true and `y` is not: false if one excludes it, otherwise null if one is null. As `and_`.
+
+    >>> bs.compute.and_not_kleene([False, True, None], [None, None, True])
+    <bowstring.Array bool[3]>
+    [false, null, false]
+    """
     return and_kleene(x, invert(y))
 
 
 def invert(values: Any) -> Any:
-    """Return whether values are false; null for null. As `and_`."""
+    """Return whether values are false; null for null. As `and_`.
+
+    >>> bs.compute.invert([True, None, False])
+    <bowstring.Array bool[3]>
+    [false, null, true]
+    """
 
     def invert_array(array: ArrayData) -> ArrayData:
         return create_boolean_array(~unpack_booleans("invert", array), combine_validity(array))

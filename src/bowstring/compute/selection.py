@@ -38,12 +38,22 @@ from bowstring.layouts.base import ArrayData, Values
 
 
 def is_null(values: Any, *, nan_is_null: bool = False) -> Any:
-    """Return whether values are null, or with `nan_is_null` NaN."""
+    """Return whether values are null, or with `nan_is_null` NaN.
+
+    >>> bs.compute.is_null([1, None])
+    <bowstring.Array bool[2]>
+    [false, true]
+    """
     return map_operands(lambda array: nulls.is_null(array, nan_is_null), values)
 
 
 def is_valid(values: Any) -> Any:
-    """Return whether values are not null."""
+    """Return whether values are not null.
+
+    >>> bs.compute.is_valid([1, None])
+    <bowstring.Array bool[2]>
+    [true, false]
+    """
     return map_operands(nulls.is_valid, values)
 
 
@@ -58,12 +68,22 @@ def is_nan(values: Any) -> Any:
 
 
 def is_finite(values: Any) -> Any:
-    """Return whether numbers are neither infinite nor NaN; as `is_nan`."""
+    """Return whether numbers are neither infinite nor NaN; as `is_nan`.
+
+    >>> bs.compute.is_finite([1.0, float("inf"), None])
+    <bowstring.Array bool[3]>
+    [true, false, null]
+    """
     return _test_floats("is_finite", np.isfinite, True, values)
 
 
 def is_inf(values: Any) -> Any:
-    """Return whether numbers are infinite; as `is_nan`."""
+    """Return whether numbers are infinite; as `is_nan`.
+
+    >>> bs.compute.is_inf([1.0, float("inf"), None])
+    <bowstring.Array bool[3]>
+    [false, true, null]
+    """
     return _test_floats("is_inf", np.isinf, False, values)
 
 
@@ -126,6 +146,10 @@ def fill_null(values: Any, fill_value: Any) -> Any:
     """Return the values, with those of `fill_value` in place of nulls: one value, or one for each slot.
 
     `fill_value` is cast to the type of the values. Raises `TypeMismatchError` if it does not fit.
+
+    >>> bs.compute.fill_null([1, None, 3], 0)
+    <bowstring.Array int64[3]>
+    [1, 0, 3]
     """
     operand, filler = as_operand(values), as_operand(fill_value)
     return coalesce(operand, filler if filler.type == operand.type else _cast_filler(filler, operand.type))
@@ -156,37 +180,72 @@ def _choose(choices: Values, arrays: Any) -> ArrayData:
 
 
 def cast(arr: Any, target_type: TypeLike, safe: bool = True) -> Any:
-    """Cast values to another type, as `Array.cast`."""
+    """Cast values to another type, as `Array.cast`.
+
+    >>> bs.compute.cast(["1", None], "int64")
+    <bowstring.Array int64[2]>
+    [1, null]
+    """
     return as_operand(arr).cast(target_type, safe)
 
 
 def filter(input: Any, mask: MaskLike | ChunkedArray) -> Any:  # noqa: A001 -- pyarrow's names
-    """Return the values, or rows of a batch or table, for which `mask` is true, as `Array.filter`."""
+    """Return the values, or rows of a batch or table, for which `mask` is true, as `Array.filter`.
+
+    >>> bs.compute.filter([1, 2, 3], [True, None, True])
+    <bowstring.Array int64[2]>
+    [1, 3]
+    """
     return _as_columns(input).filter(mask)
 
 
 def take(data: Any, indices: Any) -> Any:
-    """Return the values, or rows of a batch or table, at `indices`, as `Array.take`."""
+    """Return the values, or rows of a batch or table, at `indices`, as `Array.take`.
+
+    >>> bs.compute.take(["a", "b", "c"], [2, 0])
+    <bowstring.Array string[2]>
+    ["c", "a"]
+    """
     return _as_columns(data).take(indices)
 
 
 def drop_null(input: Any) -> Any:
-    """Return the values that are not null, or the rows of a batch or table without nulls."""
+    """Return the values that are not null, or the rows of a batch or table without nulls.
+
+    >>> bs.compute.drop_null([1, None, 3])
+    <bowstring.Array int64[2]>
+    [1, 3]
+    """
     return _as_columns(input).drop_null()
 
 
 def sort_indices(input: Any, *, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-    """Return the uint64 indices that sort values, as `Array.sort_indices`."""
+    """Return the uint64 indices that sort values, as `Array.sort_indices`.
+
+    >>> bs.compute.sort_indices([3, None, 1])
+    <bowstring.Array uint64[3]>
+    [2, 0, 1]
+    """
     return Array.from_array_data(as_column(input)).sort_indices(order, null_placement)
 
 
 def unique(array: Any) -> Array:
-    """Return the distinct values in order of first appearance, as `Array.unique`."""
+    """Return the distinct values in order of first appearance, as `Array.unique`.
+
+    >>> bs.compute.unique([1, None, 1, 3])
+    <bowstring.Array int64[3]>
+    [1, null, 3]
+    """
     return Array.from_array_data(as_column(array)).unique()
 
 
 def dictionary_encode(array: Any) -> Any:
-    """Dictionary-encode values, as `Array.dictionary_encode`."""
+    """Dictionary-encode values, as `Array.dictionary_encode`.
+
+    >>> bs.compute.dictionary_encode(["a", "b", "a"]).dictionary
+    <bowstring.Array string[2]>
+    ["a", "b"]
+    """
     return _as_columns(array).dictionary_encode()
 
 

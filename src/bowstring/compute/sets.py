@@ -30,7 +30,12 @@ def is_in(values: Any, value_set: Any, *, skip_nulls: bool = False) -> Any:
 
 
 def index_in(values: Any, value_set: Any, *, skip_nulls: bool = False) -> Any:
-    """Return the int32 index of each value's first occurrence in `value_set`; null if it is not there. As `is_in`."""
+    """Return the int32 index of each value's first occurrence in `value_set`; null if it is not there. As `is_in`.
+
+    >>> bs.compute.index_in(["b", "x", None], ["a", "b"])
+    <bowstring.Array int32[3]>
+    [1, null, null]
+    """
 
     def index_array(array: ArrayData) -> ArrayData:
         indices = _find_members(array, members, skip_nulls)

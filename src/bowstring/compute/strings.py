@@ -37,12 +37,22 @@ def starts_with(strings: Any, pattern: str | bytes, *, ignore_case: bool = False
 
 
 def ends_with(strings: Any, pattern: str | bytes, *, ignore_case: bool = False) -> Any:
-    """Return whether strings end with a pattern; as `starts_with`."""
+    """Return whether strings end with a pattern; as `starts_with`.
+
+    >>> bs.compute.ends_with(["a.csv", "b.txt", None], ".csv")
+    <bowstring.Array bool[3]>
+    [true, false, null]
+    """
     return _match("ends_with", _is_suffix, strings, pattern, ignore_case)
 
 
 def match_substring(strings: Any, pattern: str | bytes, *, ignore_case: bool = False) -> Any:
-    """Return whether strings contain a pattern; as `starts_with`."""
+    """Return whether strings contain a pattern; as `starts_with`.
+
+    >>> bs.compute.match_substring(["Riga", "Lima", None], "im")
+    <bowstring.Array bool[3]>
+    [false, true, null]
+    """
     return _match("match_substring", _is_substring, strings, pattern, ignore_case)
 
 
@@ -57,7 +67,12 @@ def utf8_length(strings: Any) -> Any:
 
 
 def binary_length(strings: Any) -> Any:
-    """Return the number of bytes of strings or byte strings, as int32, of large ones as int64."""
+    """Return the number of bytes of strings or byte strings, as int32, of large ones as int64.
+
+    >>> bs.compute.binary_length(["é", "abc", None])
+    <bowstring.Array int32[3]>
+    [2, 3, null]
+    """
     types = t.BaseString, t.BaseBinary
     return map_operands(partial(_map_strings, "binary_length", types, _count_bytes), strings)
 
@@ -73,7 +88,12 @@ def utf8_upper(strings: Any) -> Any:
 
 
 def utf8_lower(strings: Any) -> Any:
-    """Return strings in lower case; as `utf8_upper`."""
+    """Return strings in lower case; as `utf8_upper`.
+
+    >>> bs.compute.utf8_lower(["RĪGA", None])
+    <bowstring.Array string[2]>
+    ["rīga", null]
+    """
     return map_operands(partial(_map_strings, "utf8_lower", (t.BaseString,), partial(_map_case, str.lower)), strings)
 
 

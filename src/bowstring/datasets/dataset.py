@@ -31,7 +31,13 @@ _FieldType = TypeVar("_FieldType")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetPart:
-    """One part of a data set: its size and where it is."""
+    """One part of a data set: its size and where it is.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1, 2]})}) as server:
+    ...     part = bs.datasets.DatasetPart(2, 16, (server.uri("visits"),))
+    ...     bs.datasets.Dataset("twice", bs.schema({"n": "int64"}), [part, part]).read_all()["n"].to_pylist()
+    [1, 2, 1, 2]
+    """
 
     num_rows: int
     nbytes: int
@@ -56,6 +62,13 @@ class Dataset:
 
     `part_schema` is the schema of the parts. `column_indices` are the columns of them that are read, None for all.
     Raises `NotFoundError` for an index out of range.
+
+    >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+    >>> visits = bs.dataset("visits.arrow")
+    >>> same = bs.datasets.Dataset.from_json(visits.to_json())
+    >>> same.head(2)["user"].to_pylist()
+    [1, 2]
     """
 
     __slots__ = ("__weakref__", "column_indices", "name", "part_schema", "parts", "schema")

@@ -40,6 +40,9 @@ class RowOrder:
     permutes the parts, the blocks of 65,536 rows within each part, and then the rows within each window of
     `window_rows`. So the rows of a part are in adjacent windows. Larger windows shuffle better; smaller ones read fewer
     parts and blocks at once. Parts without rows do not matter. Raises `InvalidArgumentError` for numbers out of range.
+
+    >>> bs.datasets.RowOrder([6, 4], seed=7).num_rows
+    10
     """
 
     part_rows: Sequence[int] = field(compare=False, repr=False)

@@ -46,6 +46,12 @@ def publish(
 
     Raises `InvalidArgumentError` for invalid options, `MissingFileError` if there is no such folder, `ResourceError` if
     memory and disk space are short or the agent can't be started, and as `share`.
+
+    >>> table = bs.table({"city": ["Riga", "Lima"], "people": [605_273, 10_092_000]})
+    >>> with bs.publish(table, name="docs-cities", ttl_s=60) as dataset:
+    ...     with bs.open_published("docs-cities") as opened:  # in any process of this user
+    ...         opened.read_all() == table
+    True
     """
     check_lifetime(lifetime, ttl_s)
     dataset_id = create_dataset_id(name)

@@ -77,6 +77,11 @@ class PublishedDataset(Dataset, Closable):
     `bowstring.connect` accepts it, or any of its `uris`, in any process of the same user and host. `close` frees the
     memory; attached data stays valid. It can be pickled; an unpickled copy can be read, and its `close` closes only the
     copy. `id` is unique, `name` may be that of several data sets.
+
+    >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-extended", ttl_s=60) as dataset:
+    ...     dataset.extend(3600)
+    ...     dataset.schema, dataset.head(1)["n"].to_pylist()
+    (Schema(n: int64), [1])
     """
 
     __slots__ = ("_control", "_expires_at", "_is_closed", "id")
@@ -161,6 +166,10 @@ def published(timeout_s: float = DEFAULT_TIMEOUT_S) -> list[PublishedSummary]:
 
     It finds those of all processes of the same network namespace. A host agent that does not answer within `timeout_s`
     is left out. Raises `InvalidArgumentError`, `ResourceError` if the system does not list its sockets.
+
+    >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-listed", ttl_s=60):
+    ...     [summary.num_rows for summary in bs.published() if summary.name == "docs-listed"]
+    [2]
     """
     return [summary for _, summary in list_published(timeout_s)]
 
@@ -170,6 +179,11 @@ def open_published(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Published
     set published with `remote` that of all hosts that can be reached.
 
     Raises `NotFoundError`, and as `published`.
+
+    >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-numbers", ttl_s=60):
+    ...     with bs.open_published("docs-numbers") as dataset:
+    ...         dataset.num_rows, dataset.read_all()["n"].to_pylist()
+    (2, [1, 2])
     """
     address, summary = find_published(name, timeout_s)
     with AgentClient.connect(address, timeout_s=timeout_s) as agent:

@@ -52,6 +52,15 @@ class EpochReader:
     A pickled reader opens the source again. Raises `InvalidArgumentError` for arguments out of range, and as
     `bowstring.connect`; an iteration also raises `InvalidDataError` if a part has other rows than its description, and
     `NotFoundError` if it has no location.
+
+    >>> table = bs.table({"x": range(10)})
+    >>> reader = bs.datasets.EpochReader(table, batch_rows=4, seed=7)
+    >>> [batch.num_rows for batch in reader]
+    [4, 4, 2]
+    >>> sorted(x for batch in reader for x in batch["x"].to_pylist())
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    >>> reader.epoch
+    2
     """
 
     def __init__(  # noqa: PLR0913 -- those of torch's samplers

@@ -40,6 +40,15 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
 
     All parts need the same columns and types. Raises `InvalidDataError` if they differ or are malformed,
     `NotFoundError` if something does not exist, `InvalidArgumentError` for other sources or none, and as `connect`.
+
+    >>> for day in (1, 2):
+    ...     with bs.new_file(f"day-{day}.arrow", {"visits": "int64"}) as writer:
+    ...         writer.write(bs.record_batch({"visits": [day, day * 10]}))
+    >>> visits = bs.dataset(["day-1.arrow", "day-2.arrow"])
+    >>> visits.num_rows, len(visits.parts)
+    (4, 2)
+    >>> visits.read_all([("visits", ">=", 2)])["visits"].to_pylist()
+    [10, 2, 20]
     """
     if isinstance(source, Dataset):
         return source

@@ -19,6 +19,9 @@ class DataType:
 
     A type without children is equal to its names and has the hash of its `str`. So `table["a"].type == "int64"` is
     true, and a dictionary of types finds "int64". Aliases, such as "i8", are equal, too, but have another hash.
+
+    >>> bs.int32() == "int32", str(bs.list_("int8"))
+    (True, 'list<item: int8>')
     """
 
     NAME: ClassVar[str] = ""

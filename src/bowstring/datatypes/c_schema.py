@@ -131,6 +131,10 @@ def import_field(source: object) -> Field:
     """Import a field from an object with `__arrow_c_schema__` or an "arrow_schema" capsule.
 
     Raises `TypeMismatchError` for any other object, `InvalidDataError` or a subclass for a malformed structure.
+
+    >>> import pyarrow as pa
+    >>> bs.datatypes.import_field(pa.field("n", pa.int8()))
+    Field(n: int8)
     """
     capsule = source.__arrow_c_schema__() if hasattr(source, "__arrow_c_schema__") else source
     return read_field(c_abi.capsule_pointer(capsule, c_abi.SCHEMA_CAPSULE))

@@ -26,6 +26,10 @@ def as_type(value: object, what: str = "a data type") -> DataType:
     """Return a data type as it is; convert one of another library (`__arrow_c_schema__`), or a name such as "int64".
 
     Raises `InvalidArgumentError` for any other object; `what` names the argument in the message.
+
+    >>> import pyarrow as pa
+    >>> bs.datatypes.as_type("int64"), bs.datatypes.as_type(pa.list_(pa.string()))
+    (DataType(int64), DataType(list<item: string>))
     """
     if isinstance(value, DataType):
         return value
@@ -41,6 +45,9 @@ def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLi
 
     The type is one of Bowstring or of another library, or a name such as "int64". Raises `InvalidArgumentError` if the
     name is not a string, or for any other object as the type.
+
+    >>> bs.field("tags", bs.list_("string"), nullable=False)
+    Field(tags: list<item: string> not null)
     """
     check_field_name(name)
     return Field(name, as_type(type, f"field {name!r}"), nullable, as_metadata(metadata))

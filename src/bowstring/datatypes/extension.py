@@ -24,6 +24,13 @@ class ExtensionType(DataType):
     """The base of extension types: subclass it as a frozen dataclass, set `EXTENSION_NAME`, and register the class.
 
     `decode` and `encode` convert between values of the storage type and Python values; by default they are the same.
+
+    >>> class Meters(bs.datatypes.ExtensionType):
+    ...     EXTENSION_NAME = "example.meters"
+    ...     def decode(self, value):
+    ...         return f"{value} m"
+    >>> bs.array([1.5, None], Meters(bs.float64())).to_pylist()
+    ['1.5 m', None]
     """
 
     EXTENSION_NAME: ClassVar[str] = ""
@@ -119,6 +126,14 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
     """Register an extension type for fields with its name; can be used as a class decorator.
 
     Raises `InvalidArgumentError` if the name is empty or taken.
+
+    >>> @bs.datatypes.register_extension_type
+    ... class Email(bs.datatypes.ExtensionType):
+    ...     EXTENSION_NAME = "example.email"
+    >>> imported = bs.datatypes.import_field(bs.field("to", Email(bs.string())))  # as from another library
+    >>> isinstance(imported.type, Email)
+    True
+    >>> bs.datatypes.unregister_extension_type("example.email")
     """
     candidate: object = extension
     if not (isinstance(candidate, type) and issubclass(candidate, ExtensionType)):
@@ -134,7 +149,13 @@ def register_extension_type(extension: _AnyExtension) -> _AnyExtension:
 
 
 def unregister_extension_type(name: str) -> None:
-    """Remove an extension type from the registry; its fields are then read as the storage type."""
+    """Remove an extension type from the registry; its fields are then read as the storage type.
+
+    >>> @bs.datatypes.register_extension_type
+    ... class Address(bs.datatypes.ExtensionType):
+    ...     EXTENSION_NAME = "example.address"
+    >>> bs.datatypes.unregister_extension_type("example.address")
+    """
     _import_canonical_module(name)
     if _REGISTRY.pop(name, None) is None:
         raise InvalidArgumentError(f"no extension type is called {name!r}")

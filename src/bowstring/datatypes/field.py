@@ -42,6 +42,10 @@ class Field:
     """A named, typed column or child.
 
     Equality and hash ignore the custom metadata; `equals` can compare it.
+
+    >>> field = bs.field("price", "float64", nullable=False, metadata={"unit": "EUR"})
+    >>> field.name, field.type, field.nullable, field.metadata
+    ('price', DataType(double), False, {b'unit': b'EUR'})
     """
 
     name: str

@@ -16,7 +16,11 @@ DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BaseList(DataType):
-    """The base of the list types."""
+    """The base of the list types.
+
+    >>> [isinstance(type, bs.datatypes.BaseList) for type in (bs.list_view("int8"), bs.map_("int8", "int8"))]
+    [True, False]
+    """
 
     value_field: Field
 
@@ -36,7 +40,11 @@ class BaseList(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class List(BaseList):
-    """Lists with 32-bit offsets."""
+    """Lists with 32-bit offsets.
+
+    >>> bs.list_("int8").value_type
+    DataType(int8)
+    """
 
     NAME: ClassVar[str] = "list"
     C_FORMAT: ClassVar[bytes] = b"+l"
@@ -44,7 +52,11 @@ class List(BaseList):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LargeList(BaseList):
-    """Lists with 64-bit offsets."""
+    """Lists with 64-bit offsets.
+
+    >>> isinstance(bs.large_list("int8"), bs.datatypes.LargeList)
+    True
+    """
 
     NAME: ClassVar[str] = "large_list"
     C_FORMAT: ClassVar[bytes] = b"+L"
@@ -52,7 +64,11 @@ class LargeList(BaseList):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ListView(BaseList):
-    """Lists with 32-bit offsets and sizes, in any order."""
+    """Lists with 32-bit offsets and sizes, in any order.
+
+    >>> bs.list_view("int8").value_type
+    DataType(int8)
+    """
 
     NAME: ClassVar[str] = "list_view"
     C_FORMAT: ClassVar[bytes] = b"+vl"
@@ -60,7 +76,11 @@ class ListView(BaseList):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LargeListView(BaseList):
-    """Lists with 64-bit offsets and sizes, in any order."""
+    """Lists with 64-bit offsets and sizes, in any order.
+
+    >>> isinstance(bs.large_list_view("int8"), bs.datatypes.LargeListView)
+    True
+    """
 
     NAME: ClassVar[str] = "large_list_view"
     C_FORMAT: ClassVar[bytes] = b"+vL"
@@ -68,7 +88,11 @@ class LargeListView(BaseList):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FixedSizeList(BaseList):
-    """Lists of exactly `list_size` elements."""
+    """Lists of exactly `list_size` elements.
+
+    >>> bs.list_("float32", 3).list_size
+    3
+    """
 
     list_size: int
 
@@ -85,7 +109,11 @@ class FixedSizeList(BaseList):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Struct(DataType):
-    """A value for each of several named fields."""
+    """A value for each of several named fields.
+
+    >>> [field.name for field in bs.struct({"x": "int8", "y": "string"}).fields]
+    ['x', 'y']
+    """
 
     C_FORMAT: ClassVar[bytes] = b"+s"
 
@@ -106,6 +134,10 @@ class Map(DataType):
 
     Entries and keys are not nullable, even if their fields were: files that declare it are valid for some writers, but
     other readers reject them.
+
+    >>> type_ = bs.map_("string", "int64")
+    >>> type_.key_field.type, type_.item_field.type
+    (DataType(string), DataType(int64))
     """
 
     C_FORMAT: ClassVar[bytes] = b"+m"
@@ -149,7 +181,11 @@ class Map(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Union(DataType):
-    """Values of one of several types each; `type_ids[i]` identifies child i."""
+    """Values of one of several types each; `type_ids[i]` identifies child i.
+
+    >>> bs.dense_union({"n": "int64", "s": "string"}).mode
+    'dense'
+    """
 
     mode: Literal["sparse", "dense"]
     children: tuple[Field, ...]
@@ -182,7 +218,12 @@ class Union(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Dictionary(DataType):
-    """Indices into a dictionary of values."""
+    """Indices into a dictionary of values.
+
+    >>> type_ = bs.dictionary("int8", "string")
+    >>> type_.index_type, type_.value_type, type_.ordered
+    (DataType(int8), DataType(string), False)
+    """
 
     index_type: Int
     value_type: DataType
@@ -217,7 +258,11 @@ class Dictionary(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunEndEncoded(DataType):
-    """Runs of equal values: the end and the value of each run."""
+    """Runs of equal values: the end and the value of each run.
+
+    >>> bs.run_end_encoded("int32", "string").value_type
+    DataType(string)
+    """
 
     C_FORMAT: ClassVar[bytes] = b"+r"
 

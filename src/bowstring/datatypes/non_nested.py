@@ -19,7 +19,11 @@ _FLOAT_FORMATS = {16: b"e", 32: b"f", 64: b"g"}
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Null(DataType):
-    """Only nulls."""
+    """Only nulls.
+
+    >>> isinstance(bs.null(), bs.datatypes.Null)
+    True
+    """
 
     NAME: ClassVar[str] = "null"
     C_FORMAT: ClassVar[bytes] = b"n"
@@ -27,7 +31,11 @@ class Null(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Bool(DataType):
-    """Booleans, one bit per value."""
+    """Booleans, one bit per value.
+
+    >>> isinstance(bs.bool_(), bs.datatypes.Bool)
+    True
+    """
 
     NAME: ClassVar[str] = "bool"
     C_FORMAT: ClassVar[bytes] = b"b"
@@ -39,7 +47,11 @@ class Bool(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Int(DataType):
-    """Signed or unsigned integers of 8, 16, 32 or 64 bits."""
+    """Signed or unsigned integers of 8, 16, 32 or 64 bits.
+
+    >>> bs.uint16().bit_width, bs.uint16().is_signed
+    (16, False)
+    """
 
     bit_width: int
     is_signed: bool = True
@@ -61,7 +73,11 @@ class Int(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class FloatingPoint(DataType):
-    """IEEE 754 numbers of 16, 32 or 64 bits."""
+    """IEEE 754 numbers of 16, 32 or 64 bits.
+
+    >>> bs.float32().bit_width
+    32
+    """
 
     bit_width: int
 
@@ -82,7 +98,12 @@ class FloatingPoint(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Decimal(DataType):
-    """Exact decimals: integers of 32, 64, 128 or 256 bits, multiplied by 10**-scale."""
+    """Exact decimals: integers of 32, 64, 128 or 256 bits, multiplied by 10**-scale.
+
+    >>> type_ = bs.decimal128(20, 2)
+    >>> type_.precision, type_.scale, type_.bit_width
+    (20, 2, 128)
+    """
 
     precision: int
     scale: int
@@ -113,12 +134,20 @@ class Decimal(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BaseTemporal(DataType):
-    """The base of the types whose values are numbers of a unit of time."""
+    """The base of the types whose values are numbers of a unit of time.
+
+    >>> isinstance(bs.date32(), bs.datatypes.BaseTemporal), isinstance(bs.int32(), bs.datatypes.BaseTemporal)
+    (True, False)
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Date(BaseTemporal):
-    """Days (32 bits) or milliseconds (64 bits) since 1970-01-01."""
+    """Days (32 bits) or milliseconds (64 bits) since 1970-01-01.
+
+    >>> bs.date32().unit, bs.date64().unit
+    ('day', 'ms')
+    """
 
     unit: Literal["day", "ms"]
 
@@ -144,7 +173,11 @@ class Date(BaseTemporal):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Time(BaseTemporal):
-    """Time since midnight: 32 bits for s and ms, 64 bits for us and ns."""
+    """Time since midnight: 32 bits for s and ms, 64 bits for us and ns.
+
+    >>> bs.time64("ns").unit, bs.time64("ns").bit_width
+    ('ns', 64)
+    """
 
     unit: TimeUnit
 
@@ -166,7 +199,12 @@ class Time(BaseTemporal):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Timestamp(BaseTemporal):
-    """Time since 1970-01-01 00:00, 64 bits: UTC displayed in a time zone, or wall-clock time without a time zone."""
+    """Time since 1970-01-01 00:00, 64 bits: UTC displayed in a time zone, or wall-clock time without a time zone.
+
+    >>> type_ = bs.timestamp("us", tz="UTC")
+    >>> type_.unit, type_.timezone
+    ('us', 'UTC')
+    """
 
     unit: TimeUnit
     timezone: str | None = None
@@ -186,7 +224,11 @@ class Timestamp(BaseTemporal):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Duration(BaseTemporal):
-    """Elapsed time, 64 bits."""
+    """Elapsed time, 64 bits.
+
+    >>> bs.duration("ms").unit
+    'ms'
+    """
 
     unit: TimeUnit
 
@@ -203,7 +245,11 @@ class Duration(BaseTemporal):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Interval(DataType):
-    """Calendar intervals: whole months (32 bits), days and milliseconds (64), or months, days and nanoseconds (128)."""
+    """Calendar intervals: whole months (32 bits), days and milliseconds (64), or months, days and nanoseconds (128).
+
+    >>> bs.month_interval().unit
+    'year_month'
+    """
 
     unit: IntervalUnit
 
@@ -222,12 +268,20 @@ class Interval(DataType):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BaseBinary(DataType):
-    """The base of the types of byte strings."""
+    """The base of the types of byte strings.
+
+    >>> isinstance(bs.large_binary(), bs.datatypes.BaseBinary), isinstance(bs.string(), bs.datatypes.BaseBinary)
+    (True, False)
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class FixedSizeBinary(BaseBinary):
-    """Byte strings of exactly `byte_width` bytes."""
+    """Byte strings of exactly `byte_width` bytes.
+
+    >>> bs.binary(16).byte_width
+    16
+    """
 
     byte_width: int
 
@@ -244,7 +298,11 @@ class FixedSizeBinary(BaseBinary):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Binary(BaseBinary):
-    """Byte strings with 32-bit offsets."""
+    """Byte strings with 32-bit offsets.
+
+    >>> isinstance(bs.binary(), bs.datatypes.Binary)
+    True
+    """
 
     NAME: ClassVar[str] = "binary"
     C_FORMAT: ClassVar[bytes] = b"z"
@@ -252,7 +310,11 @@ class Binary(BaseBinary):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LargeBinary(BaseBinary):
-    """Byte strings with 64-bit offsets."""
+    """Byte strings with 64-bit offsets.
+
+    >>> isinstance(bs.large_binary(), bs.datatypes.LargeBinary)
+    True
+    """
 
     NAME: ClassVar[str] = "large_binary"
     C_FORMAT: ClassVar[bytes] = b"Z"
@@ -260,7 +322,11 @@ class LargeBinary(BaseBinary):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BinaryView(BaseBinary):
-    """Byte strings with 16-byte views."""
+    """Byte strings with 16-byte views.
+
+    >>> isinstance(bs.binary_view(), bs.datatypes.BinaryView)
+    True
+    """
 
     NAME: ClassVar[str] = "binary_view"
     C_FORMAT: ClassVar[bytes] = b"vz"
@@ -268,12 +334,20 @@ class BinaryView(BaseBinary):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BaseString(DataType):
-    """The base of the types of Unicode strings."""
+    """The base of the types of Unicode strings.
+
+    >>> isinstance(bs.string_view(), bs.datatypes.BaseString), isinstance(bs.binary(), bs.datatypes.BaseString)
+    (True, False)
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Utf8(BaseString):
-    """Unicode strings with 32-bit offsets."""
+    """Unicode strings with 32-bit offsets.
+
+    >>> isinstance(bs.string(), bs.datatypes.Utf8)
+    True
+    """
 
     NAME: ClassVar[str] = "string"
     C_FORMAT: ClassVar[bytes] = b"u"
@@ -285,7 +359,11 @@ class Utf8(BaseString):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LargeUtf8(BaseString):
-    """Unicode strings with 64-bit offsets."""
+    """Unicode strings with 64-bit offsets.
+
+    >>> isinstance(bs.large_string(), bs.datatypes.LargeUtf8)
+    True
+    """
 
     NAME: ClassVar[str] = "large_string"
     C_FORMAT: ClassVar[bytes] = b"U"
@@ -297,7 +375,11 @@ class LargeUtf8(BaseString):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Utf8View(BaseString):
-    """Unicode strings with 16-byte views."""
+    """Unicode strings with 16-byte views.
+
+    >>> isinstance(bs.string_view(), bs.datatypes.Utf8View)
+    True
+    """
 
     NAME: ClassVar[str] = "string_view"
     C_FORMAT: ClassVar[bytes] = b"vu"

@@ -53,6 +53,10 @@ class Schema:
     """An ordered sequence of fields, with custom metadata.
 
     Equality and hash ignore the custom metadata; `equals` can compare it. Iterating yields the fields.
+
+    >>> schema = bs.schema({"id": "int64", "name": "string"})
+    >>> schema.names, schema.field("name").type
+    (['id', 'name'], DataType(string))
     """
 
     lazy_fields: tuple[Field, ...] | LazyFields
@@ -258,6 +262,9 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
 
     Types can be those of another library, or names such as "int64". An object with `__arrow_c_schema__` is imported
     with its custom metadata, unless `metadata` replaces it.
+
+    >>> bs.schema([("id", "int64"), bs.field("tags", bs.list_("string"), nullable=False)])
+    Schema(id: int64, tags: list<item: string> not null)
     """
     if not isinstance(fields, Iterable) or hasattr(fields, "__arrow_c_schema__"):
         imported_schema = import_schema(fields)
@@ -276,6 +283,9 @@ def unify_schemas(schemas: Iterable[SchemaLike]) -> Schema:
 
     A field is nullable if one of that name is; the type null gives way to any other. Raises `TypeMismatchError`, naming
     the field, for other differences of types, and `InvalidArgumentError` if two fields of a schema share a name.
+
+    >>> bs.unify_schemas([bs.schema({"a": "int64"}), bs.schema({"a": "int64", "b": "string"})])
+    Schema(a: int64, b: string)
     """
     sources = [as_schema(each) for each in schemas]
     unified: dict[str, Field] = {}

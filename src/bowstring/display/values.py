@@ -24,6 +24,10 @@ def format_value(value: Any) -> str:
     """
     if value is None:
         return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if getattr(value, "ndim", 0):
+        value = value[: EDGE_ITEMS + 1].tolist()  # a tensor
     if isinstance(value, str):
         quoted = value[:MAX_VALUE_WIDTH].replace("\\", "\\\\").replace('"', '\\"')
         text = f'"{quoted}"' if len(value) <= MAX_VALUE_WIDTH else f'"{quoted}…'
@@ -31,6 +35,8 @@ def format_value(value: Any) -> str:
         text = str(value[:MAX_VALUE_WIDTH]) + ("" if len(value) <= MAX_VALUE_WIDTH else "…")
     elif isinstance(value, list):
         text = f"[{', '.join(map(format_value, value[:EDGE_ITEMS]))}{', …' if len(value) > EDGE_ITEMS else ''}]"
+    elif type(value) is tuple:  # an entry of a map
+        text = f"({', '.join(map(format_value, value))})"
     elif isinstance(value, dict):
         text = "{" + ", ".join(f"{key}: {format_value(element)}" for key, element in value.items()) + "}"
     else:

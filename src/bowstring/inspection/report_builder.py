@@ -57,6 +57,12 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
         InvalidDataError: headers are inconsistent.
         LimitError: a file that can't seek is larger than `max_piped_bytes`.
         NotFoundError: the path does not exist.
+
+    >>> with bs.new_file("cities.arrow", {"city": "string", "people": "int64"}, compression="zstd") as writer:
+    ...     writer.write(bs.record_batch({"city": ["Riga", None], "people": [605_273, 7]}))
+    >>> report = bs.inspection.inspect("cities.arrow")
+    >>> report.rows, report.encoding.codecs, [(column.name, column.null_count) for column in report.columns]
+    (2, ('zstd',), [('city', 1), ('people', 0)])
     """
     with open_scan(source, limits, max_piped_bytes) as scan:
         return inspect_scan(scan)

@@ -28,6 +28,11 @@ def find_differences(
     NaN equals NaN. Values under nulls, the order of custom metadata and field names inside maps are ignored. Batches
     are compared only if the types are equal. Raises `InvalidDataError` for arrays with values that are invalid for
     their type.
+
+    >>> one, other = bs.table({"n": [1, 2]}), bs.table({"n": [1, 3]})
+    >>> for difference in find_differences(one.schema, one.to_batches(), other.schema, other.to_batches()):
+    ...     print(difference)
+    record batch 0: column 0 ('n') differs from row 1 on
     """
     is_comparable = True
     if len(expected_schema) != len(schema):

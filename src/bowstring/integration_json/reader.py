@@ -43,6 +43,12 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Table:
     `validate(full=True)` detects. Raises `InvalidDataError` naming the batch, the column and the element, `LimitError`
     if a limit is exceeded, `NotFoundError` if the file does not exist, `InvalidArgumentError` for a directory,
     `ResourceError` if the file can't be read.
+
+    >>> import json
+    >>> table = bs.table({"city": ["Riga", None]})
+    >>> document = bs.integration_json.build_document(table.schema, table.to_batches())
+    >>> bs.integration_json.read(json.dumps(document).encode()).to_pydict()
+    {'city': ['Riga', None]}
     """
     name, content = _read_document(source, limits)
     with prefix_errors(name):

@@ -28,6 +28,11 @@ def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     Copies everything. Raises `UnsupportedTypeError` naming the column path for types that JSON can't express,
     `InvalidDataError` for values that are invalid for their type, and `TypeMismatchError` if a unified dictionary is
     too large for its index type.
+
+    >>> table = bs.table({"n": [1, None]})
+    >>> document = bs.integration_json.build_document(table.schema, table.to_batches())
+    >>> document["batches"][0]["columns"][0]["VALIDITY"]
+    [1, 0]
     """
     batches = list(batches)
     id_of_object: dict[int, int] = {}
@@ -58,6 +63,11 @@ def write(sink: Any, document: Json) -> None:
 
     NaN and infinities, which JSON doesn't have, are written as `NaN`, `Infinity` and `-Infinity`. Raises
     `ResourceError` if the sink can't be written.
+
+    >>> table = bs.table({"n": [1, None]})
+    >>> bs.integration_json.write("numbers.json", bs.integration_json.build_document(table.schema, table.to_batches()))
+    >>> bs.integration_json.read("numbers.json")["n"].to_pylist()
+    [1, None]
     """
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     opened = open_sink(sink)

@@ -43,6 +43,13 @@ def open_file(
     column; for URLs `MissingExtraError` if fsspec or the store's package is missing, `AccessDeniedError` for status 401
     and 403, `ConnectionLostError` for a refused connection or an unknown host, `DeadlineError` for a timeout (the
     store's, or five minutes), and `TruncatedError` for a short reply.
+
+    >>> table = bs.table({"city": ["Riga", "Lima", None], "people": [605_273, 10_092_000, 7]})
+    >>> with bs.new_file("cities.arrow", table.schema) as writer:
+    ...     writer.write(table)
+    >>> with bs.open_file("cities.arrow", columns=["people"]) as reader:
+    ...     reader.num_rows, reader.read_all().to_pydict()
+    (3, {'people': [605273, 10092000, 7]})
     """
     opened = open_random_access(source)
     if isinstance(opened, StreamSource):
@@ -62,6 +69,14 @@ def open_stream(
     are asked for, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for
     a file or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes
     `DeadlineError`.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_stream(sink, {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    ...     writer.write(bs.record_batch({"n": [3]}))
+    >>> [batch["n"].to_pylist() for batch in bs.open_stream(sink.getvalue())]
+    [[1, 2], [3]]
     """
     return StreamReader(open_sequential(source), columns, limits)
 
@@ -92,6 +107,11 @@ def read_table(
     Sources and errors are those of `open_any`, `filters` those of `Table.filter`; they may name columns that are not in
     `columns`. Of a file, batches that have no matching rows according to its statistics are not read. A local file is
     mapped, not copied.
+
+    >>> with bs.new_file("days.arrow", {"day": "int64", "degrees": "float64"}) as writer:
+    ...     writer.write(bs.record_batch({"day": [1, 2, 3], "degrees": [-3.5, 14.0, 9.25]}))
+    >>> bs.read_table("days.arrow", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
+    {'degrees': [14.0, 9.25]}
     """
     with open_any(source, None, limits) as reader:
         if not isinstance(reader, FileReader):
@@ -130,6 +150,13 @@ def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters 
     64. `compression` is "lz4" or "zstd", `options` has further settings. Raises `UnsupportedTypeError` for a schema
     that can't be written, `MissingExtraError` if the codec is not installed. A writer that is garbage-collected
     unclosed emits a `ResourceWarning`.
+
+    >>> batch = bs.record_batch({"city": ["Oslo", "Rome"], "degrees": [-3.5, 14.0]})
+    >>> with bs.new_file("weather.arrow", batch.schema, metadata={"station": "7"}, compression="zstd") as writer:
+    ...     writer.write(batch)
+    >>> with bs.open_file("weather.arrow") as reader:
+    ...     reader.metadata, reader[0]["city"].to_pylist()
+    ({b'station': b'7'}, ['Oslo', 'Rome'])
     """
     encoder = Encoder(schema, alignment, False, _with_compression(options, compression, compression_level))
     return FileWriter(open_sink(sink), encoder, metadata)
@@ -145,6 +172,20 @@ def new_stream(
 ) -> StreamWriter:
     """Create an Arrow stream («IPC Streaming Format»); use it in a `with` block. Parameters and errors as in
     `new_file`.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_stream(sink, {"city": "string"}) as writer:
+    ...     writer.write(bs.record_batch({"city": ["Oslo", "Rome"]}))
+    >>> bs.read_table(sink.getvalue())
+    <bowstring.Table 2 rows × 1 column in 1 batch>
+    ┌────────┐
+    │ city   │
+    │ string │
+    ╞════════╡
+    │ "Oslo" │
+    │ "Rome" │
+    └────────┘
     """
     encoder = Encoder(schema, alignment, options=_with_compression(options, compression, compression_level))
     return StreamWriter(open_sink(sink), encoder)

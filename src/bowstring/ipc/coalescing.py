@@ -37,6 +37,14 @@ class CoalescingWriter(BatchWriter):
     are copied when they are joined. A batch of `min_rows` rows or more, or with custom metadata, is written unchanged.
     The order of rows is kept. Several threads may write; the rows of one call stay together. Raises
     `InvalidArgumentError` for a limit below 1.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.ipc.CoalescingWriter(bs.new_stream(sink, {"n": "int64"}), min_rows=100) as writer:
+    ...     for number in range(250):
+    ...         writer.write_pydict({"n": [number]})
+    >>> [batch.num_rows for batch in bs.open_stream(sink.getvalue())]
+    [100, 100, 50]
     """
 
     def __init__(

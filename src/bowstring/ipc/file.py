@@ -140,6 +140,13 @@ class FileReader(Closable):
     Opening reads only the footer, a batch its header, a column its buffers; a source in memory is not copied. `columns`
     selects columns by name or index. Raises `FormatMismatchError` for another
     format, `TruncatedError` for a file that is cut off, other `InvalidDataError`s for malformed metadata.
+
+    >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+    ...     for number in range(3):
+    ...         writer.write(bs.record_batch({"n": [number] * 2}))
+    >>> with bs.open_file("numbers.arrow") as reader:
+    ...     reader.num_record_batches, reader[2]["n"].to_pylist()
+    (3, [2, 2])
     """
 
     _columns_type: type[BatchColumns] = BatchColumns

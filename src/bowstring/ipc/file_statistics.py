@@ -64,6 +64,17 @@ class ColumnStatistics:
     `minima` and `maxima` are bounds of the values that are neither null nor NaN, and null if there are none; strings
     and binary values are truncated to 64 bytes, a maximum to a greater value. They are None for a type without order.
     `distinct_counts` excludes nulls and is None if not counted. `null_counts` includes nulls in dictionaries and runs.
+
+    >>> with bs.new_file("days.arrow", {"day": "int64"}) as writer:
+    ...     writer.enable_statistics(["day"], distinct=True)
+    ...     writer.write(bs.record_batch({"day": [1, 2, None]}))
+    ...     writer.write(bs.record_batch({"day": [3, 3]}))
+    >>> with bs.open_file("days.arrow") as reader:
+    ...     column = reader.statistics.columns[0]
+    >>> column.minima.to_pylist(), column.maxima.to_pylist()
+    ([1, 3], [2, 3])
+    >>> column.null_counts.tolist(), column.distinct_counts.tolist()
+    ([1, 0], [2, 1])
     """
 
     null_counts: Int64Array
@@ -74,7 +85,16 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class FileStatistics:
-    """The statistics of a file: the rows of each record batch, shape (batches,), and columns by index."""
+    """The statistics of a file: the rows of each record batch, shape (batches,), and columns by index.
+
+    >>> with bs.new_file("days.arrow", {"day": "int64"}) as writer:
+    ...     writer.enable_statistics(["day"])
+    ...     writer.write(bs.record_batch({"day": [1, 2]}))
+    ...     writer.write(bs.record_batch({"day": [3, 4]}))
+    >>> with bs.open_file("days.arrow") as reader:
+    ...     reader.statistics.find_batches(0, 3, 9)
+    [1]
+    """
 
     row_counts: Int64Array
     columns: Mapping[int, ColumnStatistics]

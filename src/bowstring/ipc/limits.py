@@ -20,6 +20,17 @@ class ReadLimits:
     - `max_decompression_ratio`: the ratio of the decompressed size to the size of a body, beyond 256 MiB
     - `max_nesting`: the nesting depth of types (at most 200)
     - `max_tables`: the number of flatbuffer tables in one message
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_stream(sink, {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": range(100)}))
+    >>> limits = bs.ipc.ReadLimits(max_metadata_bytes=100)
+    >>> try:
+    ...     bs.open_stream(sink.getvalue(), limits=limits)
+    ... except bs.errors.LimitError:
+    ...     print("the schema is larger than 100 bytes")
+    the schema is larger than 100 bytes
     """
 
     max_metadata_bytes: int = 256 << 20

@@ -284,6 +284,15 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     The schema is read at once. A stream ends with its end marker, or between two messages at the end of the source.
     Raises `TruncatedError` if the source ends within a message, other `InvalidDataError`s for malformed messages. An
     error closes the reader. Several threads may read; each batch is returned once.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_stream(sink, {"n": "int64"}) as writer:
+    ...     for number in range(3):
+    ...         writer.write(bs.record_batch({"n": [number]}))
+    >>> reader = bs.open_stream(sink.getvalue())
+    >>> next(reader)["n"].to_pylist(), reader.read_all()["n"].to_pylist()
+    ([0], [1, 2])
     """
 
     def __init__(

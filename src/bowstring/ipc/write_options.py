@@ -35,6 +35,14 @@ class IpcWriteOptions:
       all batches. `write_table` unifies those of its batches; a value that is added later is an error
 
     Raises `InvalidArgumentError` for another value, `MissingExtraError` if the codec is not installed.
+
+    >>> options = bs.ipc.IpcWriteOptions(compression="lz4", byte_order="big")
+    >>> with bs.new_file("big-endian.arrow", {"n": "int64"}, options=options) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    >>> bs.read_table("big-endian.arrow")["n"].to_pylist()
+    [1, 2]
+    >>> options
+    IpcWriteOptions(byte_order='big', compression='lz4')
     """
 
     byte_order: ByteOrder = "little"

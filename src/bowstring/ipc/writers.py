@@ -200,7 +200,15 @@ class _IpcWriter(BatchWriter):
 
 
 class StreamWriter(_IpcWriter):
-    """Writes a stream; a context manager that writes the end-of-stream marker if the block raises no error."""
+    """Writes a stream; a context manager that writes the end-of-stream marker if the block raises no error.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_stream(sink, {"city": "string"}) as writer:
+    ...     writer.write(bs.record_batch({"city": ["Oslo", None]}))
+    >>> bs.read_table(sink.getvalue())["city"].to_pylist()
+    ['Oslo', None]
+    """
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
         super().__init__(sink, encoder)
@@ -214,7 +222,14 @@ class StreamWriter(_IpcWriter):
 
 
 class FileWriter(_IpcWriter):
-    """Writes a file; a context manager that writes the footer if the block raises no error."""
+    """Writes a file; a context manager that writes the footer if the block raises no error.
+
+    >>> with bs.new_file("cities.arrow", {"city": "string"}) as writer:
+    ...     writer.write(bs.record_batch({"city": ["Oslo", None]}))
+    ...     writer.write(bs.table({"city": ["Rome"]}))
+    >>> bs.read_table("cities.arrow")["city"].to_pylist()
+    ['Oslo', None, 'Rome']
+    """
 
     _collector: StatisticsCollector | None = None
 

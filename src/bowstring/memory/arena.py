@@ -163,6 +163,12 @@ class Arena(Closable):
     Up to `max_unused_bytes` of memory that nobody reads are kept for the next region; `release_unused` frees them. The
     arena belongs to the process that created it, and is empty in a forked child. Thread-safe. Raises
     `InvalidArgumentError` for a negative size.
+
+    >>> table = bs.table({"n": [1, 2]})
+    >>> with bs.memory.Arena() as arena:
+    ...     for _ in range(3):
+    ...         with bs.share(table, arena=arena) as handle:  # in the memory of the previous handle
+    ...             assert bs.attach(handle) == table
     """
 
     def __init__(self, max_unused_bytes: int = MAX_UNUSED_BYTES) -> None:

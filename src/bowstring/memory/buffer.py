@@ -86,6 +86,10 @@ class Buffer:
 
     Immutable and cheap: creating one does not access the bytes. Raises `InvalidDataError` if the range is not within
     the memory.
+
+    >>> buffer = bs.memory.Buffer.of(b"abcdef")
+    >>> buffer.size, bytes(buffer)
+    (6, b'abcdef')
     """
 
     __slots__ = ("address", "memory", "offset", "size", "whole")

@@ -101,6 +101,10 @@ class Region(Closable):
 
     Created by `RegionWriter.seal`, `Region.from_file` or `Region.attach`. `view` returns memoryviews without copying;
     they keep the mapping alive after `close`. The region owns its descriptor.
+
+    >>> with bs.memory.Region.copy_of([b"shared ", b"bytes"]) as region:
+    ...     region.size_bytes, bytes(region.view(0, 6))
+    (12, b'shared')
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_file", "_memory", "is_sealed", "name", "size_bytes")

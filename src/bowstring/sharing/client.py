@@ -66,6 +66,11 @@ class DatasetReader(Closable):
     Arrays are read-only and stay valid after the data set is closed and the server has ended. The server keeps each
     batch until the client has no array of it, and all of them until `close`. A pickled data set connects again, and so
     does one in a forked child.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}) as server:
+    ...     with bs.connect(server.uri("visits")) as reader:
+    ...         reader.schema, reader.read_all([("n", ">", 1)])["n"].to_pylist()
+    (Schema(n: int64), [2, 3])
     """
 
     def __init__(

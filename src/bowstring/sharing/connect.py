@@ -128,6 +128,11 @@ def connect(  # noqa: PLR0913 -- all but two are options
     parts of a data set are lost with their servers, `DeadlineError` if it is silent, `InvalidDataError` for another
     schema, `ProtocolError` for a malformed URI or a violation of the protocol, `InvalidArgumentError` for other targets
     and a timeout that is not positive. If no location works, the error has the reason for each.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}, scheme="tcp") as server:
+    ...     with bs.connect(server.uri("visits")) as reader:
+    ...         [batch.num_rows for batch in reader]
+    [3]
     """
     if not timeout_s > 0:
         raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")

@@ -38,6 +38,13 @@ class DatasetLocations:
 
     `str` is their text, separated by spaces, which `connect` and `parse` accept. Raises `InvalidArgumentError` for
     other values.
+
+    >>> table = bs.table({"n": [1, 2, 3]})
+    >>> with bs.serve({"visits": table}, addresses={"unix": None, "tcp": "127.0.0.1:0"}) as server:
+    ...     locations = server.locations("visits")
+    ...     with bs.connect(str(locations)) as reader:
+    ...         reader.location.partition(":")[0], reader.read_all() == table
+    ('unix', True)
     """
 
     uris: tuple[str, ...]

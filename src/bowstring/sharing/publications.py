@@ -104,7 +104,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSummary:
-    """A data set that a host agent of this host has; `id` is unique, and the newest data set has a `name`."""
+    """A data set that a host agent of this host has; `id` is unique, and the newest data set has a `name`.
+
+    >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-summary") as dataset:
+    ...     (summary,) = [each for each in bs.published() if each.id == dataset.id]
+    >>> summary.name, summary.num_rows
+    ('docs-summary', 2)
+    """
 
     id: str
     name: str

@@ -77,6 +77,13 @@ class Recorder(Closable):
     The file contains tickets and all data. Without `has_region_contents`, the bytes of shared memory are left out: such
     a recording can be shown, but not replayed. Several threads may use one recorder. Raises errors of `open`. Later, an
     error of the file, such as a full disk, ends the recording, and the connection whose entry can't be written.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1]})}) as server:
+    ...     with bs.sharing.Recorder("session.arrows") as recorder:
+    ...         with bs.connect(server.uri("visits"), record=recorder) as reader:
+    ...             _ = reader.read_all()
+    >>> len(bs.sharing.read_recording("session.arrows")) > 5
+    True
     """
 
     def __init__(self, path: str | os.PathLike[str], *, has_region_contents: bool = True) -> None:
@@ -217,6 +224,12 @@ def read_entries(source: Any) -> Iterator[ObservedEvent]:
 
     Raises `InvalidDataError` if it is not a recording, and `TruncatedError` after the last complete entry of one that
     is cut off.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1]})}) as server:
+    ...     with bs.connect(server.uri("visits"), record="session.arrows") as reader:
+    ...         _ = reader.read_all()
+    >>> str(next(bs.sharing.read_entries("session.arrows")).kind)
+    'connection'
     """
     indices: Counter[tuple[int, str, str]] = Counter()
     with _open_recording(source) as reader:
@@ -250,7 +263,14 @@ def _open_recording(source: Any) -> StreamReader:
 
 
 def read_recording(source: Any) -> list[ObservedEvent]:
-    """Return the entries of a recording, up to the last complete one if it is cut off. Raises `InvalidDataError`."""
+    """Return the entries of a recording, up to the last complete one if it is cut off. Raises `InvalidDataError`.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1]})}) as server:
+    ...     with bs.connect(server.uri("visits"), record="session.arrows") as reader:
+    ...         _ = reader.read_all()
+    >>> str(bs.sharing.read_recording("session.arrows")[-1].kind)
+    'close'
+    """
     entries = []
     try:
         for entry in read_entries(source):

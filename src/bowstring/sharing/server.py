@@ -60,6 +60,10 @@ class Server(Closable):
     """Serves data sets to processes of this machine and user; created by `serve`. A context manager.
 
     After `close`, or the end of the process, clients keep the memory that they have mapped; all other memory is freed.
+
+    >>> with bs.serve({"a": bs.table({"n": [1]}), "b": bs.table({"n": [2]})}) as server:
+    ...     server.names, server.uri("a").partition(":")[0]
+    (['a', 'b'], 'unix')
     """
 
     def __init__(
@@ -455,6 +459,12 @@ def serve(
 
     Raises `NotFoundError` if a path does not exist, as `open_file` if it is not an Arrow file, `ResourceError` if
     memory is short, `UnavailableAddressError` for an address in use, `InvalidArgumentError` for other sources.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}) as server:
+    ...     with bs.connect(server.uri("visits")) as reader:  # usually in another process
+    ...         table = reader.read_all()
+    >>> table["n"].to_pylist()  # valid after the server is closed
+    [1, 2, 3]
     """
     if not isinstance(sources, Mapping):
         raise InvalidArgumentError(f"serve: expected {{name: source}}, not {type(sources).__name__}")

@@ -18,7 +18,16 @@ _UNLIMITED_BYTES = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Deadlines and limits of a server."""
+    """Deadlines and limits of a server.
+
+    >>> import secrets
+    >>> options = bs.sharing.ServerOptions(max_clients=10, ticket_key=secrets.token_bytes(32))
+    >>> with bs.serve({"visits": bs.table({"n": [1]})}, options=options) as server:
+    ...     uri = server.uri("visits", lifetime_s=60)
+    ...     with bs.connect(uri) as reader:
+    ...         reader.read_all()["n"].to_pylist()
+    [1]
+    """
 
     timeout_s: float = 30.0
     """The time until a client sends a request."""

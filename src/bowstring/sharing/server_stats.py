@@ -10,7 +10,15 @@ from bowstring.display.objects import report_to_html
 
 @dataclass(frozen=True, slots=True)
 class ServerStats:
-    """The state of a server (`num_clients` to `queued_bytes`), and its counters since it started."""
+    """The state of a server (`num_clients` to `queued_bytes`), and its counters since it started.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1]})}) as server:
+    ...     with bs.connect(server.uri("visits")) as reader:
+    ...         _ = reader.read_all()
+    ...         stats = server.stats()
+    >>> stats.num_clients, stats.num_requests
+    (1, 1)
+    """
 
     uptime_s: float
     num_clients: int

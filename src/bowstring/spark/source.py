@@ -231,6 +231,11 @@ def count_rows(path: str | Path | Sequence[str | Path], **options: str | bool) -
     Paths and options are those of ``spark.read.format("arrow").options(…).load(path)``, except ``filters``. Raises
     `InvalidArgumentError` for other options and for data sets, `MissingFileError` if there is no such path,
     `InvalidDataError` for malformed files.
+
+    >>> with bs.new_file("visits.arrow", {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2, 3]}))
+    >>> bs.spark.count_rows("visits.arrow")
+    3
     """
     paths = [path] if isinstance(path, str | Path) else path
     texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}

@@ -36,6 +36,13 @@ class SparseCSFTensor(SparseTensor):
     """A sparse tensor in compressed sparse fiber (CSF) format.
 
     `axis_order` has the dimension of each level of the tree.
+
+    >>> import numpy as np
+    >>> cube = np.zeros((2, 2, 2), np.int64)
+    >>> cube[0, 1, 1] = 5
+    >>> tensor = bs.tensors.SparseCSFTensor.from_dense_numpy(cube)
+    >>> bool((tensor.to_tensor().to_numpy() == cube).all())
+    True
     """
 
     INDEX_TYPE: ClassVar[str] = "SparseTensorIndexCSF"

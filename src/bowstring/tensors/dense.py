@@ -51,6 +51,11 @@ class Tensor(ShapeMixin):
 
     `strides` are in bytes and not negative. `dim_names` has a name for each dimension, or is empty. Create it with
     `from_numpy`, `from_buffer` or `read_tensor`.
+
+    >>> import numpy as np
+    >>> tensor = bs.tensors.Tensor.from_numpy(np.arange(6).reshape(2, 3), dim_names=["row", "column"])
+    >>> tensor.shape, tensor.strides, tensor.dim_names
+    ((2, 3), (24, 8), ('row', 'column'))
     """
 
     type: DataType

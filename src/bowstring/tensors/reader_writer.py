@@ -29,6 +29,15 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
 
     Raises `TruncatedError` if the source ends within a message, other `InvalidDataError`s for malformed ones; after
     an error it is closed. Of several threads that read, each gets whole tensors that no other one gets.
+
+    >>> import io
+    >>> import numpy as np
+    >>> sink = io.BytesIO()
+    >>> with bs.tensors.new_tensor_stream(sink) as writer:
+    ...     _ = writer.write(bs.tensors.Tensor.from_numpy(np.arange(2)))
+    >>> with bs.tensors.TensorReader(sink.getvalue()) as reader:
+    ...     next(iter(reader)).to_numpy().tolist()
+    [0, 1]
     """
 
     def __init__(self, source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> None:
@@ -59,6 +68,13 @@ class TensorWriter(Transactional):
     """Writes a stream of tensors; use it in a `with` block. Made by `new_tensor_stream`.
 
     The stream ends with the end marker if the block ends without an error.
+
+    >>> import io
+    >>> import numpy as np
+    >>> sink = io.BytesIO()
+    >>> with bs.tensors.TensorWriter(sink) as writer:
+    ...     writer.write(bs.tensors.Tensor.from_numpy(np.zeros(8))) % 64
+    0
     """
 
     def __init__(self, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> None:
@@ -119,6 +135,13 @@ def open_tensor_stream(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> Tens
 
     `source` is a path (memory-mapped, not copied), bytes or another object with the buffer protocol (not copied), or a
     binary file object, a file descriptor or a socket (each tensor is read into its own memory).
+
+    >>> import numpy as np
+    >>> with bs.tensors.new_tensor_stream("steps.tensors") as writer:
+    ...     _ = writer.write(bs.tensors.Tensor.from_numpy(np.arange(2)))
+    >>> with bs.tensors.open_tensor_stream("steps.tensors") as reader:
+    ...     [tensor.shape for tensor in reader]
+    [(2,)]
     """
     return TensorReader(source, limits)
 
@@ -126,6 +149,15 @@ def open_tensor_stream(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> Tens
 def new_tensor_stream(sink: Any, alignment: int = TENSOR_ALIGNMENT) -> TensorWriter:
     """Begin a stream of tensors; use it in a `with` block and `write` to it. `sink` and `alignment` as in
     `write_tensor`.
+
+    >>> import io
+    >>> import numpy as np
+    >>> sink = io.BytesIO()
+    >>> with bs.tensors.new_tensor_stream(sink) as writer:
+    ...     for step in range(3):
+    ...         _ = writer.write(bs.tensors.Tensor.from_numpy(np.full(2, step)))
+    >>> [tensor.to_numpy().tolist() for tensor in bs.tensors.open_tensor_stream(sink.getvalue())]
+    [[0, 0], [1, 1], [2, 2]]
     """
     return TensorWriter(sink, alignment)
 
@@ -135,6 +167,14 @@ def read_tensor(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> AnyTensor:
 
     `source` as in `open_tensor_stream`; a file object, descriptor or socket stays open, positioned after the
     tensor. Raises `TruncatedError` at the end of the source.
+
+    >>> import io
+    >>> import numpy as np
+    >>> sink = io.BytesIO()
+    >>> _ = bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(np.arange(3), dim_names=["x"]), sink)
+    >>> tensor = bs.tensors.read_tensor(sink.getvalue())
+    >>> tensor.shape, tensor.dim_names
+    ((3,), ('x',))
     """
     reader = TensorReader(source, limits)
     try:
@@ -154,6 +194,13 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
     `sink` is a path (written atomically), a binary file object, a descriptor or a socket. The message and its buffers
     start at multiples of `alignment` bytes from the sink's current position. Copies only dense elements that are not
     contiguous.
+
+    >>> import io
+    >>> import numpy as np
+    >>> sink = io.BytesIO()
+    >>> _ = bs.tensors.write_tensor(bs.tensors.Tensor.from_numpy(np.eye(2)), sink)
+    >>> bs.tensors.read_tensor(sink.getvalue()).to_numpy().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
     """
     writer = TensorWriter(sink, alignment)
     with abandon_on_error(writer):
@@ -163,6 +210,11 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
 
 
 def get_tensor_size(tensor: AnyTensor, alignment: int = TENSOR_ALIGNMENT) -> int:
-    """Return the number of bytes that `write_tensor` would write."""
+    """Return the number of bytes that `write_tensor` would write.
+
+    >>> import numpy as np
+    >>> bs.tensors.get_tensor_size(bs.tensors.Tensor.from_numpy(np.zeros(100))) > 800
+    True
+    """
     message = encode_tensor(tensor, alignment)
     return len(frame_message(message.metadata, 0, alignment)) + message.body_bytes

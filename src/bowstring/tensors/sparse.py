@@ -201,6 +201,12 @@ class SparseCOOTensor(SparseTensor):
 
     `coords` has the shape (non_zero_length, ndim). `has_canonical_format` is True if the coordinates are in
     lexicographic order without duplicates.
+
+    >>> import numpy as np
+    >>> tensor = bs.tensors.SparseCOOTensor.from_dense_numpy(np.array([[0, 1], [2, 0]]))
+    >>> values, coordinates = tensor.to_numpy()
+    >>> values.tolist(), coordinates.tolist()
+    ([1, 2], [[0, 1], [1, 0]])
     """
 
     INDEX_TYPE: ClassVar[str] = "SparseTensorIndexCOO"
@@ -396,13 +402,27 @@ class SparseMatrix(SparseTensor):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseCSRMatrix(SparseMatrix):
-    """A matrix in compressed sparse row (CSR) format (SparseMatrixIndexCSX with the compressed axis Row)."""
+    """A matrix in compressed sparse row (CSR) format (SparseMatrixIndexCSX with the compressed axis Row).
+
+    >>> import numpy as np
+    >>> matrix = bs.tensors.SparseCSRMatrix.from_dense_numpy(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 0]]))
+    >>> values, indptr, indices = matrix.to_numpy()
+    >>> values.tolist(), indptr.tolist(), indices.tolist()
+    ([1, 2, 3], [0, 2, 2, 3], [1, 2, 0])
+    """
 
     AXIS: ClassVar[int] = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseCSCMatrix(SparseMatrix):
-    """A matrix in compressed sparse column (CSC) format (SparseMatrixIndexCSX with the compressed axis Column)."""
+    """A matrix in compressed sparse column (CSC) format (SparseMatrixIndexCSX with the compressed axis Column).
+
+    >>> import numpy as np
+    >>> matrix = bs.tensors.SparseCSCMatrix.from_dense_numpy(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 0]]))
+    >>> values, indptr, indices = matrix.to_numpy()
+    >>> values.tolist(), indptr.tolist(), indices.tolist()
+    ([3, 1, 2], [0, 1, 2, 3], [2, 0, 0])
+    """
 
     AXIS: ClassVar[int] = 1

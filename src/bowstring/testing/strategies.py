@@ -42,7 +42,12 @@ names = st.text(st.characters(codec="utf-8"), max_size=6)
 
 @functools.cache
 def flat_types() -> SearchStrategy[t.DataType]:
-    """Every data type that has no children."""
+    """Every data type that has no children.
+
+    >>> from hypothesis import find
+    >>> find(flat_types(), lambda type: str(type).startswith("timestamp"))
+    DataType(timestamp[s, tz=UTC])
+    """
     return st.one_of(
         st.sampled_from(SIMPLE_TYPES),
         decimal_types(),
@@ -68,7 +73,12 @@ def decimal_types(draw: st.DrawFn) -> t.Decimal:
 
 @functools.cache
 def fields(inner: SearchStrategy[t.DataType]) -> SearchStrategy[Field]:
-    """Fields with short names, nullable or not."""
+    """Fields with short names, nullable or not.
+
+    >>> from hypothesis import find
+    >>> find(fields(flat_types()), lambda field: not field.nullable).nullable
+    False
+    """
     return st.builds(Field, names, inner, st.booleans())
 
 
@@ -108,7 +118,12 @@ def _value_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType
 
 @functools.cache
 def types(max_leaves: int = 4) -> SearchStrategy[t.DataType]:
-    """Any data type, nested to some depth."""
+    """Any data type, nested to some depth.
+
+    >>> from hypothesis import find
+    >>> find(types(), lambda type: str(type).startswith("struct"))
+    DataType(struct<>)
+    """
     return st.recursive(flat_types(), _nested_types, max_leaves=max_leaves)
 
 
@@ -117,13 +132,23 @@ def types(max_leaves: int = 4) -> SearchStrategy[t.DataType]:
 
 @functools.lru_cache(_CACHE_SIZE)
 def values(type_: t.DataType) -> ValueStrategy:
-    """Python values of a type, none of them None unless the type is null."""
+    """Python values of a type, none of them None unless the type is null.
+
+    >>> from hypothesis import find
+    >>> find(values(bs.int8()), lambda value: value > 5)
+    6
+    """
     return next(create for type_class, create in _VALUES.items() if isinstance(type_, type_class))(type_)
 
 
 @functools.lru_cache(_CACHE_SIZE)
 def nullable_values(field: Field) -> ValueStrategy:
-    """Values of a field's type, or None if the field is nullable."""
+    """Values of a field's type, or None if the field is nullable.
+
+    >>> from hypothesis import find
+    >>> print(find(nullable_values(bs.field("n", "int8")), lambda value: value is None))
+    None
+    """
     non_null = values(field.type)
     return st.one_of(non_null, st.none()) if field.nullable and not isinstance(field.type, t.Union) else non_null
 
@@ -208,6 +233,11 @@ def arrays(
     """Arrays of a type (any by default), of `length` slots if given; some are slices of longer ones.
 
     They may have nulls unless `nullable` is False. Children of fields that are not nullable have none but under nulls.
+
+    >>> from hypothesis import find
+    >>> find(arrays(bs.int8()), lambda array: array.length == 2 and array.null_count == 0)
+    <bowstring.Array int8[2]>
+    [0, 0]
     """
     type_ = draw(types()) if type_ is None else type_
     before, after = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (3, 1), (9, 8)]))
@@ -237,7 +267,12 @@ def _union_array(draw: st.DrawFn, type: t.Union, length: int) -> Array:
 
 @st.composite
 def batches(draw: st.DrawFn, schema: Schema | None = None, max_columns: int = 4) -> RecordBatch:
-    """Record batches of a schema, by default of one with up to `max_columns` columns of any type."""
+    """Record batches of a schema, by default of one with up to `max_columns` columns of any type.
+
+    >>> from hypothesis import find
+    >>> find(batches(bs.schema({"n": "int8"})), lambda batch: batch.num_rows == 1).schema
+    Schema(n: int8)
+    """
     if schema is None:
         columns = draw(st.lists(fields(types()), max_size=max_columns, unique_by=lambda f: f.name))
         schema = Schema(tuple(columns), draw(metadata()))
@@ -255,6 +290,11 @@ def _unwrap_extension_type(type: t.DataType) -> t.DataType:
 
 @functools.cache
 def metadata() -> SearchStrategy[Metadata]:
-    """Custom metadata: a few pairs with distinct keys."""
+    """Custom metadata: a few pairs with distinct keys.
+
+    >>> from hypothesis import find
+    >>> len(find(metadata(), lambda pairs: len(pairs) == 2))
+    2
+    """
     pair = st.tuples(_TEXT.map(str.encode), _TEXT.map(str.encode))
     return st.lists(pair, max_size=2, unique_by=lambda p: p[0]).map(tuple)

@@ -52,5 +52,10 @@ class Bool8Type(ExtensionType):
 
 
 def bool8() -> Bool8Type:
-    """Booleans, stored as `int8()` like NumPy's."""
+    """Booleans, stored as `int8()` like NumPy's.
+
+    >>> bs.array([True, None], bs.datatypes.bool8())
+    <bowstring.Array extension<arrow.bool8[int8]>[2]>
+    [true, null]
+    """
     return Bool8Type(Int(8))

@@ -49,5 +49,9 @@ class JsonType(ExtensionType):
 
 
 def json_(storage_type: TypeLike | None = None) -> JsonType:
-    """JSON text, stored as `utf8()` (default), `large_utf8()` or `string_view()`."""
+    """JSON text, stored as `utf8()` (default), `large_utf8()` or `string_view()`.
+
+    >>> bs.array(['{"a": 1}'], bs.datatypes.json_()).type
+    DataType(extension<arrow.json[string]>)
+    """
     return JsonType(Utf8() if storage_type is None else as_type(storage_type))

@@ -52,5 +52,9 @@ class OpaqueType(ExtensionType):
 
 
 def opaque(storage_type: TypeLike, type_name: str, vendor_name: str) -> OpaqueType:
-    """Values of type `type_name` of the system `vendor_name`, which Arrow can't interpret."""
+    """Values of type `type_name` of the system `vendor_name`, which Arrow can't interpret.
+
+    >>> bs.datatypes.opaque(bs.binary(), "geometry", "PostGIS")
+    DataType(extension<arrow.opaque[binary, 'geometry' of 'PostGIS']>)
+    """
     return OpaqueType(as_type(storage_type, "an opaque type's storage"), type_name, vendor_name)

@@ -91,6 +91,11 @@ def _is_primitive(type_: t.DataType) -> bool:
 
 
 def parquet_variant(storage_type: TypeLike | None = None) -> ParquetVariantType:
-    """Variants, stored as `storage_type`; by default an unshredded struct of `metadata` and `value`."""
+    """Variants, stored as `storage_type`; by default an unshredded struct of `metadata` and `value`.
+
+    >>> fields = [bs.field("metadata", "binary", nullable=False), bs.field("value", "binary", nullable=False)]
+    >>> bs.datatypes.parquet_variant(bs.struct(fields)).EXTENSION_NAME
+    'arrow.parquet.variant'
+    """
     unshredded = t.Struct((field("metadata", t.Binary(), nullable=False), field("value", t.Binary(), nullable=False)))
     return ParquetVariantType(unshredded if storage_type is None else as_type(storage_type))

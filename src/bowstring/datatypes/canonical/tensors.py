@@ -278,7 +278,13 @@ def fixed_shape_tensor(
     dim_names: Iterable[str] | None = None,
     permutation: Iterable[int] | None = None,
 ) -> FixedShapeTensorType:
-    """Tensors of one physical shape, stored as fixed-size lists of `value_type`."""
+    """Tensors of one physical shape, stored as fixed-size lists of `value_type`.
+
+    >>> import numpy as np
+    >>> image = bs.datatypes.fixed_shape_tensor("uint8", (2, 3), dim_names=["row", "column"])
+    >>> bs.array(np.zeros((4, 2, 3), np.uint8), image).to_numpy().shape
+    (4, 2, 3)
+    """
     dimensions = tuple(shape)
     if len(dimensions) > MAX_DIMENSIONS:
         raise InvalidArgumentError(f"expected a tensor of up to {MAX_DIMENSIONS} dimensions, found {len(dimensions)}")
@@ -295,7 +301,11 @@ def variable_shape_tensor(
     permutation: Iterable[int] | None = None,
     uniform_shape: Iterable[int | None] | None = None,
 ) -> VariableShapeTensorType:
-    """Tensors of `ndim` dimensions, stored as a struct of elements and shape."""
+    """Tensors of `ndim` dimensions, stored as a struct of elements and shape.
+
+    >>> bs.datatypes.variable_shape_tensor("float32", 2).ndim
+    2
+    """
     storage = t.Struct((field("data", t.list_(value_type)), field("shape", t.list_(t.int32(), ndim))))
     return VariableShapeTensorType(storage, _as_tuple(dim_names), _as_tuple(permutation), _as_tuple(uniform_shape))
 

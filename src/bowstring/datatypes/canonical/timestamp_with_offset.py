@@ -27,6 +27,10 @@ class TimestampWithOffset(NamedTuple):
     """A timestamp that Python's `datetime` can't represent, such as one with nanoseconds, and its offset.
 
     `timestamp` is in UTC, `offset_minutes` are minutes east of UTC.
+
+    >>> import numpy as np
+    >>> bs.datatypes.TimestampWithOffset(np.datetime64("2024-02-29T12:00", "ms"), 60)
+    TimestampWithOffset(timestamp=np.datetime64('2024-02-29T12:00:00.000'), offset_minutes=60)
     """
 
     timestamp: np.datetime64
@@ -102,7 +106,11 @@ class TimestampWithOffsetType(ExtensionType):
 
 
 def timestamp_with_offset(unit: t.TimeUnit = "us") -> TimestampWithOffsetType:
-    """Timestamps, each with its own offset from UTC, in "s", "ms", "us" or "ns"."""
+    """Timestamps, each with its own offset from UTC, in "s", "ms", "us" or "ns".
+
+    >>> [field.name for field in bs.datatypes.timestamp_with_offset("ms").storage_type.fields]
+    ['timestamp', 'offset_minutes']
+    """
     timestamp, offset = t.Timestamp(unit, "UTC"), t.int16()
     children = (field("timestamp", timestamp, nullable=False), field("offset_minutes", offset, nullable=False))
     return TimestampWithOffsetType(t.Struct(children))

@@ -46,5 +46,10 @@ class UuidType(ExtensionType):
 
 
 def uuid() -> UuidType:
-    """UUIDs, stored as `binary(16)`."""
+    """UUIDs, stored as `binary(16)`.
+
+    >>> from uuid import UUID
+    >>> bs.array([UUID(int=1)], bs.datatypes.uuid()).to_pylist()
+    [UUID('00000000-0000-0000-0000-000000000001')]
+    """
     return UuidType(FixedSizeBinary(16))

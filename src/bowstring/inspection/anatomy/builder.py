@@ -44,6 +44,12 @@ def build_anatomy(
 
     Raises `LimitError` for a stream that cannot seek and exceeds `max_piped_bytes`, `FormatMismatchError` for other
     formats, `TruncatedError` for an empty source, `NotFoundError` for a missing path.
+
+    >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    >>> anatomy = bs.inspection.build_anatomy("numbers.arrow")
+    >>> [part.kind.name for part in anatomy.parts]
+    ['START', 'SCHEMA', 'RECORD_BATCH', 'END', 'FOOTER']
     """
     opened, is_file = open_seekable(source, max_piped_bytes)
     try:

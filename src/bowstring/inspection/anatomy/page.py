@@ -48,6 +48,12 @@ def build_anatomy_page(
     """Draw an Arrow file or stream to scale; return the text of one self-contained HTML page.
 
     See `build_page_and_count_faults`.
+
+    >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    >>> page = "".join(bs.inspection.build_anatomy_page("numbers.arrow"))
+    >>> page[:15]
+    '<!doctype html>'
     """
     return build_page_and_count_faults(source, name, limits, max_piped_bytes, page_limits, report_progress)[0]
 

@@ -66,6 +66,14 @@ def append_to_file(
     Raises `NotFoundError` if the file does not exist, `InvalidDataError` if it is malformed, `InvalidArgumentError` if
     it is not a regular file, `ResourceError` while another process appends to it (the file is locked with `flock`) or
     if it was replaced meanwhile. Writing a batch of another schema raises `InvalidArgumentError` with the difference.
+
+    >>> batch = bs.record_batch({"n": [1, 2]})
+    >>> with bs.new_file("numbers.arrow", batch.schema) as writer:
+    ...     writer.write(batch)
+    >>> with bs.ipc.append_to_file("numbers.arrow") as writer:
+    ...     writer.write(batch)
+    >>> bs.read_table("numbers.arrow")["n"].to_pylist()
+    [1, 2, 1, 2]
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgumentError(f"expected a path to append to, found {type(path).__name__}")
@@ -258,7 +266,16 @@ class AppendSink(PathSink):
 
 
 class AppendWriter(FileWriter):
-    """Appends to a file; a context manager that replaces it if no error is raised inside."""
+    """Appends to a file; a context manager that replaces it if no error is raised inside.
+
+    >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    >>> writer = bs.ipc.append_to_file("numbers.arrow")
+    >>> writer.write(bs.record_batch({"n": [3]}))
+    >>> writer.abandon()
+    >>> bs.read_table("numbers.arrow")["n"].to_pylist()
+    [1, 2]
+    """
 
     def __init__(
         self,

@@ -50,7 +50,16 @@ from bowstring.memory.closable import abandon_on_error
 
 @dataclass(frozen=True, slots=True)
 class ConcatReport:
-    """The number of concatenated sources, record batches and rows, and the size of the output in bytes."""
+    """The number of concatenated sources, record batches and rows, and the size of the output in bytes.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_file(sink, {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    >>> report = bs.ipc.concat_files([sink.getvalue()] * 3, "thrice.arrow")
+    >>> report.sources, report.rows
+    (3, 6)
+    """
 
     sources: int
     record_batches: int
@@ -86,6 +95,13 @@ def concat_files(
 
     Raises `InvalidDataError` for malformed sources, `LimitError` for a piped file larger than `max_piped_bytes`, and
     the errors of opening sources.
+
+    >>> for name in ("monday", "tuesday"):
+    ...     with bs.new_file(f"{name}.arrow", {"visits": "int64"}) as writer:
+    ...         writer.write(bs.record_batch({"visits": [3, 4]}))
+    >>> report = bs.ipc.concat_files(["monday.arrow", "tuesday.arrow"], "week.arrow")
+    >>> report.record_batches, report.rows
+    (2, 4)
     """
     if isinstance(sources, str | bytes | os.PathLike):
         raise InvalidArgumentError(

@@ -61,7 +61,18 @@ _Candidate: TypeAlias = BatchMessage | SchemaMessage | EndOfStream
 
 @dataclass(frozen=True, slots=True)
 class DroppedRange:
-    """Bytes `start` to `stop` of a source that were dropped, and the reason; `kind` and `rows` if known."""
+    """Bytes `start` to `stop` of a source that were dropped, and the reason; `kind` and `rows` if known.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_file(sink, {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    ...     writer.write(bs.record_batch({"n": [3, 4]}))
+    >>> damaged = sink.getvalue().replace((3).to_bytes(8, "little"), b"")
+    >>> (dropped, *_) = bs.ipc.recover(damaged, "recovered.arrow").dropped
+    >>> dropped.rows
+    2
+    """
 
     start: int
     stop: int

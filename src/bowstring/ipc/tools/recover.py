@@ -51,6 +51,14 @@ class RecoveryReport:
     `is_intact` if nothing was missing or damaged: a file with its footer, a stream that ends between two messages.
     `footer_problem` is the reason why a file's footer could not be read, in which case its custom metadata is lost;
     None otherwise, and for streams. `dropped` are the ranges left out, in the order of the bytes.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_file(sink, {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    >>> report = bs.ipc.recover(sink.getvalue(), "recovered.arrow")
+    >>> report.is_intact, report.rows, report.dropped
+    (True, 2, ())
     """
 
     source: str
@@ -87,6 +95,17 @@ def recover(
     Raises `InvalidArgumentError` if the source is the sink, by any path or link, `InvalidDataError` if there is no
     schema at the beginning or in a footer, `FormatMismatchError` for other formats, `LimitError` for more than
     `max_piped_bytes` through a pipe.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_file(sink, {"n": "int64"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2]}))
+    ...     writer.write(bs.record_batch({"n": [3, 4]}))
+    >>> report = bs.ipc.recover(sink.getvalue()[:-100], "recovered.arrow")  # the footer is cut off
+    >>> report.is_intact, report.rows
+    (False, 4)
+    >>> bs.read_table("recovered.arrow")["n"].to_pylist()
+    [1, 2, 3, 4]
     """
     reject_same_file([source], sink)
     opened_source = open_source(source)
