@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.ready-demo
+DEMO_EXTRAS := cli,spark
 CODE := $(wildcard src tests benchmarks fuzz docs/site_pages.py conftest.py)
 
 .DEFAULT_GOAL := help
@@ -11,7 +13,7 @@ CODE := $(wildcard src tests benchmarks fuzz docs/site_pages.py conftest.py)
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
 
-demo: $(READY) ## Run the demo; ARGS='--input FILE' uses your data.
+demo: $(DEMO_READY) ## Run the demo; ARGS='--input FILE' uses your data.
 	@$(BIN)/bowstring demo $(ARGS)
 
 test: $(READY) ## Run the tests; ARGS='-m "not spark"' skips the slow ones.
@@ -45,15 +47,24 @@ dist: $(READY) ## Build the wheel and the source distribution into dist/.
 
 venv: $(READY) ## Create .venv.
 
-$(READY): pyproject.toml
+# The extras of the demo are among those of dev. pip adds what the virtual environment lacks.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Bowstring needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || \
 	    { echo "This Python can't create virtual environments (on Debian: apt install python3-venv)." >&2; exit 1; }
 	@echo "Installing into $(VENV): this takes a minute or two (PySpark is about 450 MB) ..." >&2
 	@if [ -t 1 ]; then quiet=; else quiet=-q; fi; \
-	    $(BIN)/python -m pip install $$quiet --disable-pip-version-check -e '.[dev]'
+	    $(BIN)/python -m pip install $$quiet --disable-pip-version-check -e '.[$(1)]'
 	@touch $@
+endef
+
+$(READY): pyproject.toml
+	$(call install,dev)
+	@touch $(DEMO_READY)
+
+$(DEMO_READY): pyproject.toml
+	$(call install,$(DEMO_EXTRAS))
 
 clean: ## Remove .venv and generated files.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist spark-warehouse metastore_db derby.log
