@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from io import StringIO
-from typing import Any
 
 import pytest
 
@@ -15,16 +13,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from bowstring.cli.demo import report
-from bowstring.cli.demo.summary import ColumnSummary, TableSummary
-from bowstring.cli.demo.transfer_methods import Measurement
-
-SUMMARY = TableSummary(200_000, (ColumnSummary("a", 0, "1"), ColumnSummary("b", 7, None)))
-MEASUREMENT = Measurement(200_000, 1_600_000, 1.25, 0.1, 0.11, 0.14, 290_000, SUMMARY)
-SAMPLE: dict[str, Any] = {
-    "names": ["Airport Name", "n", "Aircraft Make Model"] * 4,
-    "types": ["string", "double", "string"] * 4,
-    "rows": [["BARKSDALE AIR FORCE BASE ARPT, LOUISIANA", "1.5", "日本語"] * 4] * 2,
-}
+from bowstring.cli.demo.comparison import ALL, ONE
+from bowstring.cli.demo.killed_writers import KilledWriter
+from tests.cli.demo_reports import SAMPLE, compare, create_report
 
 
 def console(width: int) -> tuple[Console, StringIO]:
@@ -66,65 +57,63 @@ def test_an_empty_table_has_a_sample() -> None:
 
 def test_differences_from_spark_are_reported_per_column() -> None:
     out, written = console(100)
-    report.show_verification(out, MEASUREMENT, [])
-    report.show_verification(
-        out,
-        MEASUREMENT,
-        SUMMARY.find_differences(TableSummary(200_000, (SUMMARY.columns[0], ColumnSummary("b", 8, None)))),
-    )
-    assert "✓ 200,000 rows match Spark's: null counts of 2 columns, sums of 1 numeric column." in written.getvalue()
-    assert "column 'b': 7 nulls and sum None, not 8 and None" in written.getvalue()
+    report.show_verification(out, create_report())
+    report.show_verification(out, create_report(differences=["column 'b': 7 nulls and sum None, not 8 and None"]))
+    text = " ".join(written.getvalue().split())
+    assert "✓ 1,000,000 rows match Spark's in each read: null counts of 12 columns, sums of 4 numeric columns." in text
+    assert "The rows do not match Spark's: column 'b': 7 nulls and sum None, not 8 and None" in text
 
 
-def test_the_methods_are_shown_side_by_side_with_sizes_as_info_writes_them() -> None:
-    out, written = console(80)
-    report.show_measurements(out, {"Publish": [MEASUREMENT], "Parquet": [MEASUREMENT]}, 41.7)
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_methods_are_side_by_side_with_memory_and_the_spread_of_times(width: int) -> None:
+    out, written = console(width)
+    report.show_measurements(out, create_report())
     lines = written.getvalue().splitlines()
     words = [line.split() for line in lines]
-    assert words[0] == ["Publish", "Parquet"]
-    assert words[1] == ["through", "shared", "memory", "files"]
-    assert ["size", "1.53", "MiB", "1.53", "MiB"] in words
-    assert words[-3] == ["total", "1.39", "s", "1.39", "s"]
-    assert " ".join(words[-2] + words[-1]).endswith("once before. Total: write, read and sum. The demo took 42 s.")
+    assert words[0] == ["publishing", "toArrow()", "Parquet"]
+    assert words[1] == ["through", "shared", "memory", "driver,", "sockets", "files"]
+    assert ["copied", "by", "each", "reader", "283", "KiB", "400", "MiB", "500", "MiB"] in words
+    assert ["growth", "of", "the", "driver", "1.00", "MiB", "180", "MiB", "2.00", "MiB"] in words
+    assert ["write", "and", "all", "reads", "1.40", "s", "4.40", "s", "6.00", "s"] in words
+    assert words[words.index(["write", "1.00", "s", "1.40", "s", "2.00", "s"]) + 1][:2] == ["0.97–1.03", "s"]
+    assert all(cell_len(line) <= width for line in lines)
+    assert "…" not in written.getvalue()
+    assert "The demo took 42 s." in " ".join(written.getvalue().split())
 
 
-@pytest.mark.parametrize(
-    ("parquet_s", "conclusion"),
-    [
-        (3.0, "Publish was the fastest, 1.39 s in total (Parquet 3.14 s); the reader of Publish copied"),
-        (0.5, "Parquet was the fastest, 640.0 ms in total (Publish 1.39 s); the reader of Publish copied"),
-    ],
-)
-def test_the_conclusion_is_a_sentence_that_names_the_fastest_method(parquet_s: float, conclusion: str) -> None:
-    out, written = console(200)
-    report.show_conclusion(out, {"Publish": [MEASUREMENT], "Parquet": [replace(MEASUREMENT, write_s=parquet_s)]}, 0)
-    assert written.getvalue() == f"{conclusion} 283 KiB of 1.53 MiB.\n"
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_bars_are_as_long_as_the_times_and_name_the_noise(width: int) -> None:
+    out, written = console(width)
+    main = compare(1 << 20, (1.0, 0.1, 1.0), (1.5, 0.1, 1.5), (2.0, 0.1, 2.0))
+    report.show_bars(out, main, ALL)
+    lines = written.getvalue().splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    bars = [line.count("█") for line in lines if "█" in line]
+    assert len(bars) == 3
+    if width >= 80:
+        assert bars[0] * 2 == bars[2] == max(bars)
+        assert "publishing: 0.50 of it (0.50–0.50)" in written.getvalue()
 
 
-def test_the_conclusion_is_a_failure_if_the_rows_differ() -> None:
-    out, written = console(200)
-    report.show_conclusion(out, {"Publish": [MEASUREMENT]}, 2)
-    assert written.getvalue() == "Failed: 2 differences from Spark's rows.\n"
+def test_a_ratio_within_the_noise_is_named_so() -> None:
+    main = compare(1 << 20, (1.0, 0.1, 1.0), (1.0, 0.1, 1.0), (2.0, 0.1, 2.0))
+    assert report.describe_ratio(main.ratio("toArrow()", ONE)) == "publishing: 1.00 of it (1.00–1.00: noise)"
+    few = compare(1 << 20, (1.0, 0.1, 1.0), (1.0, 0.1, 1.0), (2.0, 0.1, 2.0), noise=(1.0,))
+    assert report.describe_ratio(few.ratio("toArrow()", ONE)) == "publishing: 1.00 of it (noise: at least 6 rounds)"
 
 
-def test_several_rounds_are_medians_over_their_spread() -> None:
+def test_killed_writers_that_break_the_promise_are_marked_and_a_failure() -> None:
+    killed = [KilledWriter("The executor", "2 rows [of 3]", False), KilledWriter("A worker", "3 rows", True)]
     out, written = console(80)
-    rounds = [
-        replace(MEASUREMENT, write_s=produced, first_batch_s=first)
-        for produced, first in ((9, 0.5), (2, 0.1), (3, 0.2))
-    ]
-    report.show_measurements(out, {"Publish": rounds, "Through the driver": rounds, "Parquet": [MEASUREMENT] * 3}, 1.0)
-    text = written.getvalue()
-    lines = [line.split("  ") for line in text.splitlines()]
-    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    assert ["write", "3.00 s", "3.00 s", "1.25 s"] in cells
-    assert ["2.00–9.00 s", "2.00–9.00 s", "1.25–1.25 s"] in cells
-    assert ["read the first batch", "200.0 ms", "200.0 ms", "100.0 ms"] in cells
-    assert ["100.0–500.0 ms", "100.0–500.0 ms", "100.0–100.0 ms"] in cells
-    assert ["total", "3.14 s", "3.14 s", "1.39 s"] in cells
-    assert all(cell_len(line) <= 80 for line in text.splitlines())
-    assert "Medians of 3 rounds" in text
-    assert "…" not in text
+    report.show_killed_writers(out, killed)
+    assert written.getvalue().splitlines()[1:] == ["✗ The executor: 2 rows [of 3].", "✓ A worker: 3 rows."]
+    assert not create_report(killed_writers=killed).is_successful
+
+
+def test_the_verdict_is_the_last_line() -> None:
+    out, written = console(400)
+    report.show_report(out, create_report())
+    assert written.getvalue().splitlines()[-1] == create_report().verdict
 
 
 def test_a_spread_has_the_unit_of_its_longest_time() -> None:

@@ -44,7 +44,7 @@ def chromium() -> Iterator[Browser]:
 class PageSession:
     """A page in the browser, with its requests and its problems: errors, console messages, dialogs."""
 
-    def __init__(self, page: Page, path: Path) -> None:
+    def __init__(self, page: Page, path: Path, ready_selector: str) -> None:
         self.page = page
         self.problems: list[str] = []
         self.requests: list[str] = []
@@ -53,7 +53,7 @@ class PageSession:
         page.on("dialog", self._dialog)
         page.on("request", lambda request: self.requests.append(request.url))
         page.goto(path.as_uri())
-        page.wait_for_selector("html.ready", timeout=30_000)
+        page.wait_for_selector(ready_selector, timeout=30_000)
 
     def _dialog(self, dialog: Dialog) -> None:
         self.problems.append(f"dialog: {dialog.message}")
@@ -86,13 +86,18 @@ class PageSession:
 
 @contextmanager
 def open_page(
-    browser: Browser, path: Path, width: int = 1280, scheme: Literal["light", "dark"] = "light", **options: Any
+    browser: Browser,
+    path: Path,
+    width: int = 1280,
+    scheme: Literal["light", "dark"] = "light",
+    ready_selector: str = "html.ready",
+    **options: Any,
 ) -> Iterator[PageSession]:
     """Open a page in a new window."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce", **options
     )
     try:
-        yield PageSession(context.new_page(), path)
+        yield PageSession(context.new_page(), path, ready_selector)
     finally:
         context.close()

@@ -9,19 +9,25 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
+from html import unescape
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import pytest
+from rich.console import Console
 
 import bowstring as bs
+from bowstring.cli import demo as demo_command
 from bowstring.cli.demo import corpus, demo, input_option
+from bowstring.cli.demo.process_memory import find_driver_pids
 from bowstring.cli.demo.summary import ColumnSummary, TableSummary, summarize_batches, summarize_frame
-from bowstring.cli.demo.transfer_methods import measure_collect_to_driver, measure_parquet, measure_publish
+from bowstring.cli.demo.transfer_methods import PUBLISH, READERS, TRANSFER_METHODS, Readers, measure, measure_memory
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnmetRequirementError
 from tests.polling import wait_until
 
@@ -31,33 +37,63 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("name", ["flights-200k.arrow", "birdstrikes.csv", "earthquakes.json", "flights-20k.json"])
-def test_the_consumer_reads_what_spark_computes_of_real_files(
-    spark: SparkSession, shared_folder: Path, name: str
+@pytest.fixture(scope="module")
+def readers() -> Iterator[Readers]:
+    with Readers(READERS) as processes:
+        yield processes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def large_batches(spark: SparkSession) -> Iterator[None]:
+    """A hundred rows a batch, as for the other tests, are more objects than data."""
+    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = str(spark.conf.get(setting))
+    spark.conf.set(setting, 10_000)
+    yield
+    spark.conf.set(setting, before)
+
+
+@pytest.mark.parametrize("name", ["birdstrikes.csv", "earthquakes.json", "flights-20k.json"])
+def test_readers_read_what_spark_computes_of_real_files(
+    spark: SparkSession, shared_folder: Path, readers: Readers, name: str
 ) -> None:
     frame = input_option.read_dataframe(spark, str(shared_folder / "data" / name))
-    measurement = measure_publish(frame)
-    assert measurement.summary is not None
-    assert measurement.summary.rows > 0
-    assert measurement.summary.find_differences(summarize_frame(frame)) == []
+    with PUBLISH.write(frame) as rows:
+        (reply,) = readers.read(rows, 1, 1)
+    summary = summarize_frame(frame)
+    assert reply["rows"] == summary.rows > 0
+    assert TableSummary.from_json(reply["summary"]).find_differences(summary) == []
 
 
-def test_all_methods_deliver_all_rows_of_the_installed_python_files(spark: SparkSession) -> None:
-    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, 10_000)  # a hundred rows a batch, as for the other tests, are more objects than data
-    try:
-        frame = corpus.create_line_frame(spark, corpus.list_installed_python_files(60_000)).cache()
-        summary = summarize_frame(frame)
-        measurements = [measure_publish(frame), measure_collect_to_driver(frame), measure_parquet(frame)]
-    finally:
-        spark.conf.set(setting, str(before))
-    assert summary.rows > 30_000
-    assert [measurement.rows for measurement in measurements] == [summary.rows] * 3
-    assert measurements[0].summary is not None
-    assert measurements[0].summary.find_differences(summary) == []
-    assert measurements[0].copied_bytes < measurements[0].size_bytes / 2
+def test_all_methods_deliver_all_rows_to_all_readers(
+    spark: SparkSession, shared_folder: Path, readers: Readers
+) -> None:
+    frame = input_option.read_dataframe(spark, str(shared_folder / "data" / "flights-200k.arrow")).cache()
+    summary = summarize_frame(frame)
+    measurements = [measure(method, frame, readers) for method in TRANSFER_METHODS]
+    memory = {method.name: measure_memory(method, frame) for method in TRANSFER_METHODS[:2]}
     frame.unpersist()
+    assert summary.rows == 200_000
+    assert [measurement.rows for measurement in measurements] == [summary.rows] * 3
+    assert len(measurements[0].summaries) == READERS + 1
+    assert all(published.find_differences(summary) == [] for published in measurements[0].summaries)
+    for measurement in measurements:
+        assert 0 < measurement.write_s < measurement.one_total_s
+        assert measurement.write_s < measurement.all_total_s
+    size_bytes = measurements[0].size_bytes
+    assert memory["publishing"].copied_bytes < size_bytes / 2
+    assert memory["toArrow()"].copied_bytes > size_bytes * 0.8
+    assert find_driver_pids(spark) == [os.getpid()]  # its Java is also the executor
+
+
+def test_few_rows_are_compared_with_many_of_them_and_many_with_few(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "a"), (2, None)], "id long, name string")
+    copies = demo_command.create_other_frame(frame, 2, 1 << 20)
+    assert copies.columns == ["id", "name"]
+    assert copies.count() == 2 * (32 + 1)
+    assert copies.where("name is null").count() == 33
+    many = spark.range(1000)
+    assert demo_command.create_other_frame(many, 1000, 16 << 20).count() == 100
 
 
 def test_the_corpus_classifies_lines_and_counts_users_of_a_package(spark: SparkSession, tmp_path: Path) -> None:
@@ -77,34 +113,71 @@ def test_the_corpus_classifies_lines_and_counts_users_of_a_package(spark: SparkS
     assert rows[5].indent == 4
     assert rows[0].of.lines == 7
     assert rows[0].of.comments == Decimal("0.1429")
+    assert corpus.create_line_frame(spark, corpus.list_installed_python_files(2_000)).count() > 1_000
 
 
-def test_the_command_prints_only_rows_check_methods_and_conclusion(shared_folder: Path) -> None:
-    data = shared_folder / "data" / "birdstrikes.csv"
-    command = [sys.executable, "-m", "bowstring", "demo", "--input", str(data), "--rounds", "2"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert process.returncode == 0, process.stderr
-    assert "10,000 rows" in process.stdout
-    assert process.stdout.splitlines()[1] == "Some of the rows that another process read from shared memory:"
-    assert "Medians of 2 rounds" in process.stdout
-    for method in ("Publish", "Through the driver", "Parquet"):
-        assert method in process.stdout
-    assert re.fullmatch(r".+ was the fastest, .+; the reader of Publish copied .+\.", process.stdout.splitlines()[-1])
-    assert process.stderr == ""
+@pytest.fixture(scope="module")
+def command_run(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
+    """The lines that the command prints in a cluster of its own, and its page."""
+    folder = tmp_path_factory.mktemp("command")
+    arguments = ["demo", "--input", str(shared_folder / "data" / "birdstrikes.csv"), "--rounds", "1"]
+    process = subprocess.run(
+        [sys.executable, "-m", "bowstring", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        cwd=folder,
+    )
+    assert (process.returncode, process.stderr) == (0, ""), process.stdout + process.stderr
+    assert [path.name for path in folder.iterdir()] == ["bowstring-demo.html"]
+    return process.stdout.splitlines(), (folder / "bowstring-demo.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize("process_name", ["SparkSubmit", "pyspark.daemon"])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_command_prints_rows_checks_methods_and_a_verdict(command_run: tuple[list[str], str]) -> None:
+    lines, page = command_run
+    assert lines[1] == "Some of the rows that another process read from shared memory:"
+    assert any(line.startswith("✓ 10,000 rows match Spark's in each read") for line in lines)
+    assert any(line.split() == ["publishing", "toArrow()", "Parquet"] for line in lines)
+    assert re.fullmatch(
+        r"10,000 rows, .+: fewer than 6 rounds, too few to tell differences from the noise\.", lines[-2]
+    )
+    assert lines[-1] == "Plots: bowstring-demo.html"
+    assert lines[-2] in unescape(page)
+    assert "birdstrikes.csv" in page
+
+
+def test_killed_writers_of_a_cluster_lose_no_rows(command_run: tuple[list[str], str]) -> None:
+    text = "\n".join(command_run[0])
+    assert re.search(
+        r"✓ Python workers, during their tasks: Spark repeated [1-9]\d* of \d+ tasks?; a reader gets 10,000 rows, each "
+        r"once\.",
+        text,
+    )
+    assert "✓ The executor, after it has written: an attached reader and a new one read all 10,000 rows." in text
+    assert re.search(
+        r"✓ The process that has published: an attached reader reads its [\d,]+ rows to the end; a new one gets "
+        r"(ConnectionLost|NotFound|RefusedConnection)Error\.",
+        text,
+    )
+
+
+@pytest.mark.parametrize(
+    ("process_name", "number", "status"),
+    [("SparkSubmit", signal.SIGTERM, 143), ("CoarseGrainedExecutorBackend", signal.SIGINT, 130)],
+)
 def test_a_signal_ends_the_command_and_its_processes_without_a_traceback(
     tmp_path: Path, process_name: str, number: int, status: int
 ) -> None:
+    (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "bowstring", "demo", "--lines", "200000"],
+        [sys.executable, "-m", "bowstring", "demo", "--lines", "50000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
     )
     try:
         assert wait_until(lambda: any(process_name in line for line in commands_of(process.pid)), 120)
@@ -116,7 +189,7 @@ def test_a_signal_ends_the_command_and_its_processes_without_a_traceback(
         assert (process.returncode, output.strip()) == (status, "")
         assert not re.search(r"Traceback|Exception|Error|ERROR|\tat ", errors), errors
         assert wait_until(lambda: not commands_of(process.pid), 30), commands_of(process.pid)
-        assert list(tmp_path.iterdir()) == []
+        assert [path for path in tmp_path.rglob("*") if path.name != "temporary"] == []
     finally:
         if commands_of(process.pid):
             os.killpg(process.pid, signal.SIGKILL)
@@ -185,16 +258,28 @@ def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypat
         demo.main(["--lines=0"], standalone_mode=False)
 
 
-def test_an_input_without_rows_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_an_input_without_rows_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n")
-    command = [sys.executable, "-m", "bowstring", "demo", "--input", str(tmp_path / "x.csv")]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert (process.returncode, process.stdout.strip()) == (1, "")
-    assert "x.csv: there are no rows to hand over" in process.stderr
-    assert "Traceback" not in process.stderr
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        with (
+            demo_command.StepProgress(Console(file=StringIO())) as steps,
+            pytest.raises(InvalidArgumentError, match=r"x\.csv: there are no rows to hand over"),
+        ):
+            demo_command.compare_methods(steps, spark, str(tmp_path / "x.csv"), 1, 1)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
 
 
-@pytest.mark.parametrize("option", ["--input=x.csv", "--master=local[1]", "--rounds=2"])
+def test_standard_error_of_spark_is_shown_after_its_failures_only(capsys: pytest.CaptureFixture[str]) -> None:
+    for error, shown in ((InvalidArgumentError("no rows"), ""), (OSError("disk"), "lost executor\n")):
+        with pytest.raises(type(error)), demo_command.show_log_on_failure() as log:
+            log.write(b"WARNING: Using incubator modules\nlost executor\n")
+            raise error
+        assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize("option", ["--input=x.csv", "--master=local[1]", "--rounds=2", "--output=x.html"])
 def test_options_of_the_comparison_are_rejected_together_with_hosts(option: str) -> None:
     name = option.partition("=")[0]
     with pytest.raises(InvalidArgumentError, match=f"{name} is not supported together with --hosts"):

@@ -1,4 +1,4 @@
-"""`bowstring demo`: compute in Spark and compare three methods to hand the result over to another process."""
+"""`bowstring demo`: compute in Spark and compare three methods to hand the rows over to other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self, TypeVar
@@ -21,21 +21,36 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from bowstring import spark as bowstring_spark
-from bowstring.cli.demo import corpus, input_option, report, transfer_methods
+from bowstring.cli.demo import corpus, input_option, transfer_methods
+from bowstring.cli.demo.comparison import MIN_ROUNDS, Comparison
 from bowstring.cli.demo.hosts_demo import show_hosts
+from bowstring.cli.demo.killed_writers import kill_writers
+from bowstring.cli.demo.page import build_page
+from bowstring.cli.demo.report import DemoReport, show_report
 from bowstring.cli.demo.summary import summarize_frame
 from bowstring.cli.help_text import examples
-from bowstring.errors import InvalidArgumentError
+from bowstring.cli.input_output import open_output, resolve_output
+from bowstring.display.printable_text import to_printable
+from bowstring.errors import InvalidArgumentError, format_count
+from bowstring.spark.java_runtime import find_spark_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bowstring.cli.demo.transfer_methods import Measurement
+    from bowstring.cli.demo.transfer_methods import Measurement, Readers, TransferMethod
 
 T = TypeVar("T")
 _JAVA_NOTICE = "WARNING: Using incubator modules"
 _POLL_S = 0.1
 _PIPE_WIDTH = 200
+_PAGE = "bowstring-demo.html"
+_LINES = 500_000
+_ROUNDS = 7
+_EXECUTOR_MEBIBYTES = 2048
+_SMALL_BYTES = 16 << 20
+_LARGE_BYTES = 32 << 20
+_FEW_ROWS = 100
+_COMPARISON_OPTIONS = {"path": "--input", "master": "--master", "rounds": "--rounds", "output": "--output"}
 _INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -86,22 +101,72 @@ def _create_frame(spark: SparkSession, path: str | None, lines: int) -> DataFram
     return corpus.create_line_frame(spark, corpus.list_installed_python_files(lines))
 
 
-def _warm_up(frame: DataFrame) -> None:
-    """Run each method once with all rows, because Java compiles Spark's code while it runs the plans themselves."""
-    for measure in transfer_methods.TRANSFER_METHODS.values():
-        measure(frame)
+def create_other_frame(frame: DataFrame, rows: int, size_bytes: int) -> DataFrame:
+    """Return a few of the rows, or of a small frame so many copies that they have about `_LARGE_BYTES`."""
+    if size_bytes >= _SMALL_BYTES:
+        return frame.limit(_FEW_ROWS)
+    spark = frame.sparkSession
+    copies = _LARGE_BYTES // max(size_bytes, rows) + 1
+    partitions = 2 * spark.sparkContext.defaultParallelism
+    numbers = spark.range(0, copies, 1, partitions).toDF("bowstring copy")
+    return numbers.crossJoin(frame).drop("bowstring copy")
 
 
-def _measure_each_method(frame: DataFrame, number: int, measurements: dict[str, list[Measurement]]) -> None:
-    """Run each method once. Another method is the first in each round, because the order affects the times."""
-    names = list(transfer_methods.TRANSFER_METHODS)
-    first = number % len(names)
-    for method in (*names[first:], *names[:first]):
-        measurements[method].append(transfer_methods.TRANSFER_METHODS[method](frame))
+def _compare(steps: StepProgress, title: str, frame: DataFrame, rounds: int, readers: Readers) -> Comparison:
+    """Run each method once in each round. Another method is the first in each, because the order affects the times."""
+    methods = transfer_methods.TRANSFER_METHODS
+    measurements: dict[str, list[Measurement]] = {method.name: [] for method in methods}
+    for number in range(rounds):
+        first = number % len(methods)
+
+        def run_round(order: Sequence[TransferMethod] = (*methods[first:], *methods[:first])) -> None:
+            for method in order:
+                measurements[method.name].append(transfer_methods.measure(method, frame, readers))
+
+        steps.run_step(f"{title}: round {number + 1} of {rounds}", run_round)
+    return Comparison(measurements[transfer_methods.PUBLISH.name][0].rows, measurements)
+
+
+def _compare_other_size(steps: StepProgress, frame: DataFrame, main: Comparison, readers: Readers) -> Comparison:
+    other_frame = create_other_frame(frame, main.rows, main.size_bytes).cache()
+    rows = steps.run_step("Computing more rows, or fewer", other_frame.count)
+    rounds = len(main.rounds[transfer_methods.PUBLISH.name])
+    try:
+        return _compare(steps, format_count(rows, "row"), other_frame, rounds, readers)
+    finally:
+        other_frame.unpersist()
+
+
+def compare_methods(steps: StepProgress, spark: SparkSession, path: str | None, lines: int, rounds: int) -> DemoReport:
+    """Compute the rows, compare the methods, and kill writers."""
+    frame = steps.run_step(
+        "Computing: Spark reads, parses, joins and aggregates", lambda: _create_frame(spark, path, lines).cache()
+    )
+    summary = steps.run_step("Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame))
+    if not summary.rows:
+        raise InvalidArgumentError(f"{path}: there are no rows to hand over")
+    methods = transfer_methods.TRANSFER_METHODS
+    memory = steps.run_step(
+        "Measuring the memory of each method",
+        lambda: {method.name: transfer_methods.measure_memory(method, frame) for method in methods},
+    )
+    with steps.run_step("Starting readers", transfer_methods.Readers) as readers:
+        main = _compare(steps, format_count(summary.rows, "row"), frame, rounds, readers)
+        other = None if rounds < MIN_ROUNDS else _compare_other_size(steps, frame, main, readers)
+        sums = sum(column.total is not None for column in summary.columns)
+        report = DemoReport(main, other, memory, len(summary.columns), sums)
+        summaries = [summary for run in main.rounds[transfer_methods.PUBLISH.name] for summary in run.summaries]
+        report.differences = list(
+            dict.fromkeys(difference for published in summaries for difference in published.find_differences(summary))
+        )
+        with transfer_methods.PUBLISH.write(frame) as rows:
+            report.sample = readers.request("read_sample", rows.location)
+        report.killed_writers = steps.run_step("Killing writers", lambda: kill_writers(frame, summary, readers))
+    return report
 
 
 @contextmanager
-def _show_log_on_failure() -> Iterator[BinaryIO]:
+def show_log_on_failure() -> Iterator[BinaryIO]:
     """Yield a temporary file for the standard error of Spark's processes; print it if the block fails.
 
     It is not printed for a wrong input: Python workers log an error if a query ends before their last row is read.
@@ -161,20 +226,34 @@ def _stop_spark_at_end(spark: SparkSession) -> Iterator[None]:
         raise
 
 
+def _default_master() -> str:
+    """A local cluster, whose executor is a process of its own, unless its worker can't write to Spark's folder."""
+    if not os.access(find_spark_class().parents[1], os.W_OK):
+        return "local[*]"
+    return f"local-cluster[1,{len(os.sched_getaffinity(0))},{_EXECUTOR_MEBIBYTES}]"
+
+
 @click.command(epilog=examples("bowstring demo", "bowstring demo --input flights.parquet", "bowstring demo --hosts 2"))
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
-@click.option("--master", metavar="URL", default="local[*]", help="The Spark master.")
+@click.option("--master", metavar="URL", help="The Spark master.  [default: a local cluster with one executor]")
 @click.option(
     "--lines",
     type=click.IntRange(min=1),
-    default=1_000_000,
+    default=_LINES,
     help="Approximate number of lines of Python to read without --input.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
-    default=3,
-    help="Number of runs of each method; medians are shown.",
+    default=_ROUNDS,
+    help=f"Number of runs of each method; differences count from {MIN_ROUNDS} on.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="PAGE",
+    type=click.Path(readable=False),
+    help="Path of the page with plots.  [default: bowstring-demo.html in the current folder]",
 )
 @click.option(
     "--hosts",
@@ -182,12 +261,22 @@ def _stop_spark_at_end(spark: SparkSession) -> Iterator[None]:
     help="Instead, start a Spark cluster on this many hosts, simulated by Linux's namespaces: needs root.",
 )
 @click.pass_context
-def demo(context: click.Context, path: str | None, master: str, lines: int, rounds: int, hosts: int | None) -> int:
-    """Compute in Spark and hand the result over to another process by three methods, compared side by side.
+def demo(  # noqa: PLR0913 - a parameter for each option
+    context: click.Context,
+    *,
+    path: str | None,
+    master: str | None,
+    lines: int,
+    rounds: int,
+    output: str | None,
+    hosts: int | None,
+) -> int:
+    """Compute in Spark and hand the rows over to other processes by three methods, compared side by side.
 
-    Publish: the executors write the result to shared memory, and the other process reads it in place, without a copy.
-    Through the driver: the driver collects the result and sends it over a socket. Parquet: Spark writes files, which
-    the other process reads.
+    Publishing: the executors write the rows to shared memory, and other processes read them in place, without a copy.
+    toArrow(): the driver collects the rows and sends them over sockets. Parquet: Spark writes files, which the other
+    processes read. Four processes read all rows three times each. Then the demo kills writers, and shows what readers
+    get.
 
     By default Spark parses the Python source files that are installed on this machine, line by line, and joins each
     line with statistics of its module and package.
@@ -199,51 +288,28 @@ def demo(context: click.Context, path: str | None, master: str, lines: int, roun
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
     )  # pandas is not used here
     if hosts is not None:
-        for name, option in (("path", "--input"), ("master", "--master"), ("rounds", "--rounds")):
+        for name, option in _COMPARISON_OPTIONS.items():
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise InvalidArgumentError(f"demo: {option} is not supported together with --hosts")
         return 0 if show_hosts(Console(), hosts, lines) else 1
     if path is not None:
         input_option.infer_input_format(path)  # raise for a wrong path before Spark starts
+    target = output or _PAGE
+    out = resolve_output(target, *([path] if path and os.path.isfile(path) else ()))
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:
         console.width = _PIPE_WIDTH  # no line breaks in a pipe
     start = time.perf_counter()
-    with _show_log_on_failure() as log, StepProgress(console) as steps:
-        spark = steps.run_step("Starting Spark", partial(_start_spark, master, log))
-        with _stop_spark_at_end(spark):
-            steps.spark = spark
-            frame = steps.run_step(
-                "Computing: Spark reads, parses, joins and aggregates",
-                lambda: _create_frame(spark, path, lines).cache(),
-            )
-            summary = steps.run_step(
-                "Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame)
-            )
-            if not summary.rows:
-                raise InvalidArgumentError(f"{path}: there are no rows to hand over")
-            steps.run_step("Warming up: running each method once", partial(_warm_up, frame))
-            measurements: dict[str, list[Measurement]] = {name: [] for name in transfer_methods.TRANSFER_METHODS}
-            for number in range(rounds):
-                title = f"Running each method with all rows, round {number + 1} of {rounds}"
-                steps.run_step(title, partial(_measure_each_method, frame, number, measurements))
-    published = next(iter(measurements.values()))
-    differences = [
-        difference
-        for measurement in published
-        if measurement.summary
-        for difference in measurement.summary.find_differences(summary)
-    ]
-    last = published[-1]
-    console.print()
-    if last.sample:
-        console.print("Some of the rows that another process read from shared memory:")
-        report.show_sample(console, last.sample)
-        console.print()
-    report.show_verification(console, last, differences)
-    console.print()
-    report.show_measurements(console, measurements, time.perf_counter() - start)
-    console.print()
-    report.show_conclusion(console, measurements, len(differences))
-    return 1 if differences else 0
+    with open_output(out) as sink:
+        with show_log_on_failure() as log, StepProgress(console) as steps:
+            spark = steps.run_step("Starting Spark", partial(_start_spark, master or _default_master(), log))
+            with _stop_spark_at_end(spark):
+                steps.spark = spark
+                report = compare_methods(steps, spark, path, lines, rounds)
+        report.elapsed_s = time.perf_counter() - start
+        page = build_page(report, path or "lines of the installed Python files").encode()
+        sink.write([page], len(page))
+    show_report(console, report)
+    console.print(f"Plots: {to_printable(target)}", highlight=False)
+    return 0 if report.is_successful else 1

@@ -1,19 +1,22 @@
-"""Three methods to hand a data frame over to another process: publish, through the driver, and Parquet."""
+"""Three methods to hand a data frame over to other processes: publish, through the driver, and Parquet."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from bowstring.cli.demo.process_memory import find_driver_pids, measure_peak_growth
 from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import ConnectionLostError
 from bowstring.spark.publication import publish
@@ -23,72 +26,93 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+READERS = 4
+READS = 3
+"""How often each of the readers reads the rows."""
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """Where readers find the rows, by one method of `consumer.Reader`."""
+
+    read_method: str
+    location: Any
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferMethod:
+    """How the rows are written: a context manager, which removes them at the end."""
+
+    name: str
+    medium: str
+    write: Callable[[DataFrame], AbstractContextManager[WrittenRows]]
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The times of one method in seconds; those of the consumer start when it receives the location of the data."""
+    """One round of one method, in seconds: the write, one reader that reads once, then all readers that read `READS`
+    times. `summaries` are those of published rows.
+    """
 
     rows: int
     size_bytes: int
     write_s: float
-    first_batch_s: float
-    all_batches_s: float
-    read_and_sum_s: float
-    copied_bytes: int
-    summary: TableSummary | None = None
-    sample: dict[str, Any] | None = None
-
-    @classmethod
-    def from_reply(cls, size_bytes: int, write_s: float, reply: dict[str, Any]) -> Measurement:
-        """Create a measurement from the size and time of writing, and the reply of the consumer."""
-        summary = TableSummary.from_json(reply["summary"]) if "summary" in reply else None
-        rows = reply["rows"] if summary is None else summary.rows
-        times = (reply["first_batch_s"], reply["all_batches_s"], reply["read_and_sum_s"])
-        return cls(rows, size_bytes, write_s, *times, reply["copied_bytes"], summary, reply.get("sample"))
+    one_read_s: float
+    all_reads_s: float
+    summaries: tuple[TableSummary, ...] = ()
 
     @property
-    def total_s(self) -> float:
-        """The time to write, to read, and to sum the numeric columns."""
-        return self.write_s + self.read_and_sum_s
+    def one_total_s(self) -> float:
+        """The time until one reader has read once."""
+        return self.write_s + self.one_read_s
+
+    @property
+    def all_total_s(self) -> float:
+        """The time until all readers have read `READS` times."""
+        return self.write_s + self.all_reads_s
 
 
-class ConsumerProcess:
-    """A consumer process, started before the measurement."""
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """The memory that one run of a method takes: what each reader copies, and by how much the private memory of the
+    driver grows.
+    """
 
-    def __init__(self, *arguments: str, descriptor: int | None = None) -> None:
-        command = [sys.executable, "-m", "bowstring.cli.demo.consumer", *arguments]
-        descriptors = () if descriptor is None else (descriptor,)
+    copied_bytes: int
+    driver_bytes: int
+
+
+class ReaderProcess:
+    """A process that runs `consumer`, started before the measurement."""
+
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "bowstring.cli.demo.consumer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            pass_fds=descriptors,
-            process_group=0,  # only the demo receives interrupts; it ends its consumers
+            process_group=0,  # only the demo receives interrupts; it ends its readers
         )
-        self.receive()
 
     def receive(self) -> Any:
         """Return the next reply."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise ConnectionLostError(f"the consumer process ended with status {self._process.wait()}; see above")
+            raise ConnectionLostError(f"a reader ended with status {self._process.wait()}; see above")
         return json.loads(line)
 
-    def send(self, method: str, location: Any) -> None:
-        """Send the method and the location of the data."""
+    def send(self, method: str, location: Any, reads: int = 1) -> None:
+        """Send a request."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"method": method, "location": location}) + "\n")
+        self._process.stdin.write(json.dumps({"method": method, "location": location, "reads": reads}) + "\n")
         self._process.stdin.flush()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
+    def end(self, is_killed: bool) -> None:
+        """End the process, and wait for its end."""
+        if is_killed:
             self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -96,51 +120,133 @@ class ConsumerProcess:
         self._process.wait()
 
 
-def _measure_time(work: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
-    returned = work()
-    return returned, time.perf_counter() - start
+class Readers:
+    """Reader processes, which are ready. A context manager, which ends them."""
+
+    def __init__(self, count: int = READERS) -> None:
+        self._processes = [ReaderProcess() for _ in range(count)]
+        try:
+            for process in self._processes:
+                process.receive()
+        except BaseException:
+            self._end(is_killed=True)
+            raise
+
+    def __getitem__(self, index: int) -> ReaderProcess:
+        return self._processes[index]
+
+    def read(self, rows: WrittenRows, count: int, reads: int) -> list[dict[str, Any]]:
+        """Let the first readers read the rows at once, and return their last replies."""
+        for process in self._processes[:count]:
+            process.send(rows.read_method, rows.location, reads)
+        return [process.receive() for process in self._processes[:count]]
+
+    def request(self, method: str, location: Any, index: int = 0) -> dict[str, Any]:
+        """Return the reply of one reader."""
+        self._processes[index].send(method, location)
+        reply: dict[str, Any] = self._processes[index].receive()
+        return reply
+
+    def _end(self, is_killed: bool) -> None:
+        for process in self._processes:
+            process.end(is_killed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(is_killed=kind is not None)
 
 
-def measure_publish(frame: DataFrame) -> Measurement:
-    """Publish: the executors write shared memory, and the consumer attaches to it."""
-    with ConsumerProcess() as consumer:
-        published, write_s = _measure_time(lambda: publish(frame))
-        with published:
-            consumer.send("shared", list(published.uris))
-            return Measurement.from_reply(published.nbytes, write_s, consumer.receive())
+@contextmanager
+def _publish(frame: DataFrame) -> Iterator[WrittenRows]:
+    """The executors write the rows to shared memory, and readers attach to it."""
+    with publish(frame, progress=False) as published:
+        yield WrittenRows("read_published", list(published.uris), published.nbytes)
 
 
-def measure_collect_to_driver(frame: DataFrame) -> Measurement:
-    """Through the driver: `toArrow()` collects the rows, and pyarrow sends an IPC stream to the consumer."""
-    import pyarrow as pa
-
-    local, remote = socket.socketpair()
-    with local, remote, ConsumerProcess("peer", descriptor=remote.fileno()) as consumer:
-        table, write_s = _measure_time(frame.toArrow)
-        consumer.send("driver", remote.fileno())
-        with local.makefile("wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table)
-        local.shutdown(socket.SHUT_WR)
-        return Measurement.from_reply(table.nbytes, write_s, consumer.receive())
+@contextmanager
+def _collect_to_driver(frame: DataFrame) -> Iterator[WrittenRows]:
+    """`toArrow()` collects the rows, and pyarrow sends an IPC stream to each reader that connects."""
+    table = frame.toArrow()
+    with _serve_stream(table) as path:
+        yield WrittenRows("read_stream", path, table.nbytes)
 
 
-def measure_parquet(frame: DataFrame) -> Measurement:
-    """Parquet: Spark writes files, and the consumer reads them with pyarrow."""
+@contextmanager
+def _write_parquet(frame: DataFrame) -> Iterator[WrittenRows]:
+    """Spark writes files, and readers read them with pyarrow."""
     folder = tempfile.mkdtemp(prefix="bowstring-demo-")
     try:
-        path = os.path.join(folder, "result.parquet")
-        with ConsumerProcess("peer") as consumer:
-            _, write_s = _measure_time(lambda: frame.write.parquet(path))
-            size_bytes = sum(entry.stat().st_size for entry in os.scandir(path))
-            consumer.send("parquet", path)
-            return Measurement.from_reply(size_bytes, write_s, consumer.receive())
+        path = os.path.join(folder, "rows.parquet")
+        frame.write.parquet(path)
+        yield WrittenRows("read_parquet", path, sum(entry.stat().st_size for entry in os.scandir(path)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-TRANSFER_METHODS: dict[str, Callable[[DataFrame], Measurement]] = {
-    "Publish": measure_publish,
-    "Through the driver": measure_collect_to_driver,
-    "Parquet": measure_parquet,
-}
+PUBLISH = TransferMethod("publishing", "shared memory", _publish)
+TRANSFER_METHODS = (
+    PUBLISH,
+    TransferMethod("toArrow()", "driver, sockets", _collect_to_driver),
+    TransferMethod("Parquet", "files", _write_parquet),
+)
+
+
+@contextmanager
+def _serve_stream(table: Any) -> Iterator[str]:
+    """Send a table of pyarrow as an IPC stream to whoever connects to the unix socket at this path."""
+    import pyarrow as pa
+
+    class Handler(socketserver.StreamRequestHandler):
+        wbufsize = -1
+
+        def handle(self) -> None:
+            with pa.ipc.new_stream(self.wfile, table.schema) as writer:
+                writer.write_table(table)
+
+    with tempfile.TemporaryDirectory(prefix="bowstring-demo-") as folder:
+        path = os.path.join(folder, "socket")
+        with _QuietServer(path, Handler) as server:
+            threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True).start()
+            try:
+                yield path
+            finally:
+                server.shutdown()
+
+
+class _QuietServer(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = READERS
+
+    def handle_error(self, *_: object) -> None:
+        """Print nothing if a reader is killed, because the demo is being interrupted."""
+
+
+def measure(method: TransferMethod, frame: DataFrame, readers: Readers) -> Measurement:
+    """Write the rows, let one reader read them once, and then all readers `READS` times."""
+    start = time.perf_counter()
+    with method.write(frame) as rows:
+        written = time.perf_counter()
+        first = readers.read(rows, 1, 1)
+        first_end = time.perf_counter()
+        replies = readers.read(rows, READERS, READS)
+        end = time.perf_counter()
+    summaries = tuple(TableSummary.from_json(reply["summary"]) for reply in replies + first if "summary" in reply)
+    times = (written - start, first_end - written, end - first_end)
+    return Measurement(replies[0]["rows"], rows.size_bytes, *times, summaries)
+
+
+def measure_memory(method: TransferMethod, frame: DataFrame) -> MemoryUse:
+    """Let a new reader read the rows once, because one that has read before reuses its memory."""
+
+    def read_once() -> int:
+        with method.write(frame) as rows:
+            (reply,) = readers.read(rows, 1, 1)
+            return int(reply["copied_bytes"])
+
+    with Readers(1) as readers:
+        copied_bytes, driver_bytes = measure_peak_growth(find_driver_pids(frame.sparkSession), read_once)
+    return MemoryUse(copied_bytes, driver_bytes)

@@ -96,7 +96,7 @@ def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_ana
         title=title,
         style=style,
         script=script,
-        policy=f"{_CONTENT_SECURITY_POLICY}; style-src {_content_hash(style)}; script-src {_content_hash(script)}",
+        policy=f"{_CONTENT_SECURITY_POLICY}; style-src {hash_content(style)}; script-src {hash_content(script)}",
         data=data,
         anatomy=anatomy,
         inspection=inspection,
@@ -131,7 +131,8 @@ def _read_asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _content_hash(text: str) -> str:
+def hash_content(text: str) -> str:
+    """Return the source of a content security policy that permits this text of a script or style."""
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 

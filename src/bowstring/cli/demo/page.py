@@ -1,0 +1,165 @@
+"""The demo's page: its report with plots, as one HTML page without scripts, which loads nothing."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined
+
+from bowstring.cli.demo.comparison import ALL, ONE, WORKLOADS, describe_interval
+from bowstring.cli.demo.report import MEMORY, TIMES, describe_method, format_time
+from bowstring.cli.demo.transfer_methods import PUBLISH, READERS, READS, TRANSFER_METHODS
+from bowstring.display.printable_text import format_size, to_printable
+from bowstring.errors import format_count
+from bowstring.inspection.anatomy.page import hash_content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jinja2 import Template
+
+    from bowstring.cli.demo.comparison import Comparison, Total
+    from bowstring.cli.demo.report import DemoReport
+
+_MAX_COLUMNS = 8
+_CELL_CHARACTERS = 40
+_TICKS = 5
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
+
+
+def build_page(report: DemoReport, source: str) -> str:
+    """Return the text of the page; `source` names the rows."""
+    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    comparisons = sorted(filter(None, (report.main, report.other)), key=lambda comparison: comparison.size_bytes)
+    return _load_template().render(
+        style=style,
+        policy=f"{_POLICY}; style-src {hash_content(style)}",
+        source=to_printable(source, 200),
+        report=report,
+        facts=_describe_machine(report),
+        method=describe_method(report),
+        interval=describe_interval(len(report.main.rounds[PUBLISH.name])),
+        media={method.name: method.medium for method in TRANSFER_METHODS},
+        bar_charts=[
+            (f"Written, and read by {workload}", *_create_time_chart(report.main, total))
+            for total, workload in WORKLOADS.items()
+        ],
+        memory_charts=[(title, *_create_memory_chart(report, count)) for title, count in MEMORY],
+        ratio_axis=_create_axis([1.2, *_ratio_ends(report.main)], "{:g}".format),
+        ratios=[
+            (name, workload, report.main.ratio(name, total))
+            for total, workload in WORKLOADS.items()
+            for name in report.main.others
+        ],
+        reads_chart=_create_line_chart(
+            {
+                name: [(1, report.main.median(name, ONE)), (READERS * READS, report.main.median(name, ALL))]
+                for name in report.main.rounds
+            },
+            "{:g}".format,
+        ),
+        size_chart=_create_line_chart(
+            {name: [(c.size_bytes, c.median(name, ALL)) for c in comparisons] for name in report.main.rounds},
+            lambda size: format_size(round(size)),
+            unit=2**20,
+        ),
+        times=[
+            (title, [_describe_times([time(m) for m in rounds]) for rounds in report.main.rounds.values()])
+            for title, time in TIMES
+        ],
+        sample=_create_sample(report.sample),
+    )
+
+
+@cache
+def _load_template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"size": format_size, "time": format_time, "slug": _slug}
+    return environment.from_string(files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8"))
+
+
+def _slug(name: str) -> str:
+    return "".join(character for character in name.lower() if character.isalpha())
+
+
+def _describe_times(seconds: list[float]) -> tuple[str, str, str]:
+    ordered = sorted(seconds)
+    return tuple(map(format_time, (ordered[len(ordered) // 2], ordered[0], ordered[-1])))  # type: ignore[return-value]
+
+
+def _describe_machine(report: DemoReport) -> list[tuple[str, str]]:
+    packages = [f"{name} {version(name.lower())}" for name in ("PySpark", "pyarrow")]
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return [
+        ("rows", f"{report.main.rows:,}"),
+        ("published", format_size(report.main.size_bytes)),
+        ("columns", f"{report.num_columns:,}"),
+        ("rounds", str(len(report.main.rounds[PUBLISH.name]))),
+        ("processors", str(len(os.sched_getaffinity(0)))),
+        ("memory", format_size(memory_bytes)),
+        ("system", f"{platform.system()} {platform.machine()}"),
+        (
+            "versions",
+            f"Python {platform.python_version()}, {', '.join(packages)}",
+        ),
+    ]
+
+
+def _create_axis(values: Iterable[float], format_tick: Any, unit: float = 1.0) -> tuple[float, list[tuple[float, str]]]:
+    """Return the end of an axis from 0, and its ticks: round multiples of the unit, with their texts."""
+    end = max(*values, 1e-6) / unit
+    digit = 10.0 ** math.floor(math.log10(end / _TICKS))
+    step = next(digit * factor for factor in (1, 2, 5, 10) if digit * factor * _TICKS >= end)
+    count = math.ceil(end / step)
+    ticks = [index * step * unit for index in range(count + 1)]
+    return ticks[-1], [(tick, format_tick(tick)) for tick in ticks]
+
+
+def _format_tick(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds >= 1 or not seconds else f"{seconds * 1000:g} ms"
+
+
+def _create_time_chart(comparison: Comparison, total: Total) -> tuple[Any, list[Any]]:
+    """Return an axis, and for each method its name, its median, its text and the times of all rounds."""
+    rows: list[Any] = []
+    for name, rounds in comparison.rounds.items():
+        median = comparison.median(name, total)
+        rows.append((name, median, format_time(median), list(map(total, rounds))))
+    return _create_axis((time for *_, times in rows for time in times), _format_tick), rows
+
+
+def _create_memory_chart(report: DemoReport, count: Any) -> tuple[Any, list[Any]]:
+    sizes = {name: max(count(memory), 0) for name, memory in report.memory.items()}
+    rows: list[Any] = [(name, size, format_size(size), []) for name, size in sizes.items()]
+    return _create_axis(sizes.values(), lambda size: format_size(round(size)), _memory_unit(sizes.values())), rows
+
+
+def _memory_unit(sizes: Iterable[int]) -> float:
+    return float(1024 ** min(int(math.log(max(*sizes, 1), 1024)), 3))
+
+
+def _create_line_chart(series: dict[str, list[tuple[float, float]]], format_x: Any, unit: float = 1.0) -> Any:
+    """Return the axes, and the points of each method."""
+    xs = _create_axis((x for points in series.values() for x, _ in points), format_x, unit)
+    return xs, _create_axis((y for points in series.values() for _, y in points), _format_tick), series
+
+
+def _ratio_ends(comparison: Comparison) -> list[float]:
+    ratios = [ratio for total in WORKLOADS for ratio in comparison.ratios(total).values()]
+    return [ratio.interval[1] if ratio.interval else ratio.median for ratio in ratios]
+
+
+def _create_sample(sample: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "names": [to_printable(name, _CELL_CHARACTERS) for name in sample["names"][:_MAX_COLUMNS]],
+        "rows": [[to_printable(cell, _CELL_CHARACTERS) for cell in row[:_MAX_COLUMNS]] for row in sample["rows"]],
+        "note": format_count(len(sample["names"]) - _MAX_COLUMNS, "more column")
+        if len(sample["names"]) > _MAX_COLUMNS
+        else "",
+    }

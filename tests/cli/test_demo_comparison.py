@@ -1,0 +1,129 @@
+"""The demo's verdict: intervals of ratios, and sentences that are true for the measured times."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+pytest.importorskip("rich")
+pytest.importorskip("pyspark")
+
+from bowstring.cli.demo.comparison import (
+    ALL,
+    ONE,
+    Comparison,
+    describe_interval,
+    describe_verdict,
+    find_paying_bytes,
+    find_paying_reads,
+    median_interval,
+)
+from tests.cli.demo_reports import compare, create_report
+
+FAST = compare(100 << 20, (1.0, 0.1, 0.4), (1.4, 0.4, 3.0), (2.0, 0.5, 4.0))
+FEW_ROWS = compare(1 << 10, (0.3, 0.01, 0.05), (0.1, 0.01, 0.05), (0.4, 0.01, 0.05), rows=3)
+FEW_ROWS_FAST = compare(1 << 10, (0.1, 0.01, 0.05), (0.3, 0.01, 0.05), (0.4, 0.01, 0.05), rows=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "interval"),
+    [
+        (range(5), None),
+        (range(6), (0, 5)),
+        (range(8), (0, 7)),
+        (range(9), (1, 7)),
+        (range(20), (5, 14)),
+    ],
+)
+def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test(
+    values: range, interval: tuple[float, float] | None
+) -> None:
+    shuffled = random.Random(1).sample(values, len(values))
+    assert median_interval(shuffled) == interval
+
+
+def test_intervals_of_skewed_noise_miss_the_median_as_rarely_as_they_claim() -> None:
+    rng = random.Random(7)
+    misses = 0
+    for _ in range(2000):
+        low, high = median_interval([rng.lognormvariate(0, 1) for _ in range(7)]) or (0, 0)
+        misses += not low <= 1 <= high
+    assert 0.005 < misses / 2000 < 0.03  # 1.6 %
+
+
+def test_the_interval_is_described_by_its_ranks_and_probability() -> None:
+    assert "from the smallest to the largest ratio of 7 rounds" in describe_interval(7)
+    assert "98.4%" in describe_interval(7)
+    assert "from the second smallest to the second largest" in describe_interval(9)
+    assert "96.1%" in describe_interval(9)
+    assert describe_interval(5) == "The noise is not known: at least 6 rounds are necessary."
+
+
+def test_publishing_is_the_fastest_with_the_break_even_of_sizes() -> None:
+    assert describe_verdict(FAST, FEW_ROWS) == (
+        "1,000 rows, 100 MiB: publishing is the fastest for 4 readers that read 3 times each, 0.32 of the time of "
+        "toArrow() and 0.23 of the time of Parquet; also for one reader that reads once; publishing pays from about "
+        "6 MiB on."
+    )
+    assert describe_verdict(FAST, FEW_ROWS_FAST).endswith("; even of 1 row.")
+
+
+def test_a_faster_method_is_named_with_the_size_from_which_publishing_pays() -> None:
+    assert describe_verdict(FEW_ROWS, FAST) == (
+        "3 rows, 1.00 KiB: toArrow() is faster than publishing for 4 readers that read 3 times each, 0.43 of its time; "
+        "publishing pays from about 6 MiB on."
+    )
+    slow = compare(100 << 20, (5.0, 0.1, 0.4), (1.4, 0.4, 3.0), (2.0, 0.5, 4.0))
+    assert describe_verdict(FEW_ROWS, slow).endswith("; nor is it the fastest with 100 MiB of such rows.")
+
+
+def test_publishing_that_pays_by_further_reads_names_the_read() -> None:
+    main = compare(100 << 20, (1.5, 0.1, 0.4), (1.0, 0.3, 3.0), (2.0, 0.5, 4.0))
+    assert find_paying_reads(main) == 3
+    assert (
+        "; toArrow() is faster than publishing for one reader that reads once, 0.81 of its time, and publishing pays "
+        "from about read 3 on" in describe_verdict(main, FEW_ROWS_FAST)
+    )
+
+
+def test_a_difference_within_the_noise_is_no_verdict() -> None:
+    main = compare(100 << 20, (1.0, 0.1, 0.4), (1.0, 0.1, 0.41), (2.0, 0.5, 4.0))
+    toggled = {
+        name: [
+            measurement if name != "toArrow()" or index else main.rounds["publishing"][0]
+            for index, measurement in enumerate(rounds)
+        ]
+        for name, rounds in main.rounds.items()
+    }
+    assert main.ratio("toArrow()", ALL).is_faster
+    assert not Comparison(1000, toggled).ratio("toArrow()", ALL).is_faster
+    assert "publishing and toArrow() differ by less than the noise" in describe_verdict(
+        Comparison(1000, toggled), FEW_ROWS_FAST
+    )
+
+
+def test_ratios_of_the_same_round_cancel_the_load_of_the_machine() -> None:
+    loaded = compare(1, (1.0, 0.1, 0.4), (1.1, 0.1, 0.4), (2, 1, 1), noise=(1.0, 9.0, 3.0, 5.0, 1.0, 2.0, 4.0))
+    assert loaded.ratio("toArrow()", ONE).interval == pytest.approx((1.1 / 1.2, 1.1 / 1.2))
+
+
+def test_too_few_rounds_are_no_verdict() -> None:
+    main = compare(1 << 20, (1.0, 0.1, 0.4), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0), noise=(1.0,) * 5)
+    assert describe_verdict(main, None) == (
+        "1,000 rows, 1.00 MiB: fewer than 6 rounds, too few to tell differences from the noise."
+    )
+
+
+def test_the_size_that_pays_is_where_the_lines_of_both_sizes_meet() -> None:
+    small = compare(0, (2.0, 0, 0), (1.0, 0, 0), (9.0, 0, 0))
+    large = compare(40, (2.0, 0, 0), (5.0, 0, 0), (9.0, 0, 0))
+    assert find_paying_bytes(small, large) == pytest.approx(10)
+    assert find_paying_bytes(large, small) is None
+
+
+def test_rows_that_differ_from_sparks_are_a_failure() -> None:
+    report = create_report(differences=["2 rows, not 3", "column 'a': 1 nulls"])
+    assert report.verdict == "Failed: 2 differences from Spark's rows."
+    assert not report.is_successful
+    assert create_report().is_successful
