@@ -34,6 +34,7 @@ _MODULES = {
     "transfer": "transfer",
     "serving": "serving",
     "publish": "publish",
+    "publish_sizes": "publish_sizes",
     "arrow_source": "arrow_source",
     "consumers": "consumers",
     "training": "training",
@@ -52,8 +53,8 @@ def main(groups: Sequence[str], quick: bool, repeat: int, folder: Path | None) -
     """Measure Bowstring and its peers, interleaved in one run.
 
     GROUPs are reading, remote, writing, compression, validation, equality, conversion, access, compute, files, import,
-    transfer, serving, publish, arrow_source, consumers and training; all of them by default. The exit code is 0 even if
-    a bound is missed.
+    transfer, serving, publish, publish_sizes, arrow_source, consumers, training and streaming; all of them by default.
+    The exit code is 0 even if a bound is missed.
     """
     console = Console(width=None if os.isatty(1) else 160)
     machine = describe_machine()

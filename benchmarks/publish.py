@@ -14,7 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import bowstring
-from benchmarks.measure import Candidate, Measurement, Settings, Timings, compare_timings, measure
+from benchmarks.measure import Candidate, Measurement, Settings, compare_timings, measure
 from benchmarks.spark_dataframe import SUM_COLUMN, create_dataframe, expected_sum
 from benchmarks.worker import WorkerProcess
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS, _QUICK_ROWS = 5_000_000, 200_000
-_FEWER_ROWS = (10_000, 100_000, 1_000_000)
 _TO_ARROW_BOUND, _PARQUET_BOUND, _MEMORY_BOUND_MB = 0.8, 0.6, 50.0
 _JVM_BOUND, _COUNT_BOUND = 1.3, 1.1
 _MAX_BYTES_SETTING, _UNCHECKED = "spark.sql.execution.arrow.maxBytesPerBatch", 2**31 - 1
@@ -40,7 +39,7 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
-    """Measure all methods in one Spark session, also with fewer rows, then the memory of the driver in another one."""
+    """Measure all methods in one Spark session, then the memory of the driver in another one."""
     rows = _QUICK_ROWS if settings.is_quick else _ROWS
     local, remote = socket.socketpair()
     with (
@@ -52,27 +51,16 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
         try:
             methods = PublishMethods(create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows))
             long_calls = settings.for_long_calls(1 if settings.is_quick else 2)
-            timings = measure(methods.candidates(), long_calls)
+            published, *peers = measure(methods.candidates(), long_calls)
             alone, jvm, count = measure(methods.candidates_without_consumer(), long_calls)
-            for fewer in () if settings.is_quick else _FEWER_ROWS:
-                methods = PublishMethods(create_dataframe(spark, fewer), consumer, local, folder, expected_sum(fewer))
-                yield from _compare_methods(fewer, (None, None), measure(methods.candidates(), long_calls))
         finally:
             spark.stop()
-    yield from _compare_methods(rows, (_TO_ARROW_BOUND, _PARQUET_BOUND), timings)
+    line = f"{rows:,} rows until another process has summed a column"
+    yield compare_timings(f"{line}, toArrow() and IPC", _TO_ARROW_BOUND, published, peers[:2])
+    yield compare_timings(f"{line}, Parquet and pyarrow", _PARQUET_BOUND, published, peers[2:])
     yield compare_timings(f"{rows:,} rows published, the JVM's rows to Arrow", _JVM_BOUND, alone, [jvm])
     yield compare_timings(f"{rows:,} rows published, counted in mapInArrow", _COUNT_BOUND, alone, [count])
     yield from _measure_driver_memory(rows)
-
-
-def _compare_methods(
-    rows: int, bounds: tuple[float | None, float | None], timings: Sequence[Timings]
-) -> Iterator[Measurement]:
-    """Compare `publish` with the methods of `toArrow`, then with those of Parquet."""
-    line = f"{rows:,} rows until another process has summed a column"
-    published, *peers = timings
-    yield compare_timings(f"{line}, toArrow() and IPC", bounds[0], published, peers[:2])
-    yield compare_timings(f"{line}, Parquet and pyarrow", bounds[1], published, peers[2:])
 
 
 @dataclass(frozen=True, slots=True)

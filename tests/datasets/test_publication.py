@@ -340,6 +340,10 @@ def test_invalid_options_are_errors_that_name_them() -> None:
         bs.publish(TABLE, lifetime=wrong)
     with pytest.raises(InvalidArgumentError, match="timeout_s"):
         bs.published(0)
+    with pytest.raises(InvalidArgumentError, match="ttl_s: expected a positive number of seconds, found '1h'"):
+        bs.publish(TABLE, ttl_s="1h")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"not dict: bowstring\.table creates a table"):
+        bs.publish({"a": [1]})  # type: ignore[dict-item]
 
 
 def publish_number(token: str, number: int) -> str:

@@ -114,3 +114,12 @@ def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSessi
         assert print_of_a_worker_whose_socket_is_closed(module, Path(folder)) == ""
         printed = print_of_a_worker_whose_socket_is_closed("pyspark.daemon", Path(folder))
         assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.worker_daemon"
+
+
+def test_a_wrong_master_is_named_beside_the_reason_of_spark() -> None:
+    program = "import bowstring.spark; bowstring.spark.session('locl')"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert "Master must either be yarn or start with spark, k8s, or local" in process.stderr
+    assert process.stderr.splitlines()[-1].startswith(
+        "bowstring.errors.UnmetRequirementError: Spark did not start with the master 'locl' and the Java of /"
+    )

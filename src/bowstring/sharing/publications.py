@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 from bowstring.display.objects import report_to_html
@@ -69,7 +70,7 @@ def check_lifetime(lifetime: str, ttl_s: float) -> None:
     """Raise `InvalidArgumentError` for other values of the options of `publish`."""
     if lifetime not in get_args(Lifetime):
         raise InvalidArgumentError(f"lifetime: expected one of {get_args(Lifetime)}, found {lifetime!r}")
-    if not ttl_s > 0:
+    if not isinstance(ttl_s, Real) or not ttl_s > 0:
         raise InvalidArgumentError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
 
 

@@ -153,7 +153,9 @@ def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordB
             return first.schema, chain([first], map(as_batch, iterator))
         if first is None:
             raise InvalidArgumentError("no batches, so no schema: give an empty table")
-    raise InvalidArgumentError(f"expected a table, record batches or a reader, not {type(source).__name__}")
+    raise InvalidArgumentError(
+        f"expected a table, record batches or a reader, not {type(source).__name__}: bowstring.table creates a table"
+    )
 
 
 def _write_region(

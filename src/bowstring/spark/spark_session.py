@@ -101,8 +101,12 @@ def session(
         warnings.filterwarnings("ignore", PANDAS_WARNING, FutureWarning)
         spark = builder.getOrCreate()
     except PySparkException as problem:
-        reason = f" with the Java of {java.home}" if running is None else ""
-        raise UnmetRequirementError(f"Spark did not start{reason}: {problem}") from problem
+        if running is not None:
+            raise UnmetRequirementError(f"Spark did not start: {problem}") from problem
+        raise UnmetRequirementError(
+            f"Spark did not start with the master {master!r} and the Java of {java.home}; Spark has written the reason "
+            f"to standard error: {problem}"
+        ) from problem
     except (KeyboardInterrupt, SystemExit):
         if SparkContext._gateway is None:
             _terminate_launcher()  # PySpark does not end a Java that is still starting
