@@ -191,6 +191,11 @@ def test_a_csv_target_with_a_compression_suffix_is_rejected(
 HINT = "(types are inferred from the first block: --column-type 'b=TYPE' or a larger --block-size)"
 INVALID_CSV: dict[str, tuple[str | bytes, list[str], str]] = {
     "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: row 3: expected 2 values, found 1: 3"),
+    "a row with too many values that are not UTF-8": (
+        b"a,b\n1,2\n\xff,3,4\n",
+        [],
+        "x.csv: row 3: expected 2 values, found 3: \ufffd,3,4",
+    ),
     "bytes that are not UTF-8": (
         b"a,b\n1,\xff\n",
         [],

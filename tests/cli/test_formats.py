@@ -58,6 +58,21 @@ def test_standard_input_is_detected_by_content(folder: Path, name: str, command:
     assert b"text, with comma" in process.stdout
 
 
+@pytest.mark.parametrize("source", ["t.arrow", "t.arrows", "t.parquet"])
+@pytest.mark.parametrize("name", ["x.csv", "x.json", "x.arrow", "x.parquet", "x"])
+def test_the_content_of_binary_formats_counts_more_than_the_extension(
+    folder: Path, tmp_path: Path, source: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes((folder / source).read_bytes())
+    assert output_of(capsys, "diff", folder / "t.arrow", tmp_path / name) == ""
+
+
+def test_csv_may_begin_with_the_names_of_other_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for header in ("ARROW1,x", "PAR1,x"):
+        (tmp_path / "x.csv").write_text(f"{header}\n1,2\n")
+        assert output_of(capsys, "cat", "--format", "csv", tmp_path / "x.csv") == f"{header}\n1,2\n"
+
+
 def test_csv_on_standard_input_needs_the_option_from(folder: Path) -> None:
     process = run_with_pipe(folder / "t.csv", "head", "--from", "csv")
     assert (process.returncode, process.stderr) == (0, b"")
@@ -143,6 +158,7 @@ def test_info_shows_columns_and_schema_of_every_format(
 
 def test_head_ends_before_a_large_source_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
-    path.write_text("[" + ",\n".join(f'{{"n": {n}, "s": "{"x" * 200}"}}' for n in range(100_000)) + "]")
-    processes = [run_command("head", "-n", "1", "--format", "jsonl", "-c", "n", path) for _ in range(2)]
-    assert [(each.returncode, each.stdout, each.stderr) for each in processes] == [(0, b'{"n": 0}\n', b"")] * 2
+    path.write_text("[" + ",\n".join(f'{{"n": {n}, "s": "{"x" * 50}"}}' for n in range(400_000)) + "]")
+    for _ in range(2):
+        process = run_command("head", "-n", "1", "--format", "jsonl", "-c", "n", path)
+        assert (process.returncode, process.stdout, process.stderr) == (0, b'{"n": 0}\n', b"")

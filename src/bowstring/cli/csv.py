@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
@@ -58,6 +58,7 @@ _MAX_MESSAGE_CHARACTERS = 200
 _CONVERSION_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): (.*)", re.DOTALL)
 _JSON_START = re.compile(r'\[\s*(?:\{\s*["}]|\])|\{\s*["}]')
 """The beginning of a JSON array of objects, or of an object."""
+_ROW_ERROR = re.compile(r"(?:CSV parse error: )?Row #(\d+): (?:Expected (\d+) columns, got )?(.*)", re.DOTALL)
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 _DIGITS = re.compile(r"[-+]?[0-9]{19,}")
 _TEXT_FORMATTED_TYPES = (BaseBinary, Duration, Utf8View)
@@ -84,27 +85,18 @@ def open_batches(
         explicit_types = options.column_types
         types = {**_find_text_columns(lines, header, options), **explicit_types}
         options = replace(options, column_types=types)
-        invalid_rows: list[Any] = []
 
         def translated_error(message: str, _rows: int) -> InvalidDataError:
-            if invalid_rows:
-                return _row_error(name, invalid_rows[0])
             return _pyarrow_error(message, name, header, explicit_types)
 
-        def keep_invalid_row(row: Any) -> str:
-            invalid_rows.append(row)
-            return "error"
-
         with translate_pyarrow_errors(translated_error):
-            reader = pc.open_csv(file, **_pyarrow_options(pc, options, header, keep_invalid_row))
+            reader = pc.open_csv(file, **_pyarrow_options(pc, options, header))
         schema = import_schema(reader.schema)
         _check_utf8_columns(name, schema, options.column_types)
         yield schema, read_batches(reader, translated_error, report_position)
 
 
-def _pyarrow_options(
-    pc: Any, options: SourceOptions, header: list[str], invalid_row_handler: Callable[[Any], str]
-) -> dict[str, Any]:
+def _pyarrow_options(pc: Any, options: SourceOptions, header: list[str]) -> dict[str, Any]:
     return {
         "read_options": pc.ReadOptions(
             use_threads=False,  # equally fast for one block at a time, and errors contain the row
@@ -119,7 +111,6 @@ def _pyarrow_options(
             quote_char=options.quote or False,
             newlines_in_values=True,
             ignore_empty_lines=len(header) != 1,  # an empty line is a null in a file with a single column
-            invalid_row_handler=invalid_row_handler,
         ),
         "convert_options": pc.ConvertOptions(
             column_types=options.column_types,
@@ -224,17 +215,9 @@ def _is_beyond_int64(digits: str) -> bool:
     return len(digits.lstrip("+-")) > 19 or not -(1 << 63) <= int(digits) < 1 << 63
 
 
-def _row_error(name: str, row: Any) -> InvalidDataError:
-    """Return the error for a row that pyarrow rejects, with the number of its line, if it is known."""
-    location = name if row.number is None else f"{name}: row {row.number:,}"
-    text = row.text[:_MAX_MESSAGE_CHARACTERS]
-    expected = f"expected {format_count(row.expected_columns, 'value')}, found {row.actual_columns}"
-    return InvalidDataError(f"{location}: {expected}: {text}")
-
-
 def _pyarrow_error(message: str, name: str, header: list[str], column_types: Mapping[str, Any]) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any."""
-    conversion = _CONVERSION_ERROR.fullmatch(message)
+    conversion, row = _CONVERSION_ERROR.fullmatch(message), _ROW_ERROR.fullmatch(message)
     if conversion is not None:
         index, number, kind, reason = conversion.groups()
         column = header[int(index)] if int(index) < len(header) else f"#{index}"
@@ -243,6 +226,9 @@ def _pyarrow_error(message: str, name: str, header: list[str], column_types: Map
         return error if column in column_types else add_hint(error, INFERENCE_NOTE.format(column=column))
     if "straddl" in message:
         return add_hint(InvalidDataError(f"{name}: a row is larger than a block"), "--block-size sets a larger size")
+    if row is not None:
+        expected = "" if row[2] is None else f"expected {format_count(int(row[2]), 'value')}, found "
+        return InvalidDataError(f"{name}: row {int(row[1]):,}: {expected}{row[3][:_MAX_MESSAGE_CHARACTERS]}")
     return InvalidDataError(f"{name}: {message.removeprefix('CSV parse error: ')}")
 
 

@@ -29,7 +29,7 @@ from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import new_file, new_stream, open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import replace_statistics
-from bowstring.ipc.message import is_stream_start
+from bowstring.ipc.message import CONTINUATION, MAGIC, is_stream_start
 
 SOURCE_FORMATS = ("arrow", "parquet", "csv", "json", "jsonl")
 TARGET_FORMATS = ("file", "stream", "parquet", "csv", "json", "jsonl")
@@ -50,6 +50,7 @@ _TEXT_FORMATS = ("csv", "json", "jsonl")
 _COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _PARQUET_MAGIC = b"PAR1"
 _JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _FIRST_BYTES = 16
 _FROM_NOTE = "use --from parquet, csv, json or jsonl for another format"
 
@@ -137,30 +138,32 @@ class TableSource:
         self._mismatch_note = mismatch_note
         self._stream_size_bytes: int | None = None
         extension_format = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(self.name))
-        is_remote = isinstance(self.source, str) and is_url(self.source)
-        if source_format in _TEXT_FORMATS or (source_format is None and extension_format in _TEXT_FORMATS):
-            self.format = str(source_format or extension_format)
-        elif is_remote:
-            self.format = source_format or ("parquet" if extension_format == "parquet" else "arrow")
+        if isinstance(self.source, str) and is_url(self.source):
+            is_arrow = extension_format is None or extension_format in ARROW_FORMATS
+            detected_format = "arrow" if is_arrow else str(extension_format)
         else:
-            detected_format = self._detect_format(extension_format is not None)
-            self.format = source_format or detected_format
+            detected_format = self._detect_format(extension_format)
+        self.format = source_format or detected_format
 
-    def _detect_format(self, has_extension: bool) -> str:
-        """Open the source, and detect its format by its first bytes."""
+    def _detect_format(self, extension_format: str | None) -> str:
+        """Open the source, and detect its format by its first bytes, that of text by its extension."""
+        default = str(extension_format) if extension_format in _TEXT_FORMATS else "arrow"
         try:
             self.source = open_at_position(self.source)
         except NotFoundError:  # raised by `open_table`, after errors in the usage of options
-            return "arrow"
+            return default
         if isinstance(self.source, StreamSource):
             first_bytes = self.source.peek(_FIRST_BYTES)
         else:
             size_bytes = self.source.size - self.source.position
             first_bytes = bytes(self.source.read_at(self.source.position, min(_FIRST_BYTES, max(0, size_bytes))))
             self._stream_size_bytes = self.source.size if is_stream_start(first_bytes) else None
-        if first_bytes.startswith(_PARQUET_MAGIC):
-            return "parquet"
-        return "json" if not has_extension and _JSON_START.match(first_bytes) else "arrow"
+        if _CONTROL_CHARACTER.search(first_bytes):
+            if first_bytes.startswith(_PARQUET_MAGIC):
+                return "parquet"
+            if first_bytes.startswith((MAGIC, CONTINUATION)):
+                return "arrow"
+        return "json" if extension_format is None and _JSON_START.match(first_bytes) else default
 
     @property
     def progress_unit(self) -> str:
