@@ -35,6 +35,13 @@ WITHOUT_EXAMPLE = {
     ),
 }
 """Those that need Spark, a GPU, or a class that implements them."""
+METHODS_WITHOUT_EXAMPLE = {
+    *("from_array_data", "from_lazy_chunks", "from_lazy_columns"),
+    *("buffer_values", "compact", "compact_validity", "is_null_at", "require_dictionary", "slice_buffer"),
+    *("take_validity", "validity_mask", "with_layout"),
+    "to_host",
+}
+"""Those for other modules of Bowstring, and one that needs a GPU."""
 METHODS = (FunctionType, classmethod, staticmethod, property, functools.cached_property)
 
 
@@ -130,6 +137,23 @@ def test_every_public_function_and_class_has_an_example() -> None:
     names = [name for package in packages for name in public_callables(package)]
     assert len(names) > 250
     assert {name for name in names if not has_example(name)} == WITHOUT_EXAMPLE
+
+
+def test_every_method_of_tables_arrays_and_schemas_has_or_inherits_an_example() -> None:
+    classes = (bowstring.Table, bowstring.RecordBatch, bowstring.Array, bowstring.ChunkedArray, bowstring.Scalar)
+    methods = [
+        (cls, name)
+        for cls in (*classes, bowstring.Schema, bowstring.Field)
+        for name, member in inspect.getmembers(cls, inspect.isroutine)
+        if not name.startswith("_") and name not in METHODS_WITHOUT_EXAMPLE
+    ]
+    assert len(methods) > 100
+    assert [f"{cls.__name__}.{name}" for cls, name in methods if ">>>" not in get_inherited_doc(cls, name)] == []
+
+
+def get_inherited_doc(cls: type, name: str) -> str:
+    """The docstring of a method, or that of the method that it overrides."""
+    return next((doc for base in cls.__mro__ if (doc := getattr(vars(base).get(name), "__doc__", None))), "")
 
 
 def test_a_public_method_without_a_docstring_is_detected() -> None:

@@ -97,6 +97,11 @@ class Array(ArrayData):
         `buffers` follow «Buffer Listing for Each Layout», with None for an absent validity bitmap. The array consists
         of the slots from `offset` to `offset + length`. A negative null count is computed on first use. The structure
         is checked (`validate()`), the values are not (`validate(full=True)`).
+
+        >>> import numpy as np
+        >>> bs.Array.from_buffers("int32", 3, [None, np.array([1, 2, 3], np.int32)])
+        <bowstring.Array int32[3]>
+        [1, 2, 3]
         """
         array = cls(
             layout_of(as_type(type, "Array.from_buffers")),
@@ -119,6 +124,10 @@ class Array(ArrayData):
         """Return a child array by index or field name, limited to the slots of this array.
 
         Raises `NotFoundError` if there is no such child or the name is ambiguous.
+
+        >>> bs.array([{"x": 1, "y": "a"}, {"x": 2, "y": None}]).field("y")
+        <bowstring.Array string[2]>
+        ["a", null]
         """
         names = [f.name for f in self.type.fields]
         if isinstance(key, str):
@@ -238,6 +247,10 @@ class Array(ArrayData):
 
         Without an index, return a boolean array with one element per slot, which also regards nulls in dictionaries,
         runs and union children (`bowstring.kernels.nulls`). Raises `IndexError` if the index is out of range.
+
+        >>> array = bs.array([1, None])
+        >>> array.is_valid(1), array.is_valid().to_pylist()
+        (False, [True, False])
         """
         if index is None:
             return Array.from_array_data(nulls.is_valid(self))
@@ -272,6 +285,10 @@ class Array(ArrayData):
         """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
 
         Raises `InvalidArgumentError` if the mask is not boolean or its length differs from the array's.
+
+        >>> bs.array([1, 2, 3]).filter([True, False, True])
+        <bowstring.Array int64[2]>
+        [1, 3]
         """
         return Array.from_array_data(self.layout.take(self, mask_to_indices(mask, self.length)))
 
@@ -279,17 +296,30 @@ class Array(ArrayData):
         """Return a boolean array that is true for nulls, and with `nan_is_null` also for NaN.
 
         Nulls in a dictionary, a run or a union's child count as null.
+
+        >>> bs.array([1.5, None, float("nan")]).is_null(nan_is_null=True)
+        <bowstring.Array bool[3]>
+        [false, true, true]
         """
         return Array.from_array_data(nulls.is_null(self, nan_is_null))
 
     def drop_null(self) -> Array:
-        """Return the slots that are not null, copied if there are nulls."""
+        """Return the slots that are not null, copied if there are nulls.
+
+        >>> bs.array([1, None, 3]).drop_null()
+        <bowstring.Array int64[2]>
+        [1, 3]
+        """
         return Array.from_array_data(nulls.drop_null(self))
 
     def fill_null(self, fill_value: Any) -> Array:
         """Replace nulls by `fill_value`, a Python value of the array's type; copies if there are nulls.
 
         Raises `TypeMismatchError` if the value does not fit the type.
+
+        >>> bs.array([1, None, 3]).fill_null(0)
+        <bowstring.Array int64[3]>
+        [1, 0, 3]
         """
         return Array.from_array_data(nulls.fill_null(self, fill_value))
 
@@ -297,11 +327,20 @@ class Array(ArrayData):
         """Return the uint64 indices that sort the array; the sort is stable (`bowstring.kernels.sort`).
 
         Nulls, and NaN next to them, come last or first. Raises `TypeMismatchError` if the type has no order.
+
+        >>> bs.array([3, None, 1]).sort_indices()
+        <bowstring.Array uint64[3]>
+        [2, 0, 1]
         """
         return Array.from_array_data(sort.sort_indices(self, order, null_placement))
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-        """Return the sorted values, copied, in the order of `sort_indices`."""
+        """Return the sorted values, copied, in the order of `sort_indices`.
+
+        >>> bs.array([3, None, 1]).sort("descending", null_placement="at_start")
+        <bowstring.Array int64[3]>
+        [null, 3, 1]
+        """
         return self.take(self.sort_indices(order, null_placement))
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> Array:
@@ -312,6 +351,13 @@ class Array(ArrayData):
         Raises `TypeMismatchError` if there is no such cast or, naming the value, if a value overflows or loses
         information. With `safe=False` such a value wraps around or is truncated. Strings that cannot be parsed always
         raise.
+
+        >>> bs.array(["1", None]).cast("int64")
+        <bowstring.Array int64[2]>
+        [1, null]
+        >>> bs.array([300]).cast("int8", safe=False)
+        <bowstring.Array int8[1]>
+        [44]
         """
         return Array.from_array_data(cast.cast(self, target_type, safe))
 
@@ -319,6 +365,10 @@ class Array(ArrayData):
         """Return the distinct values in order of first appearance, copied.
 
         All NaNs are one value, and so are all nulls.
+
+        >>> bs.array(["a", None, "a"]).unique()
+        <bowstring.Array string[2]>
+        ["a", null]
         """
         return Array.from_array_data(encode.unique(self))
 
@@ -326,19 +376,37 @@ class Array(ArrayData):
         """Dictionary-encode the array, with int32 indices by default; returns a dictionary-encoded array as it is.
 
         Raises `TypeMismatchError` if there are too many distinct values for the index type.
+
+        >>> bs.array(["a", "b", "a"]).dictionary_encode().dictionary
+        <bowstring.Array string[2]>
+        ["a", "b"]
         """
         return Array.from_array_data(encode.dictionary_encode(self, index_type))
 
     def dictionary_decode(self) -> Array:
-        """Decode a dictionary-encoded array, copied; returns any other array as it is."""
+        """Decode a dictionary-encoded array, copied; returns any other array as it is.
+
+        >>> bs.array(["a", "b", "a"]).dictionary_encode().dictionary_decode()
+        <bowstring.Array string[3]>
+        ["a", "b", "a"]
+        """
         return Array.from_array_data(decode_dictionary(self))
 
     def run_end_encode(self, run_end_type: TypeLike | None = None) -> Array:
-        """Run-end encode the array, with int32 run ends by default; returns a run-end encoded array as it is."""
+        """Run-end encode the array, with int32 run ends by default; returns a run-end encoded array as it is.
+
+        >>> bs.array(["a", "a", "b"]).run_end_encode().type
+        DataType(run_end_encoded<run_ends: int32, values: string>)
+        """
         return Array.from_array_data(encode.run_end_encode(self, run_end_type))
 
     def run_end_decode(self) -> Array:
-        """Decode a run-end encoded array, copied; returns any other array as it is."""
+        """Decode a run-end encoded array, copied; returns any other array as it is.
+
+        >>> bs.array(["a", "a", "b"]).run_end_encode().run_end_decode()
+        <bowstring.Array string[3]>
+        ["a", "a", "b"]
+        """
         return Array.from_array_data(encode.run_end_decode(self))
 
     # Comparison
@@ -347,6 +415,9 @@ class Array(ArrayData):
         """Return whether types, lengths, nulls and values are equal. Memory under nulls is ignored.
 
         `other` may be an array of another library with `__arrow_c_array__`.
+
+        >>> bs.array([1, None]).equals(bs.array([1, None]))
+        True
         """
         return arrays_equal(self, as_array(other), nans_equal)
 
@@ -373,6 +444,9 @@ class Array(ArrayData):
         The series owns its memory. With `copy=False` or `zero_copy_only=True` it shares the array's memory, read-only,
         if there are no nulls and NumPy has the type. Raises `MissingExtraError` if pandas is not installed, and
         `WouldCopyError` if `zero_copy_only` is not possible.
+
+        >>> bs.array([1, 2]).to_pandas().sum().item()
+        3
         """
         return to_series(self, options)
 
@@ -382,6 +456,11 @@ class Array(ArrayData):
 
         Shares the memory of numbers, dates and times. Raises `TypeMismatchError` if the values do not fit one type or
         the requested one, and for periods, intervals and sparse values.
+
+        >>> import pandas as pd
+        >>> bs.Array.from_pandas(pd.Series([1.5, None]))
+        <bowstring.Array double[2]>
+        [1.5, null]
         """
         return cls.from_array_data(series_to_column(values, type).combine_chunks())
 

@@ -75,16 +75,30 @@ class ChunkedArray(ColumnChunks):
         return chunks
 
     def chunk(self, index: int) -> Array:
-        """Return a chunk."""
+        """Return a chunk.
+
+        >>> bs.chunked_array([[1, 2], [3]]).chunk(1)
+        <bowstring.Array int64[1]>
+        [3]
+        """
         return self._chunks[index]
 
     def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
-        """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated."""
+        """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated.
+
+        >>> bs.chunked_array([[1, 2], [3]]).to_pandas().sum().item()
+        6
+        """
         return to_series(self, options)
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None) -> ChunkedArray:
-        """Convert a pandas series, as `Array.from_pandas`, with the chunks that pandas has."""
+        """Convert a pandas series, as `Array.from_pandas`, with the chunks that pandas has.
+
+        >>> import pandas as pd
+        >>> bs.ChunkedArray.from_pandas(pd.Series([1.5, None])).to_pylist()
+        [1.5, None]
+        """
         column = series_to_column(values, type)
         return cls(column.chunks, column.type)
 
@@ -92,13 +106,21 @@ class ChunkedArray(ColumnChunks):
         return Array.from_array_data(super().combine_chunks())
 
     def slice(self, offset: int = 0, length: int | None = None) -> ChunkedArray:
-        """Return up to `length` values from value `offset` on, without copying."""
+        """Return up to `length` values from value `offset` on, without copying.
+
+        >>> bs.chunked_array([[1, 2], [3, 4]]).slice(1, 2).to_pylist()
+        [2, 3]
+        """
         spans = split_slice_by_chunk(self._starts, *clip_slice(offset, length, len(self)))
         chunks = [self._chunks[chunk_index].slice(first, count) for chunk_index, first, count in spans]
         return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self._chunks[:1]], self.type)
 
     def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
-        """Return the values at `indices`, copied into one chunk, as `Array.take`."""
+        """Return the values at `indices`, copied into one chunk, as `Array.take`.
+
+        >>> bs.chunked_array([["a", "b"], ["c"]]).take([2, 0]).to_pylist()
+        ['c', 'a']
+        """
         checked_indices = as_indices(combine_if_chunked(indices), len(self))
         return ChunkedArray([self._take_from_chunks(*resolve_chunks(self._starts, checked_indices))], self.type)
 
@@ -121,7 +143,11 @@ class ChunkedArray(ColumnChunks):
         return layout.take(array, inverse)
 
     def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
-        """Return the values at which `mask` is true, copied chunk by chunk, as `Array.filter`."""
+        """Return the values at which `mask` is true, copied chunk by chunk, as `Array.filter`.
+
+        >>> bs.chunked_array([[1, 2], [3]]).filter([True, False, True]).to_pylist()
+        [1, 3]
+        """
         indices = mask_to_indices(combine_if_chunked(mask), len(self))
         offsets = np.searchsorted(indices, self._starts).tolist()
         chunks = [
@@ -131,58 +157,111 @@ class ChunkedArray(ColumnChunks):
         return ChunkedArray(chunks, self.type)
 
     def is_null(self, nan_is_null: bool = False) -> ChunkedArray:
-        """Return booleans that are true for nulls, as `Array.is_null`."""
+        """Return booleans that are true for nulls, as `Array.is_null`.
+
+        >>> bs.chunked_array([[1, None], [3]]).is_null().to_pylist()
+        [False, True, False]
+        """
         return ChunkedArray([chunk.is_null(nan_is_null) for chunk in self.chunks], bool_())
 
     def is_valid(self) -> ChunkedArray:
-        """Return booleans that are true for valid slots, as `Array.is_valid`."""
+        """Return booleans that are true for valid slots, as `Array.is_valid`.
+
+        >>> bs.chunked_array([[1, None], [3]]).is_valid().to_pylist()
+        [True, False, True]
+        """
         return ChunkedArray([chunk.is_valid() for chunk in self.chunks], bool_())
 
     def drop_null(self) -> ChunkedArray:
-        """Return the valid slots, as `Array.drop_null`."""
+        """Return the valid slots, as `Array.drop_null`.
+
+        >>> bs.chunked_array([[1, None], [3]]).drop_null().to_pylist()
+        [1, 3]
+        """
         return ChunkedArray([chunk.drop_null() for chunk in self.chunks], self.type)
 
     def fill_null(self, fill_value: Any) -> ChunkedArray:
-        """Replace nulls by `fill_value`, as `Array.fill_null`."""
+        """Replace nulls by `fill_value`, as `Array.fill_null`.
+
+        >>> bs.chunked_array([[1, None], [3]]).fill_null(0).to_pylist()
+        [1, 0, 3]
+        """
         return ChunkedArray([chunk.fill_null(fill_value) for chunk in self.chunks], self.type)
 
     def unique(self) -> Array:
         """Return the distinct values in one array, as `Array.unique`.
 
         Its indices are wider if the union of the chunks' dictionaries is too large for theirs.
+
+        >>> bs.chunked_array([["a", "b"], ["a", None]]).unique()
+        <bowstring.Array string[3]>
+        ["a", "b", null]
         """
         return Array.from_array_data(encode.unique(combine_with_wider_indices(self)))
 
     def unify_dictionaries(self) -> ChunkedArray:
-        """Unify the dictionaries of all chunks. Raises `TypeMismatchError` if it is too large."""
+        """Unify the dictionaries of all chunks. Raises `TypeMismatchError` if it is too large.
+
+        >>> column = bs.chunked_array([bs.array(values).dictionary_encode() for values in (["a"], ["b"])])
+        >>> [chunk.dictionary.to_pylist() for chunk in column.unify_dictionaries().chunks]
+        [['a', 'b'], ['a', 'b']]
+        """
         return ChunkedArray(unify_dictionaries(self.chunks), self.type)
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> ChunkedArray:
-        """Cast the values to another type, as `Array.cast`."""
+        """Cast the values to another type, as `Array.cast`.
+
+        >>> bs.chunked_array([["1"], [None]]).cast("int64").to_pylist()
+        [1, None]
+        """
         return ChunkedArray(cast_chunks(self, as_type(target_type, "cast"), safe).chunks, target_type)
 
     def sort_indices(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> Array:
-        """Return the uint64 indices that sort the column, as `Array.sort_indices`; concatenates the chunks first."""
+        """Return the uint64 indices that sort the column, as `Array.sort_indices`; concatenates the chunks first.
+
+        >>> bs.chunked_array([[3, None], [1]]).sort_indices().to_pylist()
+        [2, 0, 1]
+        """
         return Array.from_array_data(sort_indices(combine_with_wider_indices(self), order, null_placement))
 
     def sort(self, order: Order = "ascending", null_placement: NullPlacement = "at_end") -> ChunkedArray:
-        """Return the sorted values, copied, in the order of `sort_indices`."""
+        """Return the sorted values, copied, in the order of `sort_indices`.
+
+        >>> bs.chunked_array([[3, None], [1]]).sort("descending").to_pylist()
+        [3, 1, None]
+        """
         return self.take(self.sort_indices(order, null_placement))
 
     def dictionary_encode(self, index_type: TypeLike | None = None) -> ChunkedArray:
-        """Encode all chunks with one dictionary, as `Array.dictionary_encode`."""
+        """Encode all chunks with one dictionary, as `Array.dictionary_encode`.
+
+        >>> bs.chunked_array([["a", "b"], ["a"]]).dictionary_encode().type
+        DataType(dictionary<values=string, indices=int32, ordered=0>)
+        """
         return self._map_chunks(lambda chunk: chunk.dictionary_encode(index_type)).unify_dictionaries()
 
     def dictionary_decode(self) -> ChunkedArray:
-        """Decode each chunk, as `Array.dictionary_decode`."""
+        """Decode each chunk, as `Array.dictionary_decode`.
+
+        >>> bs.chunked_array([["a", "b"], ["a"]]).dictionary_encode().dictionary_decode().to_pylist()
+        ['a', 'b', 'a']
+        """
         return self._map_chunks(Array.dictionary_decode)
 
     def run_end_encode(self, run_end_type: TypeLike | None = None) -> ChunkedArray:
-        """Run-end encode each chunk, as `Array.run_end_encode`; runs end at the end of a chunk."""
+        """Run-end encode each chunk, as `Array.run_end_encode`; runs end at the end of a chunk.
+
+        >>> bs.chunked_array([["a", "a"], ["b"]]).run_end_encode().type
+        DataType(run_end_encoded<run_ends: int32, values: string>)
+        """
         return self._map_chunks(lambda chunk: chunk.run_end_encode(run_end_type))
 
     def run_end_decode(self) -> ChunkedArray:
-        """Decode each chunk, as `Array.run_end_decode`."""
+        """Decode each chunk, as `Array.run_end_decode`.
+
+        >>> bs.chunked_array([["a", "a"], ["b"]]).run_end_encode().run_end_decode().to_pylist()
+        ['a', 'a', 'b']
+        """
         return self._map_chunks(Array.run_end_decode)
 
     def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
@@ -213,6 +292,9 @@ class ChunkedArray(ColumnChunks):
         """Return whether types and values are equal; chunks may have different lengths.
 
         `other` may be a column of another library with `__arrow_c_stream__`.
+
+        >>> bs.chunked_array([[1, 2], [3]]).equals(bs.chunked_array([[1], [2, 3]]))
+        True
         """
         if not isinstance(other, ChunkedArray):
             if not hasattr(other, "__arrow_c_stream__"):

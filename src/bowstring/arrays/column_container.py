@@ -44,7 +44,11 @@ class ColumnContainer(ABC):
 
     @abstractmethod
     def select(self, keys: str | int | Iterable[str | int]) -> Self:
-        """Select columns by name or index, in this order; nothing is copied."""
+        """Select columns by name or index, in this order; nothing is copied.
+
+        >>> bs.table({"a": [1], "b": [2], "c": [3]}).select(["c", "a"]).column_names
+        ['c', 'a']
+        """
 
     @abstractmethod
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Self:
@@ -62,11 +66,20 @@ class ColumnContainer(ABC):
 
     @abstractmethod
     def column(self, key: int | str) -> Array | ChunkedArray:
-        """Return a column by index or name. Raises `NotFoundError`."""
+        """Return a column by index or name. Raises `NotFoundError`.
+
+        >>> bs.record_batch({"n": [1, None]}).column("n")
+        <bowstring.Array int64[2]>
+        [1, null]
+        """
 
     @abstractmethod
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
-        """Select `length` rows from row `offset` (default: to the end); nothing is copied."""
+        """Select `length` rows from row `offset` (default: to the end); nothing is copied.
+
+        >>> bs.table({"n": [1, 2, 3]}).slice(1, 1)["n"].to_pylist()
+        [2]
+        """
 
     @abstractmethod
     def equals(self, other: object, check_metadata: bool = False, nans_equal: bool = False) -> bool:
@@ -88,20 +101,36 @@ class ColumnContainer(ABC):
         return self.schema.names
 
     def itercolumns(self) -> Iterator[Array | ChunkedArray]:
-        """Iterate over the columns."""
+        """Iterate over the columns.
+
+        >>> [column.to_pylist() for column in bs.table({"a": [1, 2], "b": ["x", None]}).itercolumns()]
+        [[1, 2], ['x', None]]
+        """
         return iter(self.columns)
 
     def head(self, n: int = 5) -> Self:
-        """Select the first `n` rows; nothing is copied."""
+        """Select the first `n` rows; nothing is copied.
+
+        >>> bs.table({"n": range(100)}).head(3)["n"].to_pylist()
+        [0, 1, 2]
+        """
         return self.slice(0, max(to_integer("head: the number of rows", n), 0))
 
     def tail(self, n: int = 5) -> Self:
-        """Select the last `n` rows; nothing is copied."""
+        """Select the last `n` rows; nothing is copied.
+
+        >>> bs.table({"n": range(100)}).tail(2)["n"].to_pylist()
+        [98, 99]
+        """
         count = min(max(to_integer("tail: the number of rows", n), 0), self.num_rows)
         return self.slice(self.num_rows - count, count)
 
     def drop_null(self) -> Self:
-        """Return the rows without a null in any column, copied. Nulls are those of `Array.is_null`."""
+        """Return the rows without a null in any column, copied. Nulls are those of `Array.is_null`.
+
+        >>> bs.table({"n": [1, None, 3], "s": ["a", "b", None]}).drop_null().to_pydict()
+        {'n': [1], 's': ['a']}
+        """
         valid = np.ones(self.num_rows, np.bool_)
         for column in self.columns:
             valid &= np.asarray(column.is_valid(), np.bool_)
@@ -111,6 +140,9 @@ class ColumnContainer(ABC):
         """Replace each column of structs by its fields, called ``column.field``; a null struct has null fields.
 
         Fields that are structs stay so.
+
+        >>> bs.table({"point": [{"x": 1, "y": 2}, None]}).flatten().to_pydict()
+        {'point.x': [1, None], 'point.y': [2, None]}
         """
         flattened = self
         for index in reversed(range(self.num_columns)):
@@ -131,6 +163,9 @@ class ColumnContainer(ABC):
         """Convert to lists of Python values by column name.
 
         Raises `InvalidArgumentError` if two columns share a name.
+
+        >>> bs.table({"n": [1, None], "s": ["a", "b"]}).to_pydict()
+        {'n': [1, None], 's': ['a', 'b']}
         """
         names = get_distinct_names(self.schema)
         return {name: column.to_pylist() for name, column in zip(names, self.columns, strict=True)}
@@ -159,6 +194,9 @@ class ColumnContainer(ABC):
         Index, labels and dtypes are restored if the schema's metadata describes them. The frame owns its memory; with
         `copy=False` or `zero_copy_only=True` columns share memory, as by `Array.to_pandas`. Raises `MissingExtraError`
         if pandas is not installed, and `InvalidDataError` for malformed metadata.
+
+        >>> bs.table({"n": [1, 2]}).to_pandas()["n"].sum().item()
+        3
         """
         return to_frame(self.schema, self.columns, self.num_rows, options)
 
@@ -193,13 +231,21 @@ class ColumnContainer(ABC):
         return c_data.export_stream(self.schema, self._record_batches(), requested_schema, options)
 
     def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Self:
-        """Return the rows at `indices`, copied, in one batch, as `Array.take`."""
+        """Return the rows at `indices`, copied, in one batch, as `Array.take`.
+
+        >>> bs.table({"s": ["a", "b", "c"]}).take([2, 0])["s"].to_pylist()
+        ['c', 'a']
+        """
         return self._take_rows(as_indices(combine_if_chunked(indices), self.num_rows))
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Self:
         """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies into one batch.
 
         Raises `NotFoundError` for an unknown column, and `TypeMismatchError` if its type has no order.
+
+        >>> table = bs.table({"s": ["b", "a", "a"], "n": [1, 2, 3]})
+        >>> table.sort_by([("s", "ascending"), ("n", "descending")]).to_pydict()
+        {'s': ['a', 'a', 'b'], 'n': [3, 2, 1]}
         """
         keys = [
             (combine_with_wider_indices(as_chunked_array(self.column(name))), order)
@@ -248,6 +294,9 @@ class ColumnContainer(ABC):
 
         Raises `InvalidArgumentError` for a different number of names than columns, and `NotFoundError` unless exactly
         one column has an old name.
+
+        >>> bs.table({"a": [1], "b": [2]}).rename_columns({"a": "first"}).column_names
+        ['first', 'b']
         """
         fields = list(self.schema)
         if isinstance(names, Mapping):
@@ -269,6 +318,9 @@ class ColumnContainer(ABC):
 
         The field may be one of another library. Raises `InvalidArgumentError` if the length or type does not fit, and
         `NotFoundError` if `i` is out of range.
+
+        >>> bs.table({"b": [1, 2]}).add_column(0, "a", ["x", None]).to_pydict()
+        {'a': ['x', None], 'b': [1, 2]}
         """
         count = len(self.schema)
         i = to_integer("add_column: the index of a column", i)
@@ -277,20 +329,36 @@ class ColumnContainer(ABC):
         return self._add_or_replace_column(i + count if i < 0 else i, 0, field_, column)
 
     def append_column(self, field_: str | Field, column: Any = None) -> Self:
-        """Append `column`, like `add_column`."""
+        """Append `column`, like `add_column`.
+
+        >>> bs.table({"a": [1, 2]}).append_column("b", ["x", None]).to_pydict()
+        {'a': [1, 2], 'b': ['x', None]}
+        """
         return self._add_or_replace_column(len(self.schema), 0, field_, column)
 
     def set_column(self, i: int | str, field_: str | Field, column: Any = None) -> Self:
-        """Replace column `i`, like `add_column`."""
+        """Replace column `i`, like `add_column`.
+
+        >>> bs.table({"a": [1, 2]}).set_column("a", "a", ["x", None]).to_pydict()
+        {'a': ['x', None]}
+        """
         return self._add_or_replace_column(self.schema.index(i), 1, field_, column)
 
     def remove_column(self, i: int | str) -> Self:
-        """Remove a column by index or name. Raises `NotFoundError`."""
+        """Remove a column by index or name. Raises `NotFoundError`.
+
+        >>> bs.table({"a": [1], "b": [2]}).remove_column("a").column_names
+        ['b']
+        """
         index = self.schema.index(i)
         return self.select([other for other in range(len(self.schema)) if other != index])
 
     def drop_columns(self, columns: str | Sequence[str]) -> Self:
-        """Remove columns by name. Raises `NotFoundError`."""
+        """Remove columns by name. Raises `NotFoundError`.
+
+        >>> bs.table({"a": [1], "b": [2], "c": [3]}).drop_columns(["a", "c"]).column_names
+        ['b']
+        """
         dropped = set(self.schema.resolve_indices(columns))
         return self.select([index for index in range(len(self.schema)) if index not in dropped])
 

@@ -81,6 +81,9 @@ class RecordBatch(ColumnContainer):
         """Create a batch of arrays with names or a schema; nothing is copied.
 
         Raises `InvalidArgumentError` if lengths, number or types do not agree.
+
+        >>> bs.RecordBatch.from_arrays([bs.array([1, 2])], names=["n"]).to_pydict()
+        {'n': [1, 2]}
         """
         arrays = [as_array(array) for array in arrays]
         schema = schema_of_columns(arrays, names, schema)
@@ -90,7 +93,11 @@ class RecordBatch(ColumnContainer):
     def from_pydict(
         cls, mapping: Mapping[str, Any], schema: SchemaLike | None = None, metadata: MetadataLike = None
     ) -> RecordBatch:
-        """Create a batch of columns by name, as `bowstring.record_batch`."""
+        """Create a batch of columns by name, as `bowstring.record_batch`.
+
+        >>> bs.RecordBatch.from_pydict({"n": [1, None]}).to_pylist()
+        [{'n': 1}, {'n': None}]
+        """
         if not isinstance(mapping, Mapping):
             raise TypeMismatchError(f"from_pydict: expected columns by name, found {type(mapping).__name__}")
         return record_batch(mapping, schema, metadata=metadata)
@@ -99,7 +106,11 @@ class RecordBatch(ColumnContainer):
     def from_pylist(
         cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
     ) -> RecordBatch:
-        """Create a batch of rows, as `bowstring.record_batch`; without any and a schema, it has no columns."""
+        """Create a batch of rows, as `bowstring.record_batch`; without any and a schema, it has no columns.
+
+        >>> bs.RecordBatch.from_pylist([{"n": 1}, {"n": None}]).to_pydict()
+        {'n': [1, None]}
+        """
         rows = list(mapping)
         if not all(isinstance(row, Mapping) for row in rows):
             raise TypeMismatchError("from_pylist: expected a sequence of mappings")
@@ -113,19 +124,32 @@ class RecordBatch(ColumnContainer):
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
         timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
         `InvalidArgumentError` if the frame has other columns than the schema.
+
+        >>> import pandas as pd
+        >>> bs.RecordBatch.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
+        {'n': [1, 2]}
         """
         batch_schema, columns = frame_to_columns(df, schema, preserve_index)
         return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
 
     @classmethod
     def from_struct_array(cls, struct_array: Array) -> RecordBatch:
-        """Create a batch of the fields of an array of structs; a null struct becomes nulls in all columns."""
+        """Create a batch of the fields of an array of structs; a null struct becomes nulls in all columns.
+
+        >>> bs.RecordBatch.from_struct_array(bs.array([{"n": 1}, {"n": 2}])).to_pydict()
+        {'n': [1, 2]}
+        """
         structs = as_array(struct_array)
         columns = split_structs(structs)
         return cls(Schema(tuple(structs.type.fields)), len(structs), columns)
 
     def to_struct_array(self) -> Array:
-        """Return the rows as an array of structs without nulls; nothing is copied."""
+        """Return the rows as an array of structs without nulls; nothing is copied.
+
+        >>> bs.record_batch({"n": [1, 2]}).to_struct_array()
+        <bowstring.Array struct<n: int64>[2]>
+        [{n: 1}, {n: 2}]
+        """
         layout = layout_of(types.Struct(self.schema.fields))
         assert isinstance(layout, StructLayout)
         return Array.from_array_data(layout.create_array(self.columns, self.num_rows))
@@ -150,6 +174,9 @@ class RecordBatch(ColumnContainer):
         """Replace the custom metadata of the batch's message: a mapping or pairs of strings or bytes.
 
         Raises `InvalidArgumentError` for anything else.
+
+        >>> bs.record_batch({"n": [1]}).with_metadata({"sensor": "7"}).custom_metadata
+        {b'sensor': b'7'}
         """
         return RecordBatch(self.schema, self.num_rows, self.lazy_columns, as_metadata(metadata))
 
@@ -173,6 +200,9 @@ class RecordBatch(ColumnContainer):
 
         In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, of which all have
         to be true, or a list of such lists, of which one has to be; see `bowstring.kernels.filters`.
+
+        >>> bs.record_batch({"n": [1, 2, 3], "s": ["a", "b", None]}).filter([("n", ">", 1)]).to_pydict()
+        {'n': [2, 3], 's': ['b', None]}
         """
         if is_filters(mask):
             (batch,) = filter_batches([self], parse_filters(mask, self.schema), keeps_empty=True)
@@ -183,6 +213,9 @@ class RecordBatch(ColumnContainer):
         """Cast the columns to the types of a schema with the same names, as `Array.cast`. Errors name the column.
 
         Raises `InvalidArgumentError` if the names differ.
+
+        >>> bs.record_batch({"n": ["1", None]}).cast({"n": "int64"}).to_pydict()
+        {'n': [1, None]}
         """
         target_schema = resolve_cast_schema(self.schema, target_schema)
         columns = []
@@ -216,13 +249,20 @@ class RecordBatch(ColumnContainer):
         """Convert to rows, as dictionaries of Python values.
 
         Raises `InvalidArgumentError` if two columns share a name, `LimitError` if there are far more rows than bytes.
+
+        >>> bs.record_batch({"n": [1, None], "s": ["a", "b"]}).to_pylist()
+        [{'n': 1, 's': 'a'}, {'n': None, 's': 'b'}]
         """
         names = get_distinct_names(self.schema)
         check_expanded_containers(self.lazy_columns, self.num_rows)
         return columns_to_rows(names, [column.to_pylist() for column in self.lazy_columns], self.num_rows)
 
     def equals(self, other: object, check_metadata: bool = False, nans_equal: bool = False) -> bool:
-        """Return whether schemas and values are equal. `other` may be a batch of another library."""
+        """Return whether schemas and values are equal. `other` may be a batch of another library.
+
+        >>> bs.record_batch({"n": [1, None]}).equals(bs.record_batch({"n": [1, None]}))
+        True
+        """
         other = as_batch(other)
         return (
             self.num_rows == other.num_rows
@@ -231,7 +271,10 @@ class RecordBatch(ColumnContainer):
         )
 
     def validate(self, full: bool = False) -> None:
-        """Check every column, as `Array.validate`. The `InvalidDataError` names the column."""
+        """Check every column, as `Array.validate`. The `InvalidDataError` names the column.
+
+        >>> bs.record_batch({"s": ["a", None]}).validate(full=True)
+        """
         for index, field in enumerate(self.schema):
             with prefix_errors(f"column {field.name!r}"):
                 column = self.lazy_columns[index]

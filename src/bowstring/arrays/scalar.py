@@ -36,19 +36,36 @@ class Scalar:
         return self.as_py() is not None
 
     def as_py(self) -> Any:
-        """Return the value as a Python object, None for null."""
+        """Return the value as a Python object, None for null.
+
+        >>> bs.scalar([1, None]).as_py()
+        [1, None]
+        """
         return self._array[0]
 
     def to_array(self) -> Array:
-        """Return an array of the value."""
+        """Return an array of the value.
+
+        >>> bs.scalar(5).to_array()
+        <bowstring.Array int64[1]>
+        [5]
+        """
         return self._array
 
     def cast(self, target_type: TypeLike, safe: bool = True) -> Scalar:
-        """Cast the value to another type, as `Array.cast`."""
+        """Cast the value to another type, as `Array.cast`.
+
+        >>> bs.scalar("5").cast("int64").as_py()
+        5
+        """
         return Scalar(self._array.cast(target_type, safe))
 
     def equals(self, other: Scalar) -> bool:
-        """Return whether another scalar has the same type and value. Nulls of one type are equal."""
+        """Return whether another scalar has the same type and value. Nulls of one type are equal.
+
+        >>> bs.scalar(5).equals(bs.scalar(5)), bs.scalar(5).equals(bs.scalar(5, "int8"))
+        (True, False)
+        """
         return self._array.equals(other._array)
 
     def __getitem__(self, key: int | str) -> Any:

@@ -82,6 +82,10 @@ class Table(ColumnContainer):
         """Create a table of batches with the same schema (default: that of the first); nothing is copied.
 
         Batches of other libraries are imported (PyCapsule interface).
+
+        >>> batch = bs.record_batch({"n": [1, 2]})
+        >>> bs.Table.from_batches([batch, batch.slice(1)])["n"].to_pylist()
+        [1, 2, 2]
         """
         if isinstance(batches, ColumnContainer):
             raise InvalidArgumentError("expected a sequence of batches, found one: write [batch]")
@@ -103,6 +107,9 @@ class Table(ColumnContainer):
         """Create a table of columns with names or a schema; nothing is copied.
 
         Each chunk boundary of a column starts a new batch.
+
+        >>> bs.Table.from_arrays([bs.array([1, 2]), bs.array(["a", None])], names=["n", "s"]).to_pydict()
+        {'n': [1, 2], 's': ['a', None]}
         """
         columns = list(map(as_chunked_array, arrays))
         schema = schema_of_columns(columns, names, schema)
@@ -117,7 +124,11 @@ class Table(ColumnContainer):
     def from_pydict(
         cls, mapping: Mapping[str, Any], schema: SchemaLike | None = None, metadata: MetadataLike = None
     ) -> Table:
-        """Create a table of columns by name, as `bowstring.table`."""
+        """Create a table of columns by name, as `bowstring.table`.
+
+        >>> bs.Table.from_pydict({"n": [1, None]}, schema=bs.schema({"n": "int8"})).schema
+        Schema(n: int8)
+        """
         if not isinstance(mapping, Mapping):
             raise TypeMismatchError(f"from_pydict: expected columns by name, found {type(mapping).__name__}")
         return table(mapping, schema, metadata=metadata)
@@ -126,7 +137,11 @@ class Table(ColumnContainer):
     def from_pylist(
         cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
     ) -> Table:
-        """Create a table of rows, as `bowstring.table`; without any and a schema, it has no columns."""
+        """Create a table of rows, as `bowstring.table`; without any and a schema, it has no columns.
+
+        >>> bs.Table.from_pylist([{"n": 1, "s": "a"}, {"n": 2}]).to_pydict()
+        {'n': [1, 2], 's': ['a', None]}
+        """
         rows = list(mapping)
         if not all(isinstance(row, Mapping) for row in rows):
             raise TypeMismatchError("from_pylist: expected a sequence of mappings")
@@ -140,6 +155,10 @@ class Table(ColumnContainer):
         a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
         timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
         `InvalidArgumentError` if the frame has other columns than the schema.
+
+        >>> import pandas as pd
+        >>> bs.Table.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
+        {'n': [1, 2]}
         """
         table_schema, columns = frame_to_columns(df, schema, preserve_index)
         if not columns:
@@ -148,13 +167,21 @@ class Table(ColumnContainer):
 
     @classmethod
     def from_struct_array(cls, struct_array: Array | ChunkedArray) -> Table:
-        """Create a table of the fields of an array of structs; a null struct becomes nulls in all columns."""
+        """Create a table of the fields of an array of structs; a null struct becomes nulls in all columns.
+
+        >>> bs.Table.from_struct_array(bs.array([{"n": 1}, {"n": 2}])).to_pydict()
+        {'n': [1, 2]}
+        """
         structs = as_chunked_array(struct_array)
         batches = [RecordBatch.from_struct_array(chunk) for chunk in structs.chunks]
         return cls(Schema(tuple(structs.type.fields)), batches)
 
     def to_struct_array(self) -> ChunkedArray:
-        """Return the rows as an array of structs without nulls, of one chunk for each batch; nothing is copied."""
+        """Return the rows as an array of structs without nulls, of one chunk for each batch; nothing is copied.
+
+        >>> bs.table({"n": [1, 2]}).to_struct_array().to_pylist()
+        [{'n': 1}, {'n': 2}]
+        """
         chunks = [batch.to_struct_array() for batch in self._batches]
         return ChunkedArray(chunks, Struct(self.schema.fields))
 
@@ -169,6 +196,10 @@ class Table(ColumnContainer):
     def column(self, key: int | str) -> ChunkedArray:
         """Return a column by index or name; its chunks are created on first use, those of a remote file at once, as it
         may be closed before. Raises `NotFoundError`.
+
+        >>> bs.table({"n": [1, None]}).column("n")
+        <bowstring.ChunkedArray int64[2] in 1 chunk>
+        [1, null]
         """
         index = self.schema.index(key)
         column = self._columns.get(index)
@@ -183,11 +214,21 @@ class Table(ColumnContainer):
         return column
 
     def to_batches(self) -> list[RecordBatch]:
-        """Return the record batches."""
+        """Return the record batches.
+
+        >>> table = bs.concat_tables([bs.table({"n": [1, 2]}), bs.table({"n": [3]})])
+        >>> [batch.num_rows for batch in table.to_batches()]
+        [2, 1]
+        """
         return list(self._batches)
 
     def combine_chunks(self) -> Table:
-        """Combine all batches into one; copies unless there is one. Raises like `ChunkedArray.combine_chunks`."""
+        """Combine all batches into one; copies unless there is one. Raises like `ChunkedArray.combine_chunks`.
+
+        >>> table = bs.concat_tables([bs.table({"n": [1, 2]}), bs.table({"n": [3]})])
+        >>> table["n"].num_chunks, table.combine_chunks()["n"].num_chunks
+        (2, 1)
+        """
         if len(self._batches) == 1:
             return self
         columns = [column.combine_chunks() for column in self.columns]
@@ -198,6 +239,10 @@ class Table(ColumnContainer):
 
         Columns whose dictionaries differ are copied. Raises `InvalidArgumentError`, naming the column, if the union is
         too large for its indices.
+
+        >>> one, other = (bs.table({"s": bs.array(values).dictionary_encode()}) for values in (["a"], ["b"]))
+        >>> [chunk.dictionary.to_pylist() for chunk in bs.concat_tables([one, other]).unify_dictionaries()["s"].chunks]
+        [['a', 'b'], ['a', 'b']]
         """
         return Table(self.schema, list(unify_batch_dictionaries(self.schema, self._batches)))
 
@@ -212,7 +257,11 @@ class Table(ColumnContainer):
         return Table(self.schema, batches or self._empty_batches())
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
-        """Cast the columns to the types of a schema with the same names, as `RecordBatch.cast`."""
+        """Cast the columns to the types of a schema with the same names, as `RecordBatch.cast`.
+
+        >>> bs.table({"n": ["1", None]}).cast({"n": "int64"})["n"].to_pylist()
+        [1, None]
+        """
         target_schema = resolve_cast_schema(self.schema, target_schema)
         batches = []
         for batch_index, batch in enumerate(self._batches):
@@ -229,6 +278,12 @@ class Table(ColumnContainer):
         """Return the rows at which `mask` is true, or that match filters, copied batch by batch: `RecordBatch.filter`.
 
         Batches without such rows are dropped; if there are none, the table has one empty batch.
+
+        >>> table = bs.table({"n": [1, 2, 3], "s": ["a", "b", None]})
+        >>> table.filter([("n", ">", 1)])["s"].to_pylist()
+        ['b', None]
+        >>> table.filter(table["s"].is_valid())["n"].to_pylist()
+        [1, 2]
         """
         if is_filters(mask):
             filtered = list(filter_batches(self._batches, parse_filters(mask, self.schema)))
@@ -266,7 +321,11 @@ class Table(ColumnContainer):
         return Table(schema, batches)
 
     def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
-        """Return the table with other custom metadata in its schema."""
+        """Return the table with other custom metadata in its schema.
+
+        >>> bs.table({"n": [1]}).replace_schema_metadata({"unit": "m"}).schema.metadata
+        {b'unit': b'm'}
+        """
         return self._with_schema(self.schema.with_metadata(metadata))
 
     def to_host(self) -> Table:
@@ -277,6 +336,9 @@ class Table(ColumnContainer):
         """Convert to rows, as dictionaries of Python values.
 
         Raises `InvalidArgumentError` if two columns share a name, `LimitError` if there are far more rows than bytes.
+
+        >>> bs.table({"n": [1, None], "s": ["a", "b"]}).to_pylist()
+        [{'n': 1, 's': 'a'}, {'n': None, 's': 'b'}]
         """
         check_expanded_containers((column for batch in self._batches for column in batch.lazy_columns), self.num_rows)
         return list(chain.from_iterable(batch.to_pylist() for batch in self._batches))
@@ -285,6 +347,9 @@ class Table(ColumnContainer):
         """Return whether schemas and values are equal; batches may have different lengths.
 
         `other` may be a table of another library.
+
+        >>> bs.table({"n": [1, None]}).equals(bs.table({"n": [1, None]}))
+        True
         """
         other = as_table(other)
         if self.num_rows != other.num_rows or not self.schema.equals(other.schema, check_metadata):
@@ -296,7 +361,10 @@ class Table(ColumnContainer):
         return all(a.equals(b, nans_equal) for a, b in zip(self.columns, other.columns, strict=True))
 
     def validate(self, full: bool = False) -> None:
-        """Check every batch, as `RecordBatch.validate`. The error names the batch and the column."""
+        """Check every batch, as `RecordBatch.validate`. The error names the batch and the column.
+
+        >>> bs.table({"s": ["a", None]}).validate(full=True)
+        """
         for batch_index, batch in enumerate(self._batches):
             with prefix_errors(f"record batch {batch_index}"):
                 batch.validate(full)

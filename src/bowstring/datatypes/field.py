@@ -68,24 +68,44 @@ class Field:
         return dict(self.pairs)
 
     def with_name(self, name: str) -> Field:
-        """Return the field with another name. Raises `InvalidArgumentError` if it is not a string."""
+        """Return the field with another name. Raises `InvalidArgumentError` if it is not a string.
+
+        >>> bs.field("a", "int64").with_name("b")
+        Field(b: int64)
+        """
         check_field_name(name)
         return replace(self, name=name)
 
     def with_type(self, type: DataType) -> Field:
-        """Return the field with another data type. Raises `InvalidArgumentError` for any other object."""
+        """Return the field with another data type. Raises `InvalidArgumentError` for any other object.
+
+        >>> bs.field("a", "int64").with_type(bs.string())
+        Field(a: string)
+        """
         return replace(self, type=type)
 
     def with_nullable(self, nullable: bool) -> Field:
-        """Return the field, nullable or not."""
+        """Return the field, nullable or not.
+
+        >>> bs.field("a", "int64").with_nullable(False)
+        Field(a: int64 not null)
+        """
         return replace(self, nullable=nullable)
 
     def with_metadata(self, metadata: MetadataLike) -> Field:
-        """Return the field with other custom metadata."""
+        """Return the field with other custom metadata.
+
+        >>> bs.field("a", "int64").with_metadata({"unit": "m"}).metadata
+        {b'unit': b'm'}
+        """
         return replace(self, pairs=as_metadata(metadata))
 
     def remove_metadata(self) -> Field:
-        """Return the field without its custom metadata."""
+        """Return the field without its custom metadata.
+
+        >>> bs.field("a", "int64", metadata={"unit": "m"}).remove_metadata().metadata
+        {}
+        """
         return replace(self, pairs=())
 
     def equals(self, other: object, check_metadata: bool = False) -> bool:
@@ -93,6 +113,9 @@ class Field:
         field and its children at every depth.
 
         `bowstring.datatypes.import_field` converts fields of other libraries.
+
+        >>> bs.field("a", "int64").equals(bs.field("a", "int64", nullable=False))
+        False
         """
         if not isinstance(other, Field) or self != other:
             return False

@@ -99,6 +99,9 @@ class Schema:
         """Return the index of a field by its name or its (possibly negative) index.
 
         Raises `NotFoundError` if there is no such field or several have that name.
+
+        >>> bs.schema({"a": "int64", "b": "string"}).index("b")
+        1
         """
         if isinstance(key, str):
             index = self._indices.get(key)
@@ -139,55 +142,102 @@ class Schema:
         return lazy_fields.field_at(index) if isinstance(lazy_fields, LazyFields) else lazy_fields[index]
 
     def resolve_indices(self, keys: str | int | Iterable[str | int]) -> list[int]:
-        """Return the indices of several fields, or of one, by name or index. Raises as `index`."""
+        """Return the indices of several fields, or of one, by name or index. Raises as `index`.
+
+        >>> bs.schema({"a": "int64", "b": "string"}).resolve_indices(["b", 0])
+        [1, 0]
+        """
         several = [keys] if isinstance(keys, str) or not isinstance(keys, Iterable) else keys
         return list(map(self.index, several))
 
     def field(self, key: str | int) -> Field:
-        """Return a field by name or index. Raises as `index`."""
+        """Return a field by name or index. Raises as `index`.
+
+        >>> bs.schema({"a": "int64", "b": "string"}).field("b")
+        Field(b: string)
+        """
         return self._field_at(self.index(key))
 
     def select(self, keys: str | int | Iterable[str | int]) -> Schema:
-        """Return the schema of some of the fields, in this order."""
+        """Return the schema of some of the fields, in this order.
+
+        >>> bs.schema({"a": "int64", "b": "string"}).select(["b"])
+        Schema(b: string)
+        """
         return Schema(tuple(map(self._field_at, self.resolve_indices(keys))), self.pairs)
 
     def get_field_index(self, name: str) -> int:
-        """Return the index of a field by name; -1 if there is none, or several have that name."""
+        """Return the index of a field by name; -1 if there is none, or several have that name.
+
+        >>> bs.schema({"a": "int64", "b": "string"}).get_field_index("c")
+        -1
+        """
         indices = self._indices_of(name)
         return indices[0] if len(indices) == 1 else -1
 
     def get_all_field_indices(self, name: str) -> list[int]:
-        """Return the indices of all fields of that name."""
+        """Return the indices of all fields of that name.
+
+        >>> bs.schema([("a", "int64"), ("b", "string"), ("a", "int8")]).get_all_field_indices("a")
+        [0, 2]
+        """
         return self._indices_of(name)
 
     def append(self, field: Field | SupportsArrowSchema) -> Schema:
-        """Return the schema with another field at its end."""
+        """Return the schema with another field at its end.
+
+        >>> bs.schema({"a": "int64"}).append(bs.field("b", "string"))
+        Schema(a: int64, b: string)
+        """
         return self._splice(len(self), 0, field)
 
     def insert(self, i: int, field: Field | SupportsArrowSchema) -> Schema:
-        """Return the schema with another field before field `i`. Raises `NotFoundError` if `i` is out of range."""
+        """Return the schema with another field before field `i`. Raises `NotFoundError` if `i` is out of range.
+
+        >>> bs.schema({"a": "int64"}).insert(0, bs.field("b", "string"))
+        Schema(b: string, a: int64)
+        """
         return self._splice(self._position(i, len(self) + 1), 0, field)
 
     def set(self, i: int, field: Field | SupportsArrowSchema) -> Schema:
-        """Return the schema with another field in place of field `i`. Raises `NotFoundError`."""
+        """Return the schema with another field in place of field `i`. Raises `NotFoundError`.
+
+        >>> bs.schema({"a": "int64"}).set(0, bs.field("a", "string"))
+        Schema(a: string)
+        """
         return self._splice(self.index(i), 1, field)
 
     def remove(self, i: int) -> Schema:
-        """Return the schema without field `i`. Raises `NotFoundError`."""
+        """Return the schema without field `i`. Raises `NotFoundError`.
+
+        >>> bs.schema({"a": "int64", "b": "string"}).remove(0)
+        Schema(b: string)
+        """
         return self._splice(self.index(i), 1)
 
     def with_metadata(self, metadata: MetadataLike) -> Schema:
-        """Return the schema with other custom metadata."""
+        """Return the schema with other custom metadata.
+
+        >>> bs.schema({"a": "int64"}).with_metadata({"station": "7"}).metadata
+        {b'station': b'7'}
+        """
         return Schema(self.lazy_fields, as_metadata(metadata))
 
     def remove_metadata(self) -> Schema:
-        """Return the schema without its custom metadata."""
+        """Return the schema without its custom metadata.
+
+        >>> bs.schema({"a": "int64"}).with_metadata({"station": "7"}).remove_metadata().metadata
+        {}
+        """
         return Schema(self.lazy_fields)
 
     def equals(self, other: Schema | SupportsArrowSchema, check_metadata: bool = False) -> bool:
         """Return whether the fields are equal; with `check_metadata` also the custom metadata at every depth.
 
         `other` may be a schema of another library.
+
+        >>> bs.schema({"a": "int64"}).equals(bs.schema({"a": "int8"}))
+        False
         """
         other = as_schema(other)
         if self != other:

@@ -53,12 +53,20 @@ class ColumnChunks:
         return sum(chunk.nbytes for chunk in self.chunks)
 
     def to_pylist(self) -> list[Any]:
-        """Return the values as Python objects, as `Array.to_pylist`."""
+        """Return the values as Python objects, as `Array.to_pylist`.
+
+        >>> bs.chunked_array([[1, None], [3]]).to_pylist()
+        [1, None, 3]
+        """
         check_expanded_arrays(self.chunks, sum(chunk.length for chunk in self.chunks))
         return list(chain.from_iterable(chunk.to_pylist() for chunk in self.chunks))
 
     def to_numpy(self, zero_copy_only: bool = False) -> Values:
-        """Return the values as one NumPy array, which shares the memory of a single chunk if the layout allows."""
+        """Return the values as one NumPy array, which shares the memory of a single chunk if the layout allows.
+
+        >>> bs.chunked_array([[1, 2], [3]]).to_numpy()
+        array([1, 2, 3])
+        """
         if len(self.chunks) == 1:
             return self.chunks[0].to_numpy(zero_copy_only)
         if zero_copy_only:
@@ -73,13 +81,20 @@ class ColumnChunks:
         """Return all values as one array; copies unless there is exactly one chunk.
 
         Raises `TypeMismatchError` if the union of the chunks' dictionaries is too large for the indices.
+
+        >>> bs.chunked_array([[1, 2], [3]]).combine_chunks()
+        <bowstring.Array int64[3]>
+        [1, 2, 3]
         """
         if len(self.chunks) == 1:
             return self.chunks[0]
         return concat_and_unify(self.chunks) if self.chunks else layout_of(self.type).from_pylist([])
 
     def validate(self, full: bool = False) -> None:
-        """Check every chunk, as `Array.validate`."""
+        """Check every chunk, as `Array.validate`.
+
+        >>> bs.chunked_array([["a"], [None]]).validate(full=True)
+        """
         for chunk in self.chunks:
             chunk.validate(full)
 

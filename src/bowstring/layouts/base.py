@@ -363,7 +363,12 @@ class ArrayData:
         return None if mask is None else pack_validity(mask[indices])
 
     def slice(self, offset: int = 0, length: int | None = None) -> Self:
-        """Return up to `length` slots from slot `offset` on (by default all remaining ones), without copying."""
+        """Return up to `length` slots from slot `offset` on (by default all remaining ones), without copying.
+
+        >>> bs.array([1, 2, 3]).slice(1)
+        <bowstring.Array int64[2]>
+        [2, 3]
+        """
         offset, length = clip_slice(offset, length, self.length)
         if length == self.length:
             return self
@@ -380,6 +385,10 @@ class ArrayData:
         """Return the slots at `indices` (non-negative integers without nulls), copied.
 
         Raises `InvalidArgumentError` if an index is out of range or not an integer.
+
+        >>> bs.array(["a", "b", "c"]).take([2, 0])
+        <bowstring.Array string[2]>
+        ["c", "a"]
         """
         return self.layout.take(self, as_indices(indices, self.length))
 
@@ -390,6 +399,9 @@ class ArrayData:
         `datetime64` or `timedelta64`. Decimals become `Decimal`, structs dictionaries, maps lists of pairs. Raises
         `InvalidDataError` if the buffers are malformed, and `LimitError` if there are far more values than the array
         has bytes (`bowstring.layouts.expansion_limits`).
+
+        >>> bs.array([{"x": 1}, None]).to_pylist()
+        [{'x': 1}, None]
         """
         if self.length == 1:
             return [self.layout.value_at(self, 0)]
@@ -401,15 +413,28 @@ class ArrayData:
 
         The result shares the memory, read-only, if the layout allows. Otherwise raises `WouldCopyError`, or copies with
         `zero_copy_only=False`: nulls become NaN, NaT or None, integers with nulls float64, and lists NumPy arrays.
+
+        >>> bs.array([1.5, 2.5]).to_numpy()
+        array([1.5, 2.5])
+        >>> bs.array([1, None]).to_numpy(zero_copy_only=False)
+        array([ 1., nan])
         """
         if not zero_copy_only:
             check_expanded_array(self)
         return self.layout.to_numpy(self, not zero_copy_only)
 
     def validate(self, full: bool = False) -> None:
-        """Check buffer sizes, counts and children; with `full` also every offset, index, string and run end.
+        r"""Check buffer sizes, counts and children; with `full` also every offset, index, string and run end.
 
         Raises `InvalidDataError`; the message names the array, the buffer and the element.
+
+        >>> import numpy as np
+        >>> array = bs.Array.from_buffers("string", 1, [None, np.array([0, 1], np.int32), b"\xff"])
+        >>> try:
+        ...     array.validate(full=True)
+        ... except bs.errors.InvalidDataError:
+        ...     print("not valid UTF-8")
+        not valid UTF-8
         """
         validate(self, full)
 
