@@ -49,20 +49,28 @@ def as_operand(value: Any) -> Operand:
 
 
 def as_column(value: Any) -> ArrayData:
-    """Convert an argument to one array; the chunks of a chunked array are concatenated."""
+    """Convert an argument to one array; the chunks of a chunked array are concatenated.
+
+    Raises `LimitError` for far more values than the array has bytes.
+    """
     operand = as_operand(value)
     if isinstance(operand, Scalar):
         return operand.to_array()
-    return combine_with_wider_indices(operand) if isinstance(operand, ChunkedArray) else operand
+    column = combine_with_wider_indices(operand) if isinstance(operand, ChunkedArray) else operand
+    check_expanded_array(column)
+    return column
 
 
 def map_operands(function: Callable[..., ArrayData], *values: Any) -> Any:
     """Apply a function of arrays to arguments, slot by slot. Scalars are passed as arrays of one slot.
 
-    Raises `InvalidArgumentError` if the lengths of two arguments differ.
+    Raises `InvalidArgumentError` if the lengths of two arguments differ, `LimitError` as `as_column`.
     """
     operands = [as_operand(value) for value in values]
     columns = [operand for operand in operands if not isinstance(operand, Scalar)]
+    for column in columns:
+        for chunk in column.chunks if isinstance(column, ChunkedArray) else (column,):
+            check_expanded_array(chunk)
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:
         raise InvalidArgumentError(f"expected arguments of one length, found {' and '.join(map(str, sorted(lengths)))}")
@@ -103,7 +111,6 @@ def map_valid_values(function: Callable[[ArrayData], ArrayData], array: ArrayDat
 
     `function` gets a plain array, of the storage type of an extension type.
     """
-    check_expanded_array(array)
     array = extract_value_field(array).storage
     layout = array.layout
     if isinstance(layout, RunEndEncodedLayout):
@@ -125,7 +132,6 @@ def decode_and_cast(array: ArrayData, type_: DataType) -> ArrayData:
 
     Raises `TypeMismatchError` for a value that does not fit.
     """
-    check_expanded_array(array)
     return cast(extract_value_field(array), type_)
 
 

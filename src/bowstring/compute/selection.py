@@ -15,6 +15,7 @@ from bowstring.arrays.scalar import Scalar
 from bowstring.arrays.table import Table
 from bowstring.compute.logic import unpack_booleans
 from bowstring.compute.operands import (
+    Operand,
     as_column,
     as_operand,
     broadcast,
@@ -152,10 +153,14 @@ def fill_null(values: Any, fill_value: Any) -> Any:
     [1, 0, 3]
     """
     operand, filler = as_operand(values), as_operand(fill_value)
-    return coalesce(operand, filler if filler.type == operand.type else _cast_filler(filler, operand.type))
+    if filler.type != operand.type:
+        filler = _cast_filler(filler, operand.type)
+    if not isinstance(filler, Scalar) or isinstance(operand, Scalar):
+        return coalesce(operand, filler)
+    return map_operands(nulls.replace_nulls, operand, filler) if filler.is_valid else operand
 
 
-def _cast_filler(filler: Any, type_: t.DataType) -> Any:
+def _cast_filler(filler: Operand, type_: t.DataType) -> Operand:
     try:
         return filler.cast(type_)
     except TypeMismatchError as error:

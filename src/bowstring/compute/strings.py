@@ -187,8 +187,10 @@ def _create_lengths(array: ArrayData, lengths: Indices) -> ArrayData:
 
 def _code_point_offsets(data: Values, offsets: Indices) -> Indices:
     """Return the number of code points before each offset."""
+    if not len(offsets) or not (data & 0x80).any():  # ASCII
+        return offsets
     is_start = (data & _CONTINUATION_MASK) != _CONTINUATION
-    return np.append(0, np.cumsum(is_start))[offsets] if len(offsets) else np.zeros(1, np.int64)
+    return np.append(0, np.cumsum(is_start))[offsets]
 
 
 def _map_case(function: Callable[[str], str], array: ArrayData) -> ArrayData:

@@ -118,8 +118,13 @@ def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
     check_expanded_array(array)
     with prefix_errors("fill_null"):
         filler = array.layout.from_pylist([fill_value])
+    return array if fill_value is None else replace_nulls(array, filler)
+
+
+def replace_nulls(array: ArrayData, filler: ArrayData) -> ArrayData:
+    """Replace nulls with the single slot of an array of the same type. Returns the array itself if it has no nulls."""
     valid = array.layout.logical_validity_mask(array)
-    if valid is None or fill_value is None:
+    if valid is None:
         return array
     if not has_dictionary(array.layout):
         return array.layout.fill_null(array, valid, filler)
