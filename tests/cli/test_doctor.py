@@ -51,7 +51,6 @@ def test_a_narrow_terminal_wraps_details_between_words() -> None:
     [
         ("doctor._SHM_FOLDER = '/nowhere'", "missing", "No such file or directory; PyTorch's workers and UCX need it"),
         ("doctor._MIN_SHM_BYTES = 1 << 60", "missing", "free; PyTorch's workers and UCX need it, mostly 1"),
-        ("doctor._MIN_SHM_BYTES = 0", "ok", "free"),
     ],
 )
 def test_the_folder_of_posix_shared_memory_is_checked(setup: str, status: str, detail: str) -> None:

@@ -50,9 +50,11 @@ def test_diff_names_the_rows_that_differ_between_formats(
     assert capsys.readouterr().out == "row 1, column 'n': null | 2\n"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if "csv" not in name and "tsv" not in name])
-@pytest.mark.parametrize("command", ["head", "cat", "info", "sizes"])
-def test_standard_input_is_detected_by_content(folder: Path, name: str, command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("cat", "t.arrow"), ("head", "t.arrows"), ("head", "t.parquet"), ("info", "t.json"), ("sizes", "t.jsonl")],
+)
+def test_standard_input_is_detected_by_content(folder: Path, command: str, name: str) -> None:
     process = run_with_pipe(folder / name, command, "-")
     assert (process.returncode, process.stderr) == (0, b"")
     assert b"text, with comma" in process.stdout
@@ -159,6 +161,5 @@ def test_info_shows_columns_and_schema_of_every_format(
 def test_head_ends_before_a_large_source_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     path.write_text("[" + ",\n".join(f'{{"n": {n}, "s": "{"x" * 50}"}}' for n in range(400_000)) + "]")
-    for _ in range(2):
-        process = run_command("head", "-n", "1", "--format", "jsonl", "-c", "n", path)
-        assert (process.returncode, process.stdout, process.stderr) == (0, b'{"n": 0}\n', b"")
+    process = run_command("head", "-n", "1", "--format", "jsonl", "-c", "n", path)
+    assert (process.returncode, process.stdout, process.stderr) == (0, b'{"n": 0}\n', b"")

@@ -18,22 +18,22 @@ TABLE = pa.table({"n": range(1000), "s": ["x", "y"] * 500})
 
 
 @pytest.mark.parametrize("name", ["t.arrow", "t.arrows", "t.parquet", "t.csv", "t.jsonl"])
-def test_a_file_of_any_format_is_found_by_name_in_other_processes(tmp_path: Path, name: str) -> None:
+def test_a_file_of_any_format_is_found_by_name(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     dataset_name = f"published-{secrets.token_hex(4)}"
     assert main(["convert", str(write(tmp_path / "source.arrow", TABLE, 100)), str(tmp_path / name)]) == 0
-    process = run_command("publish", tmp_path / name, "--name", dataset_name, "--ttl", "2h")
-    assert process.returncode == 0, process.stderr
-    line = process.stderr.decode()
-    assert line.startswith("published 1,000 rows, ")
-    assert line.endswith(f", expires in 120 min: bowstring fetch {dataset_name} reads them\n")
+    capsys.readouterr()
+    assert main(["publish", str(tmp_path / name), "--name", dataset_name, "--ttl", "2h"]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith("published 1,000 rows, ")
+    assert err.endswith(f", expires in 120 min: bowstring fetch {dataset_name} reads them\n")
     with bs.open_published(dataset_name) as dataset, bs.connect(dataset) as reader:
-        assert dataset.id == process.stdout.decode().strip()
+        assert f"{dataset.id}\n" == out
         assert pa.table(reader) == TABLE
         assert dataset.expires_at is not None
         assert 7000 < (dataset.expires_at - datetime.now(UTC)).total_seconds() <= 7200
 
 
-def test_the_name_is_that_of_the_file(tmp_path: Path) -> None:
+def test_the_data_outlives_the_command_under_the_name_of_the_file(tmp_path: Path) -> None:
     stem = f"file-{secrets.token_hex(4)}"
     process = run_command("publish", write(tmp_path / f"{stem}.arrow", TABLE), "-c", "s", "--json")
     document = json.loads(process.stdout)
