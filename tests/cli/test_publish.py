@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,6 +43,28 @@ def test_the_data_outlives_the_command_under_the_name_of_the_file(tmp_path: Path
     with bs.open_published(stem) as dataset:
         assert (dataset.id, dataset.nbytes) == (document["id"], document["bytes"])
         assert dataset.schema.names == ["s"]
+
+
+def test_characters_of_a_file_name_that_a_name_can_not_have_are_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = secrets.token_hex(4)
+    assert main(["publish", str(write(tmp_path / f"my data (1) {token}.arrow", TABLE))]) == 0
+    bs.open_published(f"my-data-1-{token}").close()
+    assert main(["publish", str(write(tmp_path / "x.arrow", TABLE)), "--name", "my data"]) == 1
+    assert "name: expected 1 to 200 letters, digits, '_', '-' and '.', found 'my data'" in capsys.readouterr().err
+
+
+def test_nothing_remains_if_the_id_can_not_be_written(tmp_path: Path) -> None:
+    path = write(tmp_path / f"full-{secrets.token_hex(4)}.arrow", TABLE)
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "bowstring", "publish", str(path)],
+            stdout=full, stderr=subprocess.PIPE, timeout=60, check=False,
+        )  # fmt: skip
+    assert process.stderr == b"bowstring: standard output: cannot be written: No space left on device\n"
+    assert process.returncode == 1
+    assert path.stem not in {summary.name for summary in bs.published()}
 
 
 def test_a_pipe_without_rows_keeps_its_schema(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -24,9 +26,13 @@ from bowstring.cli.options import (
 )
 from bowstring.cli.progress import progress_bar
 from bowstring.datasets.publication import publish as publish_table
-from bowstring.display.printable_text import format_size, to_printable
+from bowstring.datasets.published_dataset import PublishedDataset
+from bowstring.display.printable_text import format_size
 from bowstring.errors import format_count
 from bowstring.sharing.agent_client import DEFAULT_TTL_S
+
+_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_NAME_CHARACTERS = 200
 
 
 @click.command(
@@ -69,7 +75,7 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
     output; bowstring ls lists all.
     """
     if name is None and file is not None and file != "-":
-        name = Path(file).stem
+        name = _INVALID_CHARACTERS.sub("-", Path(file).stem)[:_MAX_NAME_CHARACTERS]
     with (
         refer_to_convert(),
         prefix_errors_with_source(file),
@@ -81,13 +87,22 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
         first = next(batches, None)
         rows = Table(table.schema, []) if first is None else chain([first], batches)
         dataset = publish_table(rows, name=name, ttl_s=ttl_s)
+    try:
+        _show_dataset(dataset, as_json)
+        sys.stdout.flush()
+    except OSError:  # nobody knows of the data set
+        dataset.close()
+        raise
+
+
+def _show_dataset(dataset: PublishedDataset, as_json: bool) -> None:
     num_rows, expires_at = dataset.num_rows or 0, dataset.expires_at
     if as_json:
-        texts = {"id": dataset.id, "name": dataset.name}
         expiry = None if expires_at is None else expires_at.isoformat()
-        echo_json({**texts, "rows": num_rows, "bytes": dataset.nbytes, "expires_at": expiry})
+        sizes = {"rows": num_rows, "bytes": dataset.nbytes}
+        echo_json({"id": dataset.id, "name": dataset.name, **sizes, "expires_at": expiry})
         return
     click.echo(dataset.id)
     expiry = "" if expires_at is None else f", expires in {format_duration(expires_at - datetime.now(UTC))}"
     size = f"{format_count(num_rows, 'row')}, {format_size(dataset.nbytes or 0)}"
-    click.echo(f"published {size}{expiry}: bowstring fetch {to_printable(dataset.name)} reads them", err=True)
+    click.echo(f"published {size}{expiry}: bowstring fetch {dataset.name} reads them", err=True)
