@@ -75,6 +75,23 @@ def test_notebooks_show_the_columns_of_readers_and_handles(tmp_path: Path) -> No
         assert "<td>&lt;n&gt;</td><td>int64</td>" in dataset_reader._repr_html_()
 
 
+def test_notebooks_show_the_position_of_a_reader_of_epochs() -> None:
+    reader = bs.datasets.EpochReader(bs.table({"x": range(1000)}), batch_rows=30, seed=7, rank=1, world_size=2)
+    next(iter(reader))
+    text = reader._repr_html_()
+    assert "<td>order</td><td>shuffled with seed 7</td>" in text
+    assert "<td>rank</td><td>1 of 2</td>" in text
+    assert "<td>position</td><td>batch 2 of epoch 0</td>" in text
+
+
+def test_notebooks_show_servers_by_their_numbers_and_connections_by_their_schema() -> None:
+    with bs.serve({"numbers": bs.table({"<n>": [1]})}) as server:
+        assert "<td>num_datasets</td><td>1</td>" in server.stats()._repr_html_()
+        with bs.connect(server.uri("numbers")) as reader:
+            assert "<td>&lt;n&gt;</td><td>int64</td>" in reader._repr_html_()
+    assert "closed" in reader._repr_html_()
+
+
 def test_notebooks_show_reports(tmp_path: Path) -> None:
     path, damaged = tmp_path / "a.arrow", tmp_path / "damaged.arrow"
     with bs.new_file(path, {"<n>": "int64"}) as writer:

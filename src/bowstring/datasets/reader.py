@@ -12,7 +12,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
-from bowstring.display.objects import source_to_html
+from bowstring.display.tables import to_html_table
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.transports.tls import TlsOptions
 
@@ -238,7 +238,15 @@ class EpochReader:
             f"rank {self.rank} of {self.world_size}, at batch {self.next_batch} of epoch {self.epoch}>"
         )
 
-    _repr_html_ = source_to_html
+    def _repr_html_(self) -> str:
+        properties = {
+            "rows": f"{self.order.num_rows:,}",
+            "order": "in order" if self.order.seed is None else f"shuffled with seed {self.order.seed}",
+            "rows per batch": f"{self.batch_rows:,}",
+            "rank": f"{self.rank} of {self.world_size}",
+            "position": f"batch {self.next_batch:,} of epoch {self.epoch:,}",
+        }
+        return to_html_table("EpochReader", ("", ""), properties.items())
 
 
 def _to_batch(table: Table) -> RecordBatch:
