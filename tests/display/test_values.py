@@ -6,7 +6,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.display.printable_text import display_width
-from bowstring.display.values import MAX_VALUE_WIDTH, format_value
+from bowstring.display.values import MAX_VALUE_WIDTH, format_value, format_values
+from bowstring.layouts.registry import layout_of
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,45 @@ def test_notebooks_show_the_first_and_last_values() -> None:
     assert "<b>" not in shown
     assert "<td>&quot;99&quot;</td></tr></tbody>" in shown
     assert bs.chunked_array([[1], [2]])._repr_html_().count("<td>") == 2
+
+
+NESTED = {
+    "list": bs.list_("int64"),
+    "list view": bs.list_view("int64"),
+    "fixed-size list": bs.list_("int64", 1000),
+    "list of lists": bs.list_(bs.list_("int64")),
+    "list of structs": bs.list_(bs.struct({"x": "int64"})),
+    "struct of lists": bs.struct({"x": bs.list_("int64")}),
+    "map": bs.map_("int64", "int64"),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_of_a_long_list_only_the_elements_shown_are_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = list(range(1000))
+    value: dict[str, Any] = {
+        "list of lists": [numbers] * 1000,
+        "list of structs": [{"x": number} for number in numbers],
+        "struct of lists": {"x": numbers},
+        "map": [(number, number) for number in numbers],
+    }
+    array = bs.array([None, value.get(name, numbers), value.get(name, numbers)], NESTED[name])
+    expected = [format_value(each) for each in array.to_pylist()]
+    lengths = []
+    read = type(layout_of(bs.int64())).to_pylist
+
+    def record(layout: Any, numbers: Any) -> Any:
+        lengths.append(numbers.length)
+        return read(layout, numbers)
+
+    monkeypatch.setattr(type(layout_of(bs.int64())), "to_pylist", record)
+    assert repr(array)
+    assert sum(lengths) <= 100
+    monkeypatch.undo()
+    assert format_values(array, 0, 3) == expected
+
+
+def test_of_a_dictionary_only_the_values_shown_are_read() -> None:
+    texts = bs.array([str(number) for number in range(1000)])
+    array = bs.DictionaryArray.from_arrays(bs.array([999, 0, None], "int16"), texts)
+    assert repr(array).splitlines()[1] == '["999", "0", null]'

@@ -47,16 +47,25 @@ def format_value(value: Any) -> str:
 def format_values(array: Any, start: int, stop: int) -> list[str]:
     """Format a few values of an array or chunked array; in place of those that can't be read, the error."""
     try:
-        return [format_value(value) for value in array.slice(start, stop - start).to_pylist()]
+        return [_format_slot(array, index) for index in range(start, stop)]
     except _ERRORS as error:
         message = f"<{to_printable(str(error))}>"
-    return [_format_slot(array, index, message) for index in range(start, stop)] or [message]
-
-
-def _format_slot(array: Any, index: int, error_message: str) -> str:
     try:
-        return format_value(array.slice(index, 1).to_pylist()[0])
+        array.slice(start, stop - start).to_pylist()
+    except _ERRORS as error:  # counts the slots from the first one
+        message = f"<{to_printable(str(error))}>"
+    return [_format_slot(array, index, message) for index in range(start, stop)]
+
+
+def _format_slot(array: Any, index: int, error_message: str | None = None) -> str:
+    """Format a value, of whose lists only the elements shown are read."""
+    try:
+        slot = array.slice(index, 1)
+        slot = getattr(slot, "chunks", [slot])[0]
+        return format_value(slot.layout.preview_at(slot, 0, EDGE_ITEMS + 1))
     except _ERRORS:
+        if error_message is None:
+            raise
         return error_message
 
 

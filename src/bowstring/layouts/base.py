@@ -181,6 +181,10 @@ class Layout(ABC):
         """Return the value at a non-negative index as a Python object, None for null."""
         return self.to_pylist(array.slice(index, 1))[0]
 
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        """Return the value as `value_at` does, but of each list in it at most the first `max_elements` elements."""
+        return self.value_at(array, index)
+
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         """Return the values as a NumPy array of shape (length,), of objects if NumPy has no such type."""
         if not allow_copy:
@@ -480,6 +484,11 @@ def to_object_array(values: Sequence[Any]) -> Values:
 def to_buffer(values: Values) -> Buffer:
     """Return a buffer over a NumPy array, copied only if it is not contiguous."""
     return Buffer.of(np.ascontiguousarray(values)) if values.size else EMPTY
+
+
+def preview_elements(child: ArrayData, start: int, size: int, max_elements: int) -> list[Any]:
+    """Return the first elements of a list in a child array, as `Layout.preview_at` does."""
+    return [child.layout.preview_at(child, start + index, max_elements) for index in range(min(size, max_elements))]
 
 
 def find_first_true(mask: npt.NDArray[np.bool_]) -> int:

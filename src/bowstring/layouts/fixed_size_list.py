@@ -22,6 +22,7 @@ from bowstring.layouts.base import (
     Values,
     find_first_true,
     pack_validity,
+    preview_elements,
     replace_none,
     set_nulls_to_none,
 )
@@ -85,6 +86,12 @@ class FixedSizeListLayout(Layout):
             return None
         self.check(array)
         return array.children[0].slice((array.offset + index) * self.size, self.size).to_pylist()
+
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        if array.is_null_at(index):
+            return None
+        self.check(array)
+        return preview_elements(array.children[0], (array.offset + index) * self.size, self.size, max_elements)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         check_expanded_containers([array], array.length)

@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     pack_validity,
+    preview_elements,
     replace_none,
     set_nulls_to_none,
     short_repr,
@@ -147,6 +148,12 @@ class ListLayout(VariableSizeLayout):
             elements.validate(full=True)  # raises with the index in the list
             raise
 
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        start, stop = self.offsets_at(array, index)
+        if array.is_null_at(index) or not 0 <= start <= stop <= array.children[0].length:
+            return self.value_at(array, index)  # None, or raises
+        return self._preview_elements(array.children[0], start, stop - start, max_elements)
+
     def to_pylist(self, array: ArrayData) -> list[Any]:
         offsets = self.offsets(array)
         values = self._elements_to_pylist(self.elements(array, offsets))
@@ -155,6 +162,9 @@ class ListLayout(VariableSizeLayout):
 
     def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
         return elements.to_pylist()
+
+    def _preview_elements(self, child: ArrayData, start: int, size: int, max_elements: int) -> list[Any]:
+        return preview_elements(child, start, size, max_elements)
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
         if not allow_copy:
@@ -239,6 +249,9 @@ class MapLayout(ListLayout):
         elements.layout.check(elements)
         keys, items = (child.slice(elements.offset, elements.length).to_pylist() for child in elements.children)
         return list(zip(keys, items, strict=True))
+
+    def _preview_elements(self, child: ArrayData, start: int, size: int, max_elements: int) -> list[Any]:
+        return self._elements_to_pylist(child.slice(start, min(size, max_elements)))
 
     def check_full(self, array: ArrayData) -> None:
         super().check_full(array)  # the offsets of null slots, too

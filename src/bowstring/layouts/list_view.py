@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
     Values,
     find_first_true,
     pack_validity,
+    preview_elements,
     set_nulls_to_none,
     to_buffer,
 )
@@ -89,11 +90,24 @@ class ListViewLayout(Layout):
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
             return None
-        slot, child = array.offset + index, array.children[0]
-        start, size = (part.element(self.offset_type, slot) if part else 0 for part in array.buffers[1:])
+        start, size = self._range_at(array, index)
+        child = array.children[0]
         if 0 <= start <= start + size <= child.length:
             return child.slice(start, size).to_pylist()
         return super().value_at(array, index)  # raises
+
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        start, size = self._range_at(array, index)
+        if array.is_null_at(index) or not 0 <= start <= start + size <= array.children[0].length:
+            return self.value_at(array, index)  # None, or raises
+        return preview_elements(array.children[0], start, size, max_elements)
+
+    def _range_at(self, array: ArrayData, index: int) -> tuple[int, int]:
+        """Return the start of a list in the child, and its size."""
+        start, size = (
+            part.element(self.offset_type, array.offset + index) if part else 0 for part in array.buffers[1:]
+        )
+        return start, size
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         starts, sizes = self.offsets_and_sizes(array)

@@ -104,7 +104,16 @@ class StructLayout(Layout):
         if array.is_null_at(index):
             return None
         self.check(array)
-        values = [child.layout.value_at(child, array.offset + index) for child in array.children]
+        return self._to_row([child.layout.value_at(child, array.offset + index) for child in array.children])
+
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        if array.is_null_at(index):
+            return None
+        self.check(array)
+        slot = array.offset + index
+        return self._to_row([child.layout.preview_at(child, slot, max_elements) for child in array.children])
+
+    def _to_row(self, values: list[Any]) -> Any:
         is_distinct = len(set(self.names)) == len(self.names)
         return dict(zip(self.names, values, strict=True)) if is_distinct else tuple(values)
 
