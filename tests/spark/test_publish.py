@@ -292,7 +292,7 @@ def test_the_drivers_memory_does_not_grow_with_the_data(spark: SparkSession) -> 
     def resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    frame = spark.range(0, 2_000_000, 1, 4).selectExpr("id", "id * 2 as twice", "repeat('x', 40) as text")
+    frame = spark.range(0, 100_000, 1, 4).selectExpr("id", "id * 2 as twice", "repeat('x', 1000) as text")
     with publish(spark.range(1)):
         before = resident_bytes()
         with publish(frame) as published:

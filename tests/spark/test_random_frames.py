@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -245,7 +245,20 @@ class QueryGenerator:
         return f"select id, g, ts from {{facts}} as facts where {condition} and {self._predicate(1)}"
 
 
-def test_random_queries_of_arrow_files_have_the_rows_of_parquet_files(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def interpreted(spark: SparkSession) -> Iterator[None]:
+    """Queries are interpreted: compiling long ones takes longer than running them on a few rows."""
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
+
+
+def test_random_queries_of_arrow_files_have_the_rows_of_parquet_files(
+    spark: SparkSession, tmp_path: Path, interpreted: None
+) -> None:
     for name, length, columns in (("facts", 200, FACTS), ("dimensions", 8, DIMENSIONS)):
         frame = spark.range(0, length, 1, 3).selectExpr(*columns.strip().split(",\n"))
         for format_ in ("arrow", "parquet"):

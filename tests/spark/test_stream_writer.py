@@ -66,7 +66,9 @@ def test_batches_are_appended_and_seen_at_once_by_batch_readers(spark: SparkSess
 def test_a_batch_that_was_committed_before_the_driver_died_is_not_written_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    query = run_batches(numbers(spark), tmp_path / "data", tmp_path / "checkpoint", 3)
+    frame = numbers(spark, 300).selectExpr("value", "value % 3 AS rest")
+    options = {"partitionBy": "rest", "compression": "zstd"}
+    query = run_batches(frame, tmp_path / "data", tmp_path / "checkpoint", 3, **options)
     before = read_values(spark, tmp_path / "data")
     last = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").iterdir() if path.name.isdecimal())
     manifest = read_manifest(tmp_path / "data")
@@ -75,10 +77,13 @@ def test_a_batch_that_was_committed_before_the_driver_died_is_not_written_again(
     # As if the driver had died after our commit and before Spark's.
     for path in (tmp_path / "checkpoint" / "commits").glob(f"*{last}*"):
         path.unlink()
-    run_batches(numbers(spark), tmp_path / "data", tmp_path / "checkpoint", last + 2)
-    after = read_values(spark, tmp_path / "data")
-    assert after == list(range(len(after)))
-    assert len(after) > len(before)
+    run_batches(frame, tmp_path / "data", tmp_path / "checkpoint", last + 2, **options)
+    rows = sorted(tuple(row) for row in spark.read.format("arrow").load(str(tmp_path / "data")).collect())
+    assert rows == [(value, value % 3) for value in range(len(rows))]
+    assert len(rows) > len(before)
+    assert {path.name for path in (tmp_path / "data").glob("rest=*")} == {"rest=0", "rest=1", "rest=2"}
+    for path in (tmp_path / "data").rglob("*.arrow"):
+        assert b"\x28\xb5\x2f\xfd" in path.read_bytes(), "a frame of Zstandard"
     assert not (tmp_path / "data" / "_staging").exists()
 
 
