@@ -1,6 +1,6 @@
 """What test_cluster.py runs in a process of its own, since a process has only one Spark: jobs on a real cluster.
 
-Usage: cluster_job.py MASTER FOLDER... Prints a line of JSON with a report for each folder.
+Usage: cluster_job.py MASTER APPENDED OVERWRITTEN. Prints a line of JSON with a report for each folder.
 """
 
 from __future__ import annotations
@@ -57,18 +57,26 @@ def disturb_tasks(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return pass_on
 
 
-def write_and_read(spark: SparkSession, folder: Path) -> dict[str, Any]:
-    """Write the rows while tasks are disturbed; return what is read, and the names of the files."""
+def write_and_read(spark: SparkSession, folder: Path, mode: str) -> dict[str, Any]:
+    """Write the rows with many options while tasks are disturbed; return what is read, and the names of the files."""
+    data = str(folder / "data")
+    options = {"partitionBy": "k", "partitionOverwriteMode": "dynamic", "compression": "zstd"}
+    options["maxRecordsPerFile"] = "1500"
+    # The partition k=1 is replaced by an overwrite, and k=2 is not.
+    before = spark.range(-2, 0, 1, 1).selectExpr("id", "'old' as s", "id + 3 as k")
+    before.write.format("arrow").mode("append").options(**options).save(data)
     frame = (
         spark.range(0, ROWS, 1, 4)
-        .selectExpr("id", "repeat('x', 50) as s")
-        .mapInArrow(disturb_tasks(str(folder)), "id long, s string")
+        .selectExpr("id", "repeat('x', 50) as s", "id % 2 as k")
+        .mapInArrow(disturb_tasks(str(folder)), "id long, s string, k long")
     )
-    data = str(folder / "data")
-    frame.write.format("arrow").mode("append").save(data)
+    frame.write.format("arrow").mode(mode).options(**options).save(data)
     saved_frame = spark.read.format("arrow").load(data)
-    rows, distinct, total = saved_frame.selectExpr("count(id)", "count(distinct id)", "sum(id)").collect()[0]
-    return {"rows": rows, "distinct": distinct, "sum": total, "names": sorted(os.listdir(data))}
+    counts = "count(id)", "count(distinct id)", "sum(id)"
+    rows, distinct, total = saved_frame.where("s != 'old'").selectExpr(*counts).collect()[0]
+    old = sorted(row.id for row in saved_frame.where("s = 'old'").collect())
+    names = sorted(str(path.relative_to(data)) for path in Path(data).rglob("*") if path.is_file())
+    return {"rows": rows, "distinct": distinct, "sum": total, "old": old, "names": names}
 
 
 def main(master: str, *folders: str) -> None:
@@ -87,7 +95,9 @@ def main(master: str, *folders: str) -> None:
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         },
     )
-    print(json.dumps([write_and_read(spark, Path(folder)) for folder in folders]))  # noqa: T201
+    modes = ("append", "overwrite")
+    reports = [write_and_read(spark, Path(folder), mode) for folder, mode in zip(folders, modes, strict=True)]
+    print(json.dumps(reports))  # noqa: T201
     spark.stop()
 
 

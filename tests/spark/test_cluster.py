@@ -59,20 +59,38 @@ def test_each_row_is_written_once(cluster_report: dict[str, Any]) -> None:
     assert cluster_report["sum"] == sum(range(ROWS))
 
 
+def attempts_by_folder(report: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """By partition folder: the task and the attempt that wrote each file."""
+    attempts: dict[str, list[tuple[str, str]]] = {}
+    for name in report["names"]:
+        folder, _, file = name.rpartition("/")
+        if not folder.startswith("_"):
+            _, _, task, attempt, *_ = file.removesuffix(".arrow").split("-")
+            attempts.setdefault(folder, []).append((task, attempt))
+    return attempts
+
+
 def test_failed_attempts_leave_no_files(cluster_report: dict[str, Any]) -> None:
-    manifest, *parts = cluster_report["names"]
-    assert manifest == "_manifest"
-    assert [part.split("-")[2] for part in parts] == ["00000", "00001", "00002", "00003"]
+    assert cluster_report["old"] == [-2, -1]
+    attempts = attempts_by_folder(cluster_report)
+    assert {folder: len(each) for folder, each in attempts.items()} == {"k=0": 20, "k=1": 21, "k=2": 1}
+    assert [len(set(attempts[folder])) for folder in ("k=0", "k=1")] == [4, 5]
     assert sorted(path.name for path in cluster_report["folder"].iterdir()) == ["data", "trouble-1", "trouble-3"]
 
 
-def test_one_of_an_attempt_and_its_speculative_copy_is_committed(cluster_reports: list[dict[str, Any]]) -> None:
+def test_one_of_an_attempt_and_its_speculative_copy_replaces_the_partitions(
+    cluster_reports: list[dict[str, Any]],
+) -> None:
     report = cluster_reports[1]
     folder = report["folder"]
     assert report["rows"] == report["distinct"] == ROWS
-    committed = {part.split("-")[2]: part.split("-")[3].removesuffix(".arrow") for part in report["names"][1:]}
-    assert sorted(committed) == ["00000", "00001", "00002", "00003"]
+    assert report["old"] == [-1], "only partitions that are written are replaced"
+    attempts = attempts_by_folder(report)
+    assert {name: len(each) for name, each in attempts.items()} == {"k=0": 20, "k=1": 20, "k=2": 1}
+    committed = set(attempts["k=0"])
+    assert committed == set(attempts["k=1"])
+    assert sorted(task for task, _ in committed) == ["00000", "00001", "00002", "00003"]
     lagging = (folder / "trouble-3").read_text()
     assert lagging
-    assert committed["00003"] != lagging
+    assert ("00003", lagging) not in committed
     assert not (folder / "data" / "_staging").exists()
