@@ -69,6 +69,8 @@ def as_pyarrow(value: Any) -> Any:
 def as_bowstring(value: Any) -> Any:
     if isinstance(value, pa.Scalar):
         return bs.Scalar(bs.array(as_array(value)))
+    if isinstance(value, pa.ChunkedArray):
+        return bs.chunked_array(value.chunks, bs.field("", value.type).type)
     return bs.array(value) if isinstance(value, pa.Array) else value
 
 
@@ -184,7 +186,8 @@ def test_aggregations_are_those_of_pyarrow(function: str, options: dict[str, Any
     for name, array in ARRAYS.items():
         if function == "product" and "decimal" in name:
             continue  # pyarrow's loses digits
-        for part in (array, array[:2], array[3:], array[:0], array[2:3], array[0]):
+        chunks = pa.chunked_array([array[:1], array[:0], array[1:]])
+        for part in (array, array[:2], array[3:], array[:0], array[2:3], array[0], chunks):
             if function == "mean" and options.get("min_count") == 0 and ("decimal" in name or name == "null"):
                 continue  # pyarrow divides by zero
             check_approximately(function, part, options) if function in ("variance", "stddev", "mean") else check(
@@ -225,7 +228,7 @@ def test_any_and_all_are_those_of_pyarrow(skip_nulls: bool) -> None:
 @pytest.mark.parametrize("mode", ["only_valid", "only_null", "all"])
 def test_counts_are_those_of_pyarrow(mode: str) -> None:
     for array in ARRAYS.values():
-        for part in (array, array[:2], array[:0], array[4]):
+        for part in (array, array[:2], array[:0], array[4], pa.chunked_array([array, array[3:]])):
             check("count", part, mode=mode)
             check("count_distinct", part, mode=mode)
     assert check("count_distinct", pa.array([NAN, NAN, 0.0, -0.0, None, None]), mode=mode)
@@ -372,6 +375,16 @@ def test_chunked_arrays_are_split_at_the_chunks_of_all_arguments() -> None:
     assert bs.compute.min_max(bs.chunked_array([["b"], ["a"]])).as_py() == {"min": "a", "max": "b"}
     dictionaries = bs.chunked_array([bs.array(["a"]).dictionary_encode(), bs.array(["b"]).dictionary_encode()])
     assert bs.compute.equal(dictionaries, "b").to_pylist() == [False, True]
+
+
+def test_sums_extremes_and_counts_do_not_concatenate_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("bowstring.compute.operands.combine_with_wider_indices")
+    chunks = bs.chunked_array([[1, None], [], [5]])
+    results = {name: getattr(bs.compute, name)(chunks).as_py() for name in ("sum", "mean", "count", "min", "variance")}
+    assert results == {"sum": 6, "mean": 3, "count": 2, "min": 1, "variance": 4}
+    assert bs.compute.max(bs.chunked_array([[NAN], [NAN, 1.5]])) == 1.5
+    with pytest.raises(NameError):
+        bs.compute.count_distinct(chunks)
 
 
 def test_arguments_are_arrays_scalars_and_python_values() -> None:

@@ -1,12 +1,15 @@
 """Functions that return one scalar for all values of an argument: sums, extremes, counts and moments.
 
 Nulls are skipped, or with `skip_nulls=False` make the result null. It is also null for fewer than `min_count` values.
+Sums, extremes and counts take one chunk after the other; `any`, `all` and distinct values concatenate the chunks.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from decimal import Decimal, localcontext
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -14,13 +17,13 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.arrays.scalar import Scalar
 from bowstring.compute.logic import unpack_booleans
-from bowstring.compute.operands import as_column
+from bowstring.compute.operands import as_chunks, as_column
 from bowstring.datatypes import types as t
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.kernels import array_statistics
 from bowstring.kernels.array_statistics import decode_array, get_decoded_type, is_orderable
 from bowstring.kernels.cast import cast
-from bowstring.kernels.cast_numeric import build_decimals, get_unscaled_integers, to_numeric_slots
+from bowstring.kernels.cast_numeric import get_unscaled_integers, to_numeric_slots
 from bowstring.kernels.nulls import drop_null
 from bowstring.kernels.value_field import extract_value_field
 from bowstring.layouts.base import ArrayData, Values
@@ -40,14 +43,14 @@ def sum(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:  
     >>> bs.compute.sum(bs.array([1, None, 3])).as_py()
     4
     """
-    column = as_column(array)
-    decoded = _get_numeric_type("sum", column)
-    values = _select_values(column, skip_nulls, min_count)
+    chunks = as_chunks(array)
+    decoded = _get_numeric_type("sum", chunks[0])
+    values = _select_values(chunks, skip_nulls, min_count)
     if isinstance(decoded, t.Decimal):
         type_: t.DataType = t.Decimal(t.MAX_DECIMAL_DIGITS[decoded.bit_width], decoded.scale, decoded.bit_width)
-        return _decimal_scalar(values, type_, lambda integers: integers.sum())
+        return _decimal_scalar(values, type_, lambda total, _: total)
     type_ = _get_sum_type(decoded)
-    return _scalar(values, type_, lambda slots: slots.sum(dtype=_dtype_of(type_)))
+    return _scalar(values, type_, partial(_reduce, np.add, np.dtype(str(type_))))
 
 
 def product(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:
@@ -56,11 +59,10 @@ def product(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scala
     >>> bs.compute.product([2, None, 4])
     <bowstring.Scalar int64: 8>
     """
-    column = as_column(array)
-    decoded = _get_numeric_type("product", column, t.Int, t.FloatingPoint, t.Bool, t.Null)
-    type_ = _get_sum_type(decoded)
-    values = _select_values(column, skip_nulls, min_count)
-    return _scalar(values, type_, lambda slots: slots.prod(dtype=_dtype_of(type_)))
+    chunks = as_chunks(array)
+    type_ = _get_sum_type(_get_numeric_type("product", chunks[0], t.Int, t.FloatingPoint, t.Bool, t.Null))
+    values = _select_values(chunks, skip_nulls, min_count)
+    return _scalar(values, type_, partial(_reduce, np.multiply, np.dtype(str(type_))))
 
 
 def mean(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:
@@ -69,11 +71,12 @@ def mean(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:
     >>> bs.compute.mean([1, None, 4])
     <bowstring.Scalar double: 2.5>
     """
-    column = as_column(array)
-    decoded = _get_numeric_type("mean", column)
-    values = _select_values(column, skip_nulls, min_count)
+    chunks = as_chunks(array)
+    decoded = _get_numeric_type("mean", chunks[0])
+    values = _select_values(chunks, skip_nulls, min_count)
     if isinstance(decoded, t.Decimal):
-        return _decimal_scalar(values or None, decoded, _divide_by_length)
+        has_values = values is not None and builtins.any(map(len, values))
+        return _decimal_scalar(values if has_values else None, decoded, _divide_and_round)
     return _scalar(values, t.float64(), _compute_mean)
 
 
@@ -85,12 +88,12 @@ def variance(array: Any, *, ddof: int = 0, skip_nulls: bool = True, min_count: i
     >>> bs.compute.variance([1, 3])
     <bowstring.Scalar double: 1.0>
     """
-    column = as_column(array)
-    _get_numeric_type("variance", column)
-    values = _select_values(column, skip_nulls, builtins.max(min_count, ddof + 1, 1))
-    if values is not None and isinstance(values.type, t.Decimal):
-        values = cast(values, t.float64())
-    return _scalar(values, t.float64(), lambda slots: _compute_variance(slots.astype(np.float64), ddof))
+    chunks = as_chunks(array)
+    decoded = _get_numeric_type("variance", chunks[0])
+    values = _select_values(chunks, skip_nulls, builtins.max(min_count, ddof + 1, 1))
+    if values is not None and isinstance(decoded, t.Decimal):
+        values = [cast(chunk, t.float64()) for chunk in values]
+    return _scalar(values, t.float64(), partial(_compute_variance, ddof))
 
 
 def stddev(array: Any, *, ddof: int = 0, skip_nulls: bool = True, min_count: int = 0) -> Scalar:
@@ -112,19 +115,21 @@ def min_max(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scala
     >>> bs.compute.min_max(["b", None, "a"]).as_py()
     {'min': 'a', 'max': 'b'}
     """
-    column = extract_value_field(as_column(array))
-    type_ = get_decoded_type(column.type)
-    if not isinstance(type_, t.Null) and not is_orderable(layout_of(type_)):
-        raise TypeMismatchError(f"min_max: values of {column.type} have no order")
-    values = _select_values(column, skip_nulls, min_count)
-    bounds = None if values is None else array_statistics.min_max(values, truncate=False)
+    chunks = [extract_value_field(chunk) for chunk in as_chunks(array)]
+    type_ = get_decoded_type(chunks[0].type)
+    layout = layout_of(type_)
+    if not isinstance(type_, t.Null) and not is_orderable(layout):
+        raise TypeMismatchError(f"min_max: values of {chunks[0].type} have no order")
+    values = _select_values(chunks, skip_nulls, min_count) or []
+    pairs = [array_statistics.min_max(chunk, truncate=False) for chunk in values]
+    extremes = [bound for pair in pairs if pair is not None for bound in pair]
+    bounds = array_statistics.min_max(layout.concat(extremes), truncate=False) if extremes else None
     if bounds is None:  # no values, or nothing but NaN
-        only_nan = values is not None and values.length > 0
-        bound = values.slice(0, 1) if only_nan and values is not None else layout_of(type_).nulls(1)
+        bound = next((chunk.slice(0, 1) for chunk in values if chunk.length), layout.nulls(1))
         bounds = bound, bound
-    layout = layout_of(t.struct([("min", type_), ("max", type_)]))
-    assert isinstance(layout, StructLayout)
-    return Scalar(Array.from_array_data(layout.create_array(bounds, 1)))
+    struct_layout = layout_of(t.struct([("min", type_), ("max", type_)]))
+    assert isinstance(struct_layout, StructLayout)
+    return Scalar(Array.from_array_data(struct_layout.create_array(bounds, 1)))
 
 
 def min(array: Any, *, skip_nulls: bool = True, min_count: int = 1) -> Scalar:  # noqa: A001 -- pyarrow's name
@@ -169,10 +174,11 @@ def count(array: Any, mode: CountMode = "only_valid") -> Scalar:
     >>> bs.compute.count([1, None, 3]), bs.compute.count([1, None, 3], mode="only_null")
     (<bowstring.Scalar int64: 2>, <bowstring.Scalar int64: 1>)
     """
-    column = as_column(array)
+    chunks = as_chunks(array)
     _check_mode("count", mode)
-    num_valid = _count_valid(column)
-    number = {"only_valid": num_valid, "only_null": column.length - num_valid, "all": column.length}[mode]
+    length = builtins.sum(chunk.length for chunk in chunks)
+    num_valid = builtins.sum(map(_count_valid, chunks))
+    number = {"only_valid": num_valid, "only_null": length - num_valid, "all": length}[mode]
     return Scalar(_create_array(t.int64(), number))
 
 
@@ -233,51 +239,58 @@ def _get_sum_type(type_: t.DataType) -> t.DataType:
     return t.uint64() if is_unsigned else t.int64()
 
 
-def _dtype_of(type_: t.DataType) -> np.dtype[Any]:
-    return np.dtype(str(type_))
-
-
-def _select_values(column: ArrayData, skip_nulls: bool, min_count: int) -> ArrayData | None:
-    """Return the plain valid values of a column; None if nulls are not skipped or there are fewer than `min_count`."""
-    num_valid = _count_valid(column)
-    if num_valid < min_count or (not skip_nulls and num_valid < column.length):
+def _select_values(chunks: list[ArrayData], skip_nulls: bool, min_count: int) -> list[ArrayData] | None:
+    """Return the plain valid values of chunks; None if nulls are not skipped or there are fewer than `min_count`."""
+    num_valid = builtins.sum(map(_count_valid, chunks))
+    if num_valid < min_count or (not skip_nulls and num_valid < builtins.sum(chunk.length for chunk in chunks)):
         return None
-    return decode_array(drop_null(column))
+    return [decode_array(drop_null(chunk)) for chunk in chunks]
 
 
 def _create_array(type_: t.DataType, value: Any) -> Array:
     return Array.from_array_data(layout_of(type_).from_pylist([value]))
 
 
-def _scalar(values: ArrayData | None, type_: t.DataType, function: Callable[[Values], Any]) -> Scalar:
+def _scalar(
+    chunks: list[ArrayData] | None, type_: t.DataType, function: Callable[[list[Values]], np.generic]
+) -> Scalar:
     """Return the value of a function of the slots of numbers or booleans; null without values."""
-    if values is None:
+    if chunks is None:
         return Scalar(_create_array(type_, None))
-    slots = np.zeros(0, np.int64) if isinstance(values.type, t.Null) else to_numeric_slots(values)
+    slots = [to_numeric_slots(chunk) for chunk in chunks if not isinstance(chunk.type, t.Null)]
     with np.errstate(all="ignore"):
         return Scalar(_create_array(type_, function(slots).item()))
 
 
-def _decimal_scalar(values: ArrayData | None, type_: t.DataType, function: Callable[[Values], int]) -> Scalar:
-    """As `_scalar`, for the unscaled integers of decimals."""
-    if values is None:
+def _decimal_scalar(chunks: list[ArrayData] | None, type_: t.DataType, function: Callable[[int, int], int]) -> Scalar:
+    """As `_scalar`, for a function of the sum of unscaled integers and their number."""
+    if chunks is None:
         return Scalar(_create_array(type_, None))
-    integers = np.array([function(get_unscaled_integers(values))], object)
+    total = builtins.sum(int(get_unscaled_integers(chunk).sum()) for chunk in chunks)
+    integer = function(total, builtins.sum(chunk.length for chunk in chunks))
     assert isinstance(type_, t.Decimal)
-    return Scalar(Array.from_array_data(build_decimals(values.slice(0, 1), integers, type_)))
+    layout = layout_of(type_)
+    with localcontext(prec=t.MAX_DECIMAL_DIGITS[256]):
+        return Scalar(Array.from_array_data(layout.from_pylist([Decimal(integer).scaleb(-type_.scale)])))
 
 
-def _compute_mean(slots: Values) -> Any:
-    return slots.mean(dtype=np.float64) if slots.size else np.float64(np.nan)
+def _reduce(ufunc: np.ufunc, dtype: np.dtype[Any], parts: list[Values]) -> Any:
+    return ufunc.reduce(np.array([ufunc.reduce(part, dtype=dtype) for part in parts], dtype), dtype=dtype)
 
 
-def _compute_variance(slots: Values, ddof: int) -> Any:
-    return ((slots - slots.mean()) ** 2).sum() / (slots.size - ddof)
+def _compute_mean(parts: list[Values]) -> Any:
+    return np.float64(builtins.sum(part.sum(dtype=np.float64) for part in parts)) / builtins.sum(map(len, parts))
 
 
-def _divide_by_length(integers: Values) -> int:
-    total, length = int(integers.sum()), len(integers)
-    quotient, remainder = divmod(abs(total), length)
+def _compute_variance(ddof: int, parts: list[Values]) -> Any:
+    mean_value = _compute_mean(parts)
+    squares = builtins.sum(((part.astype(np.float64) - mean_value) ** 2).sum() for part in parts)
+    return squares / (builtins.sum(map(len, parts)) - ddof)
+
+
+def _divide_and_round(total: int, length: int) -> int:
+    """Return the quotient rounded half away from zero."""
+    quotient, remainder = divmod(builtins.abs(total), length)
     quotient += 2 * remainder >= length
     return quotient if total >= 0 else -quotient
 

@@ -61,6 +61,13 @@ def as_column(value: Any) -> ArrayData:
     return column
 
 
+def as_chunks(value: Any) -> list[ArrayData]:
+    """Convert an argument to arrays of one type, at least one. Raises as `as_column`."""
+    operand = as_operand(value)
+    chunks = operand.chunks if isinstance(operand, ChunkedArray) else ()
+    return list(map(as_column, chunks)) or [as_column(operand)]
+
+
 def map_operands(function: Callable[..., ArrayData], *values: Any) -> Any:
     """Apply a function of arrays to arguments, slot by slot. Scalars are passed as arrays of one slot.
 

@@ -92,7 +92,7 @@ def get_unscaled_integers(array: ArrayData) -> Values:
     return out
 
 
-def build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
+def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
     """Build decimals of unscaled integers, with the validity of `array`. Raises `TypeMismatchError` naming its first
     value whose integer has too many digits.
     """
@@ -118,7 +118,7 @@ def rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
 def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast decimals to another width, precision or scale."""
     scale: int = array.type.scale  # type: ignore[attr-defined]
-    return build_decimals(array, rescale(array, get_unscaled_integers(array), target.scale - scale, safe), target)
+    return _build_decimals(array, rescale(array, get_unscaled_integers(array), target.scale - scale, safe), target)
 
 
 def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
@@ -128,14 +128,14 @@ def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     if mask is not None:
         slots = np.where(mask, slots, slots.dtype.type(0))
     if slots.dtype.kind != "f":
-        return build_decimals(array, rescale(array, slots.astype(object), target.scale, safe), target)
+        return _build_decimals(array, rescale(array, slots.astype(object), target.scale, safe), target)
     raise_if_any_invalid(array, ~np.isfinite(slots), f"can't be converted to {target}")
     if abs(target.scale) > _MAX_SCALE_CHANGE:
         raise TypeMismatchError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
     with localcontext(_WIDE_CONTEXT):
         values = map(PythonDecimal, slots.astype(np.float64).tolist())
         digits = [int(value.scaleb(target.scale).to_integral_value()) for value in values]
-    return build_decimals(array, to_object_array(digits), target)
+    return _build_decimals(array, to_object_array(digits), target)
 
 
 def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
