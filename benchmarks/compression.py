@@ -51,7 +51,7 @@ def _measure_codec(
         Path(file).unlink()
 
 
-def _write(table: bowstring.Table, path: str, codec: str) -> None:
+def _write(table: bowstring.Table, path: str, codec: Any) -> None:
     with bowstring.new_file(path, table.schema, compression=codec) as writer:
         writer.write_table(table)
 

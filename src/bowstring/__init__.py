@@ -11,9 +11,10 @@ This package exports the names of everyday use:
 - `BowstringError`, the base class of all exceptions.
 
 Everything else is in sub-packages, which are imported on first use: `compute` (sums, comparisons and other functions),
-`datasets` (training loops), `datatypes` (type classes, extension types), `errors`, `inspection`, `integration_json`,
-`ipc` (readers, writers, options, tools for files), `memory`, `sharing` (servers, handles), `spark`, `tensors`,
-`testing` and `types`. A name is public in one place only.
+`datasets` (training loops), `datatypes` (type classes, extension types), `errors`, `feather` (whole files),
+`inspection`, `integration_json`, `ipc` (readers, writers, options, tools for files), `memory`, `sharing` (servers,
+handles), `spark`, `tensors`, `testing` and `types`. Apart from a few names of `pyarrow.ipc`, a name is public in one
+place.
 
 `import bowstring` loads nothing, not even NumPy.
 """

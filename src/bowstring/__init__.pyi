@@ -3,6 +3,7 @@ from bowstring import (
     datasets as datasets,
     datatypes as datatypes,
     errors as errors,
+    feather as feather,
     inspection as inspection,
     integration_json as integration_json,
     ipc as ipc,
@@ -19,6 +20,7 @@ from bowstring.arrays.construction import (
     array as array,
     chunked_array as chunked_array,
     from_dlpack as from_dlpack,
+    from_numpy_dtype as from_numpy_dtype,
     infer_type as infer_type,
     nulls as nulls,
     repeat as repeat,
@@ -40,6 +42,7 @@ from bowstring.arrays.nested_arrays import (
 from bowstring.arrays.record_batch import RecordBatch as RecordBatch, record_batch as record_batch
 from bowstring.arrays.scalar import Scalar as Scalar
 from bowstring.arrays.table import (
+    RecordBatchReader as RecordBatchReader,
     Table as Table,
     concat_batches as concat_batches,
     concat_tables as concat_tables,
@@ -50,6 +53,8 @@ from bowstring.datasets.published_dataset import open_published as open_publishe
 from bowstring.datasets.published_stream import follow_published as follow_published
 from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.base import DataType as DataType
+from bowstring.datatypes.canonical.json import json_ as json_
+from bowstring.datatypes.canonical.uuid import uuid as uuid
 from bowstring.datatypes.conversion import field as field
 from bowstring.datatypes.field import Field as Field
 from bowstring.datatypes.schema import Schema as Schema, schema as schema, unify_schemas as unify_schemas
@@ -78,6 +83,7 @@ from bowstring.datatypes.types import (
     large_list as large_list,
     large_list_view as large_list_view,
     large_string as large_string,
+    large_utf8 as large_utf8,
     list_ as list_,
     list_view as list_view,
     map_ as map_,
@@ -96,6 +102,7 @@ from bowstring.datatypes.types import (
     uint16 as uint16,
     uint32 as uint32,
     uint64 as uint64,
+    utf8 as utf8,
 )
 from bowstring.errors import BowstringError as BowstringError
 from bowstring.ipc.api import (
@@ -104,6 +111,7 @@ from bowstring.ipc.api import (
     open_file as open_file,
     open_stream as open_stream,
     read_table as read_table,
+    write_table as write_table,
 )
 from bowstring.sharing.connect import connect as connect
 from bowstring.sharing.server import serve as serve

@@ -34,7 +34,9 @@ def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable
         if name == "__all__":
             return sorted(name for name, module in read_imports().items() if module != package)
         if name not in read_imports():
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            from bowstring.pyarrow_names import missing_attribute_error
+
+            raise missing_attribute_error(package, name, f"module {package!r}")
         if read_imports()[name] == package:
             return import_module(f"{package}.{name}")
         value = getattr(import_module(read_imports()[name]), name)

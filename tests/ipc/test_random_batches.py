@@ -57,7 +57,7 @@ def random_batches(random: Random) -> tuple[bs.Schema, list[bs.RecordBatch]]:
 
 
 def random_options(random: Random) -> bs.ipc.IpcWriteOptions:
-    compression = random.choice([None, None, "lz4", "zstd"])
+    compression: Any = random.choice([None, None, "lz4", "zstd"])
     return bs.ipc.IpcWriteOptions(
         byte_order=random.choice(["little", "big"]),
         metadata_version="V5" if compression else random.choice(["V4", "V5"]),

@@ -41,6 +41,7 @@ from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
+from bowstring.pyarrow_names import explain_missing_attributes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.conversion import TypeLike
@@ -494,6 +495,9 @@ class Array(ArrayData):
 
     def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
         return c_data.export_array(self, requested_schema, options)
+
+    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
+        __getattr__ = explain_missing_attributes("Array")
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickle the slots of the array only; from protocol 5 on with out-of-band buffers, not copied (PEP 574).

@@ -6,7 +6,7 @@ import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from bowstring.layouts.indexing import (
 )
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.registry import layout_of
+from bowstring.pyarrow_names import explain_missing_attributes
 
 
 class ChunkedArray(ColumnChunks):
@@ -264,6 +265,22 @@ class ChunkedArray(ColumnChunks):
         """
         return self._map_chunks(Array.run_end_decode)
 
+    def length(self) -> int:
+        """Return the number of values, as `len`.
+
+        >>> bs.chunked_array([[1, 2], [3]]).length()
+        3
+        """
+        return len(self)
+
+    def iterchunks(self) -> Iterator[Array]:
+        """Iterate over the chunks.
+
+        >>> [len(chunk) for chunk in bs.chunked_array([[1, 2], [3]]).iterchunks()]
+        [2, 1]
+        """
+        return iter(self.chunks)
+
     def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
         chunks = list(map(function, self.chunks))
         return ChunkedArray(
@@ -328,6 +345,9 @@ class ChunkedArray(ColumnChunks):
 
     def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
         return c_data.export_chunked_array(self, requested_schema, options)
+
+    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
+        __getattr__ = explain_missing_attributes("ChunkedArray")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)

@@ -24,7 +24,7 @@ from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
 from bowstring.kernels.nulls import inherit_nulls
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
-from bowstring.layouts.base import Indices, Values, to_object_array
+from bowstring.layouts.base import Indices, Values, to_object_array, total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import as_indices, to_integer
 from bowstring.layouts.struct_ import StructLayout
@@ -158,6 +158,23 @@ class ColumnContainer(ABC):
                 new_field = Field(name, child.type, child.nullable or field.nullable, child.pairs)
                 flattened = flattened.add_column(index + position, new_field, values)
         return flattened
+
+    def field(self, i: int | str) -> Field:
+        """Return the field of a column by index or name. Raises `NotFoundError`.
+
+        >>> bs.table({"n": [1]}).field("n")
+        Field(n: int64)
+        """
+        return self.schema.field(i)
+
+    def get_total_buffer_size(self) -> int:
+        """Return the size of all buffers in bytes, whole ones in place of slices; shared ones are counted once.
+
+        >>> bs.table({"n": [1, 2, 3, 4]}).slice(2).get_total_buffer_size()
+        32
+        """
+        columns = map(as_chunked_array, self.columns)
+        return total_buffer_size(chunk for column in columns for chunk in column.chunks)
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """Convert to lists of Python values by column name.
@@ -361,6 +378,8 @@ class ColumnContainer(ABC):
         """
         dropped = set(self.schema.resolve_indices(columns))
         return self.select([index for index in range(len(self.schema)) if index not in dropped])
+
+    drop = drop_columns
 
     def _add_or_replace_column(self, index: int, num_dropped: int, field_: str | Field, column: Any) -> Self:
         field_ = import_field_if_foreign(field_)

@@ -144,6 +144,15 @@ def infer_type(values: Any) -> DataType:
     return array(values).type
 
 
+def from_numpy_dtype(dtype: Any) -> DataType:
+    """Return the type that `array` infers of a NumPy array of a dtype. Raises `TypeMismatchError` if there is none.
+
+    >>> str(bs.from_numpy_dtype("datetime64[ms]"))
+    'timestamp[ms]'
+    """
+    return infer_type(np.empty(0, dtype))
+
+
 def _as_mask(mask: Values | Sequence[bool], shape: tuple[int, ...]) -> Values:
     """Return a mask as NumPy booleans. Raises `InvalidArgumentError` unless it has this shape."""
     booleans = np.asarray(mask)

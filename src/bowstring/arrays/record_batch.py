@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from bowstring.arrays.column_container import ColumnContainer, get_distinct_name
 from bowstring.arrays.construction import array
 from bowstring.arrays.preview import describe_shape, preview_as_text
 from bowstring.datatypes import types
+from bowstring.datatypes.conversion import as_type
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
@@ -29,6 +30,7 @@ from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout, columns_to_rows
+from bowstring.pyarrow_names import explain_missing_attributes
 
 
 class RecordBatch(ColumnContainer):
@@ -212,7 +214,7 @@ class RecordBatch(ColumnContainer):
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """Cast the columns to the types of a schema with the same names, as `Array.cast`. Errors name the column.
 
-        Raises `InvalidArgumentError` if the names differ.
+        A mapping such as ``{"a": "int64"}`` casts some columns. Raises `InvalidArgumentError` if the names differ.
 
         >>> bs.record_batch({"n": ["1", None]}).cast({"n": "int64"}).to_pydict()
         {'n': [1, None]}
@@ -307,6 +309,9 @@ class RecordBatch(ColumnContainer):
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
 
+    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
+        __getattr__ = explain_missing_attributes("RecordBatch")
+
 
 def filter_batches(
     batches: Iterable[RecordBatch], filters: Filters, num_columns: int | None = None, keeps_empty: bool = False
@@ -331,7 +336,14 @@ def check_is_schema(schema: object, function: str) -> None:
 
 
 def resolve_cast_schema(schema: Schema, target: SchemaLike) -> Schema:
-    """Return the target schema of a cast. Raises `InvalidArgumentError` if its names differ or it is not a schema."""
+    """Return the target schema of a cast: the given one, or with a mapping the schema with other types by name.
+
+    Raises `InvalidArgumentError` if its names differ or it is not a schema, and `NotFoundError` for an unknown name.
+    """
+    if isinstance(target, Mapping):
+        types_by_index = {schema.index(name): as_type(type_, f"cast: {name!r}") for name, type_ in target.items()}
+        fields = enumerate(schema.fields)
+        return Schema(tuple(f.with_type(types_by_index.get(index, f.type)) for index, f in fields), schema.pairs)
     target = as_schema(target, "cast")
     if schema.names != target.names:
         raise InvalidArgumentError(f"cast: the columns are {schema.names}, the schema has {target.names}")

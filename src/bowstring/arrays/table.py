@@ -1,11 +1,11 @@
-"""Tables: record batches of one schema."""
+"""Tables: record batches of one schema. Readers: those that come one after the other."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -31,7 +31,8 @@ from bowstring.arrays.record_batch import (
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import InvalidArgumentError, TypeMismatchError, format_count
+from bowstring.display.objects import source_to_html
+from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count
 from bowstring.interop import c_data
 from bowstring.interop.pandas.from_pandas import frame_to_columns
 from bowstring.interop.pandas.pandas_api import is_pandas_object
@@ -40,8 +41,10 @@ from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import Indices, prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_containers
-from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk
+from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk, to_integer
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.closable import Closable
+from bowstring.pyarrow_names import explain_missing_attributes
 
 
 class Table(ColumnContainer):
@@ -213,14 +216,27 @@ class Table(ColumnContainer):
             column = self._columns.setdefault(index, column)
         return column
 
-    def to_batches(self) -> list[RecordBatch]:
-        """Return the record batches.
+    def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
+        """Return the record batches, sliced to at most `max_chunksize` rows; nothing is copied.
 
         >>> table = bs.concat_tables([bs.table({"n": [1, 2]}), bs.table({"n": [3]})])
         >>> [batch.num_rows for batch in table.to_batches()]
         [2, 1]
         """
-        return list(self._batches)
+        if max_chunksize is None:
+            return list(self._batches)
+        size = to_integer("to_batches: max_chunksize", max_chunksize)
+        if size < 1:
+            raise InvalidArgumentError(f"to_batches: max_chunksize is positive, not {size}")
+        return [batch.slice(start, size) for batch in self._batches for start in range(0, batch.num_rows or 1, size)]
+
+    def to_reader(self, max_chunksize: int | None = None) -> RecordBatchReader:
+        """Return a reader of the batches, as `to_batches`.
+
+        >>> bs.table({"n": [1, 2, 3]}).to_reader(max_chunksize=2).read_next_batch().num_rows
+        2
+        """
+        return RecordBatchReader(self.schema, self.to_batches(max_chunksize))
 
     def combine_chunks(self) -> Table:
         """Combine all batches into one; copies unless there is one. Raises like `ChunkedArray.combine_chunks`.
@@ -257,7 +273,7 @@ class Table(ColumnContainer):
         return Table(self.schema, batches or self._empty_batches())
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Table:
-        """Cast the columns to the types of a schema with the same names, as `RecordBatch.cast`.
+        """Cast the columns to the types of a schema with the same names, or some by name, as `RecordBatch.cast`.
 
         >>> bs.table({"n": ["1", None]}).cast({"n": "int64"})["n"].to_pylist()
         [1, None]
@@ -386,6 +402,98 @@ class Table(ColumnContainer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)
+
+    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
+        __getattr__ = explain_missing_attributes("Table")
+
+
+class RecordBatchReader(Closable):
+    """Record batches of one schema, read once: iterate over it, or call `read_next_batch` or `read_all`.
+
+    `ipc.StreamReader` and `ipc.FileReader` have the same methods. A batch is created when it is asked for.
+
+    >>> reader = bs.RecordBatchReader.from_stream(bs.table({"a": [1, 2]}))
+    >>> [batch.num_rows for batch in reader]
+    [2]
+    """
+
+    def __init__(self, schema: Schema, batches: Iterable[RecordBatch]) -> None:
+        self._schema = schema
+        self._batches: Iterator[RecordBatch] | None = iter(batches)
+
+    @classmethod
+    def from_batches(cls, schema: SchemaLike, batches: Iterable[Any]) -> RecordBatchReader:
+        """Create a reader of an iterable of batches, such as a generator; batches of other libraries are imported.
+
+        A batch with another schema raises `InvalidArgumentError` when it is read.
+        """
+        return cls(as_schema(schema, "from_batches"), map(as_batch, batches))
+
+    @classmethod
+    def from_stream(cls, data: Any, schema: SchemaLike | None = None) -> RecordBatchReader:
+        """Create a reader of anything with `__arrow_c_stream__`, read on demand; nothing is copied.
+
+        Raises `InvalidArgumentError` if a `schema` is given and the stream has another one; `Table.cast` converts.
+        """
+        if isinstance(data, Table):
+            reader = cls(data.schema, data.to_batches())
+        elif c_data.has_c_stream(data):
+            reader = cls(*import_stream(data))
+        elif c_data.has_c_array(data):
+            table = as_table(data)
+            reader = cls(table.schema, table.to_batches())
+        else:
+            raise TypeMismatchError(f"from_stream: expected an object with __arrow_c_stream__, found {data!r:.100}")
+        if schema is not None and as_schema(schema) != reader.schema:
+            raise InvalidArgumentError(f"from_stream: the schema is {reader.schema!r}, not {as_schema(schema)!r}")
+        return reader
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of all batches."""
+        return self._schema
+
+    def read_next_batch(self) -> RecordBatch:
+        """Return the next batch. Raises `StopIteration` at the end."""
+        return next(self)
+
+    def read_all(self) -> Table:
+        """Return all remaining batches as a table."""
+        return Table(self._schema, self)
+
+    def read_pandas(self, **options: Any) -> Any:
+        """Return all remaining rows as a pandas DataFrame, with the options of `Table.to_pandas`."""
+        return self.read_all().to_pandas(**options)
+
+    def close(self) -> None:
+        """Let go of the batches, and close their generator or stream; batches that were read stay valid."""
+        batches, self._batches = self._batches, None
+        if batches is not None and hasattr(batches, "close"):
+            batches.close()
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        return self
+
+    def __next__(self) -> RecordBatch:
+        if self._batches is None:
+            raise ClosedError("the reader is closed")
+        batch = next(self._batches)
+        if batch.schema is not self._schema and batch.schema != self._schema:
+            raise InvalidArgumentError(f"a batch has another schema: {batch.schema!r}, not {self._schema!r}")
+        return batch
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the remaining batches by the C stream interface; they are read on demand."""
+        return c_data.export_stream(self._schema, self, requested_schema)
+
+    _repr_html_ = source_to_html
+
+    def __repr__(self) -> str:
+        state = "closed" if self._batches is None else f"{len(self._schema)} columns"
+        return f"<bowstring.RecordBatchReader: {state}>"
 
 
 def has_dictionary_fields(schema: Schema) -> bool:

@@ -10,7 +10,7 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.non_nested import SIMPLE_TYPES, Decimal, FixedSizeBinary, Timestamp
 from bowstring.errors import InvalidArgumentError
 
-_ALIASES: dict[str, DataType] = {name: data_type for data_type in SIMPLE_TYPES for name in data_type.names()}
+_ALIASES: dict[str, DataType] = {name: data_type for data_type in SIMPLE_TYPES for name in data_type.aliases()}
 _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
     (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", lambda match: Timestamp(match[1], match[2])),  # type: ignore[arg-type]
     (r"decimal(32|64|128|256)\((\d+), *(-?\d+)\)", lambda match: Decimal(int(match[2]), int(match[3]), int(match[1]))),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import InvalidArgumentError
@@ -37,15 +39,21 @@ class DataType:
         """The number of child fields."""
         return len(self.fields)
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of a type without children, first its `str`."""
         return () if self.fields else (str(self),)
+
+    def to_pandas_dtype(self) -> Any:
+        """Return the dtype of a pandas column without nulls, as pyarrow: a scalar type such as `numpy.int64`, and
+        `numpy.object_` for values without a NumPy type.
+        """
+        return np.object_
 
     def __eq__(self, other: object) -> bool:
         # Types with children are dataclasses with an equality of their own.
         if other.__class__ is self.__class__:
             return self is other or str(self) == str(other)
-        return isinstance(other, str) and other in self.names()
+        return isinstance(other, str) and other in self.aliases()
 
     def __hash__(self) -> int:
         return hash(str(self))

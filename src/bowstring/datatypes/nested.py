@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bowstring.datatypes.base import DataType, check_one_of, check_size, check_type, is_integer_within
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.non_nested import Int
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, NotFoundError
 
 DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4
 """ARROW_FLAG_DICTIONARY_ORDERED and ARROW_FLAG_MAP_KEYS_SORTED of the C data interface."""
@@ -124,6 +125,33 @@ class Struct(DataType):
         """The fields, in order."""
         return self.children
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields, in order."""
+        return [f.name for f in self.children]
+
+    def get_all_field_indices(self, name: str) -> list[int]:
+        """Return the indices of all fields of that name."""
+        return [index for index, f in enumerate(self.children) if f.name == name]
+
+    def get_field_index(self, name: str) -> int:
+        """Return the index of a field by name; -1 if there is none, or several have that name."""
+        indices = self.get_all_field_indices(name)
+        return indices[0] if len(indices) == 1 else -1
+
+    def field(self, key: str | int) -> Field:
+        """Return a field by name or index. Raises `NotFoundError` unless there is exactly one."""
+        index = self.get_field_index(key) if isinstance(key, str) else key
+        if not is_integer_within(index, -len(self.children), len(self.children) - 1) or (index < 0 and index != key):
+            raise NotFoundError(f"expected the name or the index of one field of {self}, found {key!r}")
+        return self.children[index]
+
+    def __getitem__(self, key: str | int) -> Field:
+        return self.field(key)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.children)
+
     def __str__(self) -> str:
         return f"struct<{', '.join(f._to_string() for f in self.children)}>"
 
@@ -163,6 +191,16 @@ class Map(DataType):
     def item_field(self) -> Field:
         """The field of the values."""
         return self.entries_field.type.fields[1]
+
+    @property
+    def key_type(self) -> DataType:
+        """The data type of the keys."""
+        return self.key_field.type
+
+    @property
+    def item_type(self) -> DataType:
+        """The data type of the values."""
+        return self.item_field.type
 
     @property
     def fields(self) -> tuple[Field, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
 
 from bowstring.datatypes.base import DataType, check_one_of, check_size, check_text, is_integer_within
 from bowstring.errors import InvalidArgumentError
@@ -15,6 +17,24 @@ MAX_DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 """The largest precision for each bit width of a decimal."""
 _INT_FORMATS = {8: b"c", 16: b"s", 32: b"i", 64: b"l"}
 _FLOAT_FORMATS = {16: b"e", 32: b"f", 64: b"g"}
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FixedWidth(DataType):
+    """The base of the types whose values all have the same width."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def bit_width(self) -> int:
+            """The width of a value in bits."""
+
+    @property
+    def byte_width(self) -> int:
+        """The width of a value in bytes. Raises `InvalidArgumentError` for booleans, which are bits."""
+        if self.bit_width < 8:
+            raise InvalidArgumentError(f"values of {self} are less than one byte")
+        return self.bit_width // 8
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -30,7 +50,7 @@ class Null(DataType):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Bool(DataType):
+class Bool(FixedWidth):
     """Booleans, one bit per value.
 
     >>> isinstance(bs.bool_(), bs.datatypes.Bool)
@@ -40,13 +60,22 @@ class Bool(DataType):
     NAME: ClassVar[str] = "bool"
     C_FORMAT: ClassVar[bytes] = b"b"
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return ("bool", "boolean", "bool_")
 
+    @property
+    def bit_width(self) -> int:
+        """1."""
+        return 1
+
+    def to_pandas_dtype(self) -> Any:
+        """Return `numpy.bool_`."""
+        return np.bool_
+
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Int(DataType):
+class Int(FixedWidth):
     """Signed or unsigned integers of 8, 16, 32 or 64 bits.
 
     >>> bs.uint16().bit_width, bs.uint16().is_signed
@@ -66,13 +95,17 @@ class Int(DataType):
     def __str__(self) -> str:
         return f"{'' if self.is_signed else 'u'}int{self.bit_width}"
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return (str(self), f"{'i' if self.is_signed else 'u'}{self.bit_width // 8}")
 
+    def to_pandas_dtype(self) -> Any:
+        """Return a NumPy type such as `numpy.int64`."""
+        return np.dtype(str(self)).type
+
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class FloatingPoint(DataType):
+class FloatingPoint(FixedWidth):
     """IEEE 754 numbers of 16, 32 or 64 bits.
 
     >>> bs.float32().bit_width
@@ -91,13 +124,17 @@ class FloatingPoint(DataType):
     def __str__(self) -> str:
         return {16: "halffloat", 32: "float", 64: "double"}[self.bit_width]
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return (str(self), f"float{self.bit_width}", f"f{self.bit_width // 8}")
 
+    def to_pandas_dtype(self) -> Any:
+        """Return a NumPy type such as `numpy.float64`."""
+        return np.dtype(f"f{self.bit_width // 8}").type
+
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Decimal(DataType):
+class Decimal(FixedWidth):
     """Exact decimals: integers of 32, 64, 128 or 256 bits, multiplied by 10**-scale.
 
     >>> type_ = bs.decimal128(20, 2)
@@ -127,13 +164,13 @@ class Decimal(DataType):
     def __str__(self) -> str:
         return f"decimal{self.bit_width}({self.precision}, {self.scale})"
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return (str(self), str(self).replace(" ", ""))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class BaseTemporal(DataType):
+class BaseTemporal(FixedWidth):
     """The base of the types whose values are numbers of a unit of time.
 
     >>> isinstance(bs.date32(), bs.datatypes.BaseTemporal), isinstance(bs.int32(), bs.datatypes.BaseTemporal)
@@ -166,9 +203,13 @@ class Date(BaseTemporal):
     def __str__(self) -> str:
         return f"date{self.bit_width}[{self.unit}]"
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return (str(self), f"date{self.bit_width}")
+
+    def to_pandas_dtype(self) -> Any:
+        """Return the dtype of milliseconds."""
+        return np.dtype("datetime64[ms]")
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -214,6 +255,22 @@ class Timestamp(BaseTemporal):
         if self.timezone is not None:
             check_text("a timestamp's time zone", self.timezone)
 
+    @property
+    def tz(self) -> str | None:
+        """The time zone, as `timezone`: pyarrow's name."""
+        return self.timezone
+
+    @property
+    def bit_width(self) -> int:
+        """64."""
+        return 64
+
+    def to_pandas_dtype(self) -> Any:
+        """Return a NumPy dtype, or with a time zone the name of a pandas dtype, which equals that dtype."""
+        if self.timezone is None:
+            return np.dtype(f"datetime64[{self.unit}]")
+        return f"datetime64[{self.unit}, {self.timezone}]"
+
     def c_format(self) -> bytes:
         """Return the format string."""
         return b"ts%c:%s" % (self.unit[0].encode(), (self.timezone or "").encode())
@@ -235,6 +292,15 @@ class Duration(BaseTemporal):
     def __post_init__(self) -> None:
         check_one_of("a duration's unit", self.unit, TIME_UNITS)
 
+    @property
+    def bit_width(self) -> int:
+        """64."""
+        return 64
+
+    def to_pandas_dtype(self) -> Any:
+        """Return a dtype of NumPy."""
+        return np.dtype(f"timedelta64[{self.unit}]")
+
     def c_format(self) -> bytes:
         """Return the format string."""
         return b"tD" + self.unit[0].encode()
@@ -244,7 +310,7 @@ class Duration(BaseTemporal):
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Interval(DataType):
+class Interval(FixedWidth):
     """Calendar intervals: whole months (32 bits), days and milliseconds (64), or months, days and nanoseconds (128).
 
     >>> bs.month_interval().unit
@@ -255,6 +321,11 @@ class Interval(DataType):
 
     def __post_init__(self) -> None:
         check_one_of("an interval's unit", self.unit, ("year_month", "day_time", "month_day_nano"))
+
+    @property
+    def bit_width(self) -> int:
+        """32, 64 or 128."""
+        return {"year_month": 32, "day_time": 64, "month_day_nano": 128}[self.unit]
 
     def c_format(self) -> bytes:
         """Return the format string."""
@@ -287,6 +358,11 @@ class FixedSizeBinary(BaseBinary):
 
     def __post_init__(self) -> None:
         check_size("a fixed-size binary's byte width", self.byte_width)
+
+    @property
+    def bit_width(self) -> int:
+        """8 bits for each byte."""
+        return self.byte_width * 8
 
     def c_format(self) -> bytes:
         """Return the format string."""
@@ -352,7 +428,7 @@ class Utf8(BaseString):
     NAME: ClassVar[str] = "string"
     C_FORMAT: ClassVar[bytes] = b"u"
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return ("string", "str", "utf8")
 
@@ -368,7 +444,7 @@ class LargeUtf8(BaseString):
     NAME: ClassVar[str] = "large_string"
     C_FORMAT: ClassVar[bytes] = b"U"
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return ("large_string", "large_str", "large_utf8")
 
@@ -384,7 +460,7 @@ class Utf8View(BaseString):
     NAME: ClassVar[str] = "string_view"
     C_FORMAT: ClassVar[bytes] = b"vu"
 
-    def names(self) -> tuple[str, ...]:
+    def aliases(self) -> tuple[str, ...]:
         """The names of the type."""
         return ("string_view", "utf8_view")
 

@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
@@ -16,6 +16,9 @@ from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
 from bowstring.display.objects import schema_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError, format_count
+
+if TYPE_CHECKING:
+    from bowstring.arrays.table import Table
 
 
 class LazyFields(ABC):
@@ -215,6 +218,52 @@ class Schema:
         """
         return self._splice(self.index(i), 1)
 
+    @classmethod
+    def from_pandas(cls, df: Any, preserve_index: bool | None = None) -> Schema:
+        """Return the schema of the table that `bowstring.Table.from_pandas` creates of a pandas DataFrame.
+
+        >>> import pandas as pd
+        >>> bs.Schema.from_pandas(pd.DataFrame({"n": [1.5]})).types
+        [DataType(double)]
+        """
+        from bowstring.interop.pandas.from_pandas import frame_to_columns
+
+        return frame_to_columns(df, None, preserve_index)[0]
+
+    def empty_table(self) -> Table:
+        """Return a table of this schema without rows.
+
+        >>> bs.schema({"n": "int64"}).empty_table().shape
+        (0, 1)
+        """
+        from bowstring.arrays.table import Table
+
+        return Table(self)
+
+    def serialize(self) -> bytes:
+        """Return the schema message of a stream («Schema message»), which `bowstring.ipc.read_schema` reads.
+
+        Raises `UnsupportedTypeError` for a type that the format can't represent.
+
+        >>> bs.ipc.read_schema(bs.schema({"n": "int64"}).serialize()).names
+        ['n']
+        """
+        from bowstring.ipc.api import serialize_schema
+
+        return serialize_schema(self)
+
+    def to_string(self, show_field_metadata: bool = True, show_schema_metadata: bool = True) -> str:
+        """Return the fields on a line each, and their custom metadata and that of the schema.
+
+        >>> print(bs.schema({"n": "int64", "city": "string"}).to_string())
+        n: int64
+        city: string
+        """
+        lines = []
+        for f in self.fields:
+            lines += [str(f), *_format_metadata("field", f.pairs if show_field_metadata else (), "  ")]
+        return "\n".join([*lines, *_format_metadata("schema", self.pairs if show_schema_metadata else ())])
+
     def with_metadata(self, metadata: MetadataLike) -> Schema:
         """Return the schema with other custom metadata.
 
@@ -283,6 +332,12 @@ class Schema:
 
     def _repr_html_(self) -> str:
         return schema_to_html(self, format_count(len(self), "column"))
+
+
+def _format_metadata(owner: str, pairs: Metadata, indent: str = "") -> list[str]:
+    """Return the lines that `Schema.to_string` prints of custom metadata."""
+    lines = [f"{key.decode(errors='replace')}: {value.decode(errors='replace')!r}" for key, value in pairs]
+    return [indent + line for line in (f"-- {owner} metadata --", *lines)] if lines else []
 
 
 def _abbreviate_names(names: list[str]) -> str:

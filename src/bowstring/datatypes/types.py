@@ -372,6 +372,24 @@ def string() -> Utf8:
     return Utf8()
 
 
+def utf8() -> Utf8:
+    """Unicode strings with 32-bit offsets, as `string`.
+
+    >>> bs.utf8() == bs.string()
+    True
+    """
+    return Utf8()
+
+
+def large_utf8() -> LargeUtf8:
+    """Unicode strings with 64-bit offsets, as `large_string`.
+
+    >>> bs.large_utf8() == bs.large_string()
+    True
+    """
+    return LargeUtf8()
+
+
 def large_string() -> LargeUtf8:
     """Unicode strings with 64-bit offsets.
 

@@ -1,7 +1,7 @@
 """Arrow IPC: streams and files («Serialization and Interprocess Communication (IPC)»).
 
-`open_file`, `open_stream`, `new_file` and `new_stream` are in `bowstring` itself. This package exports the classes of
-readers and writers, options, limits, and tools for whole files.
+This package exports the classes of readers and writers, options, limits, and tools for whole files. `open_file`,
+`open_stream`, `new_file` and `new_stream` are those of `bowstring` itself.
 """
 
 from bowstring._lazy_exports import attach_lazy_exports

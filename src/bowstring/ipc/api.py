@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from bowstring.arrays.table import Table
+from bowstring.arrays.table import Table, as_table
 from bowstring.datatypes.field import MetadataLike
-from bowstring.datatypes.schema import SchemaLike
+from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
@@ -18,6 +18,8 @@ from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format, read_piped_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import frame_message
+from bowstring.ipc.metadata.header import Codec
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
@@ -123,6 +125,43 @@ def read_table(
         return table
 
 
+def read_schema(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> Schema:
+    """Read the schema of an Arrow file or stream, or of what `Schema.serialize` returned. Sources and errors are those
+    of `open_any`.
+
+    >>> bs.ipc.read_schema(bs.schema({"a": "int64"}).serialize()).names
+    ['a']
+    """
+    with open_any(source, None, limits) as reader:
+        return reader.schema
+
+
+def serialize_schema(schema: SchemaLike) -> bytes:
+    """Return the schema message of a stream. Raises `UnsupportedTypeError` for a type that can't be written."""
+    return frame_message(Encoder(schema).encode_schema_message().metadata)
+
+
+def write_table(
+    table: Any,
+    sink: Any,
+    compression: Codec | None = None,
+    max_chunksize: int | None = None,
+    options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
+) -> None:
+    """Write a table, of Bowstring or another library, to an Arrow file («IPC File Format») for `read_table`.
+
+    `sink`, `compression` and `options` as in `new_file`; batches have at most `max_chunksize` rows.
+
+    >>> bs.write_table(bs.table({"a": [1, 2, 3]}), "a.arrow", max_chunksize=2)
+    >>> bs.open_file("a.arrow").num_record_batches
+    2
+    """
+    table = as_table(table)
+    with new_file(sink, table.schema, compression=compression, options=options) as writer:
+        for batch in table.to_batches(max_chunksize):
+            writer.write_batch(batch)
+
+
 def create_file_reader(
     source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> FileReader:
@@ -138,7 +177,7 @@ def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters 
     schema: SchemaLike,
     metadata: MetadataLike = None,
     alignment: int = 64,
-    compression: str | None = None,
+    compression: Codec | None = None,
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> FileWriter:
@@ -166,7 +205,7 @@ def new_stream(
     sink: Any,
     schema: SchemaLike,
     alignment: int = 64,
-    compression: str | None = None,
+    compression: Codec | None = None,
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> StreamWriter:
@@ -191,7 +230,7 @@ def new_stream(
     return StreamWriter(open_sink(sink), encoder)
 
 
-def _with_compression(options: IpcWriteOptions, compression: str | None, level: int | None) -> IpcWriteOptions:
+def _with_compression(options: IpcWriteOptions, compression: Codec | None, level: int | None) -> IpcWriteOptions:
     if compression is None and level is None:
         return options
     return replace(options, compression=compression or options.compression, compression_level=level)

@@ -34,6 +34,7 @@ from bowstring.ipc.message import (
     get_prefix_size,
     read_message_at,
 )
+from bowstring.ipc.message_counts import MessageCounts
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration, read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
@@ -193,6 +194,12 @@ class FileReader(Closable):
     def num_dictionary_batches(self) -> int:
         """The number of dictionary batches."""
         return self.messages.footer.dictionaries.count
+
+    @property
+    def stats(self) -> MessageCounts:
+        """The numbers of messages of the file, which are read when they are used."""
+        batches, dictionaries = self.num_record_batches, self.num_dictionary_batches
+        return MessageCounts(1 + batches + dictionaries, batches, dictionaries)
 
     def _select_columns(self) -> ColumnSelection:
         selection = self._selection

@@ -26,6 +26,7 @@ from bowstring.ipc.dictionaries.tracker import DictionaryTracker, assign_shared_
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import EndOfStream, Message, MessageLocation
+from bowstring.ipc.message_counts import MessageCounts
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
@@ -308,6 +309,12 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     def schema(self) -> Schema:
         """The schema of the selected columns."""
         return self._decoder.schema
+
+    @property
+    def stats(self) -> MessageCounts:
+        """The numbers of messages that have been read."""
+        messages, batches = self._decoder.message_count, self._decoder.batch_count
+        return MessageCounts(messages, batches, messages - batches - 1)
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch. Raises `StopIteration` at the end."""

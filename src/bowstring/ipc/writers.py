@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from threading import RLock
 
@@ -20,6 +21,7 @@ from bowstring.io.sinks import ObjectStoreSink, PathSink, Sink
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
+from bowstring.ipc.message_counts import MessageCounts
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import create_metadata_records
 from bowstring.ipc.stream import EncodedMessage, Encoder
@@ -89,6 +91,7 @@ class _IpcWriter(BatchWriter):
         self._lock = RLock()
         self._is_closed = False
         self._is_schema_written = False
+        self._message_counts: Counter[str] = Counter()
         self._row_count: int | None = None  # until construction has succeeded
 
     @property
@@ -100,6 +103,12 @@ class _IpcWriter(BatchWriter):
     def name(self) -> str:
         """The path or URL, or the name of the sink in errors."""
         return self._sink.name
+
+    @property
+    def stats(self) -> MessageCounts:
+        """The numbers of messages that have been written."""
+        counts = self._message_counts
+        return MessageCounts(counts.total(), counts[headers.RECORD_BATCH], counts[headers.DICTIONARY_BATCH])
 
     def write_table(self, table: Table) -> None:
         """Write the batches of a table; with `unify_dictionaries` they get common dictionaries first."""
@@ -145,6 +154,7 @@ class _IpcWriter(BatchWriter):
         )
         with abandon_on_error(self):  # an unknown part of the message has been written, so no other one can follow
             self._sink.write_message(framed, message.parts, message.body_bytes)
+        self._message_counts[message.kind] += 1
         return start, len(framed)
 
     @property

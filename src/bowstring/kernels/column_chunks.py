@@ -15,7 +15,7 @@ from bowstring.datatypes.types import DataType, Dictionary, int64
 from bowstring.errors import WouldCopyError
 from bowstring.kernels.cast import cast
 from bowstring.kernels.unify_dictionaries import concat_and_unify
-from bowstring.layouts.base import ArrayData, Values, prefix_errors
+from bowstring.layouts.base import ArrayData, Values, prefix_errors, total_buffer_size
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.registry import layout_of
@@ -51,6 +51,14 @@ class ColumnChunks:
     def nbytes(self) -> int:
         """The size of the values in bytes, as `Array.nbytes`."""
         return sum(chunk.nbytes for chunk in self.chunks)
+
+    def get_total_buffer_size(self) -> int:
+        """Return the size of all buffers in bytes, as `Array.get_total_buffer_size`.
+
+        >>> bs.chunked_array([[1, 2], [3]]).get_total_buffer_size()
+        24
+        """
+        return total_buffer_size(self.chunks)
 
     def to_pylist(self) -> list[Any]:
         """Return the values as Python objects, as `Array.to_pylist`.

@@ -300,6 +300,14 @@ class ArrayData:
         size = sum(b.size for b in array.buffers if b is not None) + sum(child.nbytes for child in array.children)
         return size + (0 if array.dictionary is None else array.dictionary.nbytes)
 
+    def get_total_buffer_size(self) -> int:
+        """Return the size of all buffers in bytes, whole ones also of a slice; shared ones are counted once.
+
+        >>> bs.array([1, 2, 3, 4])[:2].get_total_buffer_size()
+        32
+        """
+        return total_buffer_size([self])
+
     @property
     def storage(self) -> Self:
         """The array as the extension's storage type, sharing the memory; the array itself for any other type."""
@@ -412,6 +420,8 @@ class ArrayData:
         check_expanded_array(self)
         return self.layout.to_pylist(self)
 
+    tolist = to_pylist
+
     def to_numpy(self, zero_copy_only: bool = True) -> Values:
         """Return the values as a NumPy array of shape (length,), or (length, list_size) for fixed-size lists.
 
@@ -514,3 +524,14 @@ def join_reprs(values: Iterable[Any]) -> str:
     """Join the `repr`s of up to eight values for a message."""
     reprs = [repr(value) for _, value in zip(range(9), values, strict=False)]
     return ", ".join(reprs[:8]) + (", …" if len(reprs) > 8 else "")
+
+
+def total_buffer_size(arrays: Iterable[ArrayData]) -> int:
+    """Return the size of the buffers of arrays at every depth in bytes; shared ones are counted once."""
+    sizes: dict[tuple[int, int], int] = {}
+    remaining = list(arrays)
+    while remaining:
+        array = remaining.pop()
+        sizes |= {(b.address, b.size): b.size for b in array.buffers if b is not None}
+        remaining += [*array.children, *([] if array.dictionary is None else [array.dictionary])]
+    return sum(sizes.values())

@@ -67,7 +67,8 @@ def write_batches(
                 if options is None:
                     writer = new_file(sink, file_schema, alignment=64)
                 else:
-                    codec, level = options.compression, options.compression_level
+                    codec: Any = options.compression  # checked by WriteOptions
+                    level = options.compression_level
                     writer = new_file(sink, file_schema, compression=codec, compression_level=level)
                     if options.statistics:
                         writer.enable_statistics(find_orderable_columns(file_schema))

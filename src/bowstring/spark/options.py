@@ -93,7 +93,8 @@ class WriteOptions:
             value = getattr(self, name)
             if value is not None and not (type(value) is int and value > 0):
                 raise InvalidArgumentError(f"{name}: expected a positive integer, found {value!r}")
-        IpcWriteOptions(compression=self.compression, compression_level=self.compression_level)
+        codec: Any = self.compression  # checked by IpcWriteOptions
+        IpcWriteOptions(compression=codec, compression_level=self.compression_level)
 
 
 def check_options(options: Mapping[str, str], action: Action, *others: Action) -> None:

@@ -275,9 +275,9 @@ def _add_decompressed_bytes(
     leaves, chunks = [], []
     for group in group_by_size(requests, [size for _, _, (_, size) in requests], MAX_ROUND_BYTES):
         fetched_ranges = source.fetch([span for _, _, span in group], _GAP_BYTES)
-        for leaf, codec, span in group:
+        for leaf, codec_name, span in group:
             try:
-                decompressed = decompress_first_bytes(codec, fetched_ranges.read(*span), limits.sample_bytes)
+                decompressed = decompress_first_bytes(codec_name, fetched_ranges.read(*span), limits.sample_bytes)
             except MissingExtraError:
                 decompressed = b""
             if decompressed:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ from bowstring.ipc.metadata.field import create_metadata_records, read_custom_me
 from bowstring.ipc.metadata.schema import V4, V5
 
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
-CODECS = ("lz4", "zstd")
+Codec: TypeAlias = Literal["lz4", "zstd"]
+CODECS: tuple[Codec, ...] = ("lz4", "zstd")
 V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
 """Key of the body's codec in the custom metadata of version 4, which Arrow 0.17 wrote before the format had a field."""
 _MAX_TEMPLATES = 32
@@ -52,7 +53,7 @@ class HeaderTemplate:
 
     kind: str
     version: int
-    compression: str | None
+    compression: Codec | None
     pairs: Metadata
     dictionary_id: int
     is_delta: bool
@@ -283,7 +284,7 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
     )
 
 
-def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[Metadata, str | None]:
+def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[Metadata, Codec | None]:
     """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
     pairs, codec = read_custom_metadata(root), _read_codec(batch["compression"])
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
@@ -294,20 +295,20 @@ def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[
         raise UnsupportedError(f"{location}: unknown compression codec {name!r:.60}")
     if codec not in (None, name):
         raise InvalidDataError(f"{location}: two codecs for one body: {codec} and {name}")
-    return _remove_codec(pairs), None if name == "uncompressed" else name
+    return _remove_codec(pairs), next((codec for codec in CODECS if codec == name), None)
 
 
 def _remove_codec(pairs: Metadata) -> Metadata:
     return tuple(pair for pair in pairs if pair[0] != V4_COMPRESSION_KEY)
 
 
-def _read_codec(compression: FlatTable | None) -> str | None:
+def _read_codec(compression: FlatTable | None) -> Codec | None:
     if compression is None:
         return None
     codec, location = compression["codec"], compression.flatbuffer.location
     if not 0 <= codec < len(CODECS) or compression["method"] != 0:
         raise UnsupportedError(f"{location}: unknown compression codec {codec} or method {compression['method']}")
-    return CODECS[codec]
+    return CODECS[int(codec)]
 
 
 # Writing

@@ -12,6 +12,7 @@ import os
 import stat
 from dataclasses import replace
 from math import gcd
+from typing import Literal
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_prefix
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
-from bowstring.ipc.metadata.header import HeaderReader, check_metadata_version
+from bowstring.ipc.metadata.header import Codec, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.stream import EncodedMessage, Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
@@ -42,14 +43,14 @@ from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.ipc.writers import FileWriter
 
-KEEP_COMPRESSION = "as before"
+KEEP_COMPRESSION: Literal["as before"] = "as before"
 _ALIGNMENTS = (64, 32, 16)
 
 
 def append_to_file(
     path: str | os.PathLike[str],
     metadata: MetadataLike = None,
-    compression: str | None = KEEP_COMPRESSION,
+    compression: Codec | Literal["as before"] | None = KEEP_COMPRESSION,
     compression_level: int | None = None,
     alignment: int | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
@@ -171,7 +172,9 @@ class _ExistingFile:
             self.blocks[kind] = blocks
         self.end += -self.end % 8
 
-    def create_write_options(self, compression: str | None, level: int | None) -> IpcWriteOptions:
+    def create_write_options(
+        self, compression: Codec | Literal["as before"] | None, level: int | None
+    ) -> IpcWriteOptions:
         """Return the file's write options with these changes; bodies of metadata version 4 are not compressed."""
         reader = self.reader
         if compression == KEEP_COMPRESSION:

@@ -1,0 +1,41 @@
+"""Whole Arrow files with the names of ``pyarrow.feather``. «IPC File Format» is what Feather calls its version 2."""
+
+# ruff: noqa: PLC0414 -- `read_table` is public here, too
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from bowstring.ipc.api import read_table as read_table, write_table
+from bowstring.ipc.write_options import IpcWriteOptions
+
+
+def write_feather(
+    df: Any,
+    dest: Any,
+    compression: Literal["lz4", "zstd", "uncompressed"] | None = None,
+    compression_level: int | None = None,
+    chunksize: int | None = None,
+) -> None:
+    """Write a pandas DataFrame, or a table of any Arrow library, to an Arrow file.
+
+    Unlike pyarrow, not compressed by default, so that readers can map the file; `dest` and errors as in
+    `bowstring.new_file`. Batches have at most `chunksize` rows.
+
+    >>> bs.feather.write_feather(bs.table({"a": [1, 2]}), "a.feather")
+    >>> bs.feather.read_table("a.feather").num_rows
+    2
+    """
+    codec = None if compression == "uncompressed" else compression
+    options = IpcWriteOptions(compression=codec, compression_level=compression_level)
+    write_table(df, dest, max_chunksize=chunksize, options=options)
+
+
+def read_feather(source: Any, columns: Sequence[str | int] | None = None, **options: Any) -> Any:
+    """Read an Arrow file into a pandas DataFrame. Parameters as in `read_table`, `options` as in `Table.to_pandas`.
+
+    >>> bs.feather.write_feather(bs.table({"a": [1, 2]}), "a.feather")
+    >>> bs.feather.read_feather("a.feather")["a"].sum().item()
+    3
+    """
+    return read_table(source, columns).to_pandas(**options)

@@ -1,0 +1,111 @@
+"""The names of pyarrow that Bowstring leaves to other libraries, or has in another place, and what to write instead.
+
+Classes and modules raise `missing_attribute_error` for an attribute that they lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_GROUP = 'group by with DuckDB: duckdb.sql("SELECT city, sum(amount) FROM orders GROUP BY city")'
+_JOIN = 'join with DuckDB: duckdb.sql("SELECT * FROM orders JOIN cities USING (city)")'
+_EXPRESSIONS = 'filter by a list: table.filter([("amount", ">", 5)])'
+_PARQUET = "read and write Parquet with pyarrow.parquet or DuckDB, and pass the table: bs.table(…)"
+_FILES = "paths, URLs and binary file objects are sources and sinks: bs.open_file(path), bs.new_file(path, schema)"
+_COMPUTE = "call bs.compute.{name}(column)"
+
+WAYS: dict[str, dict[str, str]] = {
+    "bowstring": {
+        "parquet": _PARQUET,
+        "csv": "read CSV with pyarrow.csv, DuckDB or Polars: bs.table(polars.read_csv(path))",
+        "json": "read JSON with pyarrow.json, DuckDB or Polars: bs.table(polars.read_ndjson(path))",
+        "orc": "read ORC with pyarrow.orc: bs.table(pyarrow.orc.read_table(path))",
+        "flight": "bs.serve and bs.connect, or bowstring.sharing's FlightServer for Flight clients",
+        "fs": "paths and URLs are sources and sinks: bs.open_file('s3://bucket/file.arrow')",
+        "acero": _GROUP,
+        "substrait": _GROUP,
+        "memory_map": "bs.open_file(path) maps the file",
+        "OSFile": _FILES,
+        "BufferOutputStream": "io.BytesIO() is a sink: bs.new_file(io.BytesIO(), schema)",
+        "BufferReader": "bytes are a source: bs.open_file(file_bytes)",
+        "PythonFile": _FILES,
+        "input_stream": _FILES,
+        "output_stream": _FILES,
+        "py_buffer": "anything with the buffer protocol is a source: bs.open_file(file_bytes)",
+        "compress": "bs.new_file(path, schema, compression='zstd') compresses the buffers of a file",
+        "decompress": "bs.open_file(path) decompresses the buffers of a file",
+        "Codec": "bs.new_file(path, schema, compression='zstd') compresses the buffers of a file",
+        "default_memory_pool": "memory is NumPy's; bs.memory lists what readers and writers keep",
+        "total_allocated_bytes": "memory is NumPy's; table.get_total_buffer_size() is that of a table",
+        "cpu_count": "os.cpu_count(): apart from decompression, Bowstring has no threads of its own",
+        "set_cpu_count": "apart from decompression, Bowstring has no threads of its own",
+        "Tensor": "bs.tensors has dense and sparse tensors",
+        "ExtensionType": "bs.datatypes.ExtensionType",
+        "register_extension_type": "bs.datatypes.register_extension_type",
+        "ArrowInvalid": "errors are in bs.errors: bs.errors.InvalidArgumentError, which is a ValueError",
+        "ArrowException": "the base class of all errors is bs.BowstringError",
+    },
+    "bowstring.compute": {
+        "field": _EXPRESSIONS,
+        "scalar": _EXPRESSIONS,
+        "call_function": "call the function by its name: bs.compute.add(a, b)",
+        "strptime": 'cast strings such as "2024-02-29": column.cast("date32"), or use DuckDB: strptime(…)',
+        "strftime": "duckdb.sql(\"SELECT strftime(day, '%Y') FROM orders\")",
+        "year": 'duckdb.sql("SELECT year(day) FROM orders")',
+        "month": 'duckdb.sql("SELECT month(day) FROM orders")',
+        "day": 'duckdb.sql("SELECT day(day) FROM orders")',
+        "hour": 'duckdb.sql("SELECT hour(time) FROM orders")',
+        "quantile": 'duckdb.sql("SELECT quantile_cont(amount, 0.5) FROM orders")',
+        "replace_substring": "duckdb.sql(\"SELECT replace(city, 'a', 'b') FROM orders\")",
+        "match_substring_regex": "duckdb.sql(\"SELECT regexp_matches(city, '^R') FROM orders\")",
+        "split_pattern": "duckdb.sql(\"SELECT string_split(city, ',') FROM orders\")",
+        "round": 'duckdb.sql("SELECT round(amount, 2) FROM orders")',
+        "cumulative_sum": "numpy.cumsum(column.to_numpy())",
+    },
+    "Table": {
+        "group_by": _GROUP,
+        "join": _JOIN,
+        "join_asof": 'join with DuckDB: duckdb.sql("SELECT * FROM orders ASOF JOIN prices USING (time)")',
+        "to_tensor": "numpy.asarray(table) has the shape (rows, columns)",
+        "value_counts": 'count the values of a column: bs.compute.value_counts(table["city"])',
+        "unique": 'a column has distinct values: table["city"].unique()',
+        "write_csv": "write CSV with DuckDB, Polars or pandas: table.to_pandas().to_csv(path)",
+        "iterrows": "for row in table.to_pylist(): …",
+        "collect": "a table is in memory already",
+    },
+    "RecordBatch": {
+        "to_batches": "[batch], or bs.table(batch)",
+        "serialize": "with bs.new_stream(sink, batch.schema) as writer: writer.write_batch(batch)",
+        "to_tensor": "numpy.asarray(batch) has the shape (rows, columns)",
+        "group_by": _GROUP,
+        "join": _JOIN,
+    },
+    "Array": {
+        **dict.fromkeys(("sum", "mean", "min", "max", "value_counts", "count", "min_max", "is_in"), _COMPUTE),
+        "diff": "bowstring diff compares files; array.equals(other) arrays",
+        "format": "str(array.to_pylist())",
+        "to_string": "str(array.to_pylist())",
+        "view": "array.cast(type)",
+    },
+    "ChunkedArray": {
+        **dict.fromkeys(("sum", "mean", "min", "max", "value_counts", "count", "min_max", "is_in"), _COMPUTE),
+        "to_string": "str(column.to_pylist())",
+    },
+}
+"""What to write instead of a name, by the module or class that pyarrow has it in. ``{name}`` stands for the name."""
+
+
+def missing_attribute_error(owner: str, name: str, what: str) -> AttributeError:
+    """Return the error for a name that `owner`, a key of `WAYS`, lacks; `what` describes the owner in the message."""
+    way = WAYS.get(owner, {}).get(name)
+    hint = f": {way.format(name=name)}" if way else ""
+    return AttributeError(f"{what} has no attribute {name!r}{hint}")
+
+
+def explain_missing_attributes(owner: str) -> Callable[[object, str], object]:
+    """Return the `__getattr__` of a class, a key of `WAYS`; Python calls it for names that an object lacks."""
+
+    def raise_error(_: object, name: str) -> object:
+        raise missing_attribute_error(owner, name, f"{owner!r} object")
+
+    return raise_error

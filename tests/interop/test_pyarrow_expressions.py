@@ -1,0 +1,518 @@
+"""What people who know pyarrow type first: each expression, and what it does here.
+
+Each line is evaluated with `pa`, `pc`, `ipc`, `feather` and `types` of pyarrow, then of Bowstring, and both values are compared by
+type and value. A line of two expressions, ``bowstring | pyarrow``, has another one for pyarrow, which lacks the name.
+`ELSEWHERE` lists the names that Bowstring leaves to other libraries: its `AttributeError` names the way.
+"""
+
+# ruff: noqa: E501 -- one expression on each line
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bowstring as bs
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.compute")
+pytest.importorskip("pyarrow.feather")
+
+CONSTRUCTORS = """
+pa.array([1, 2, None])
+pa.array([1, 2], pa.int8())
+pa.array([1, 2], type="int16")
+pa.array(["a", None])
+pa.array([1.5, float("nan")])
+pa.array([[1, 2], None, []])
+pa.array([{"x": 1, "y": "a"}, None])
+pa.array([b"a", b"bc"])
+pa.array([True, None])
+pa.array([dt.date(2024, 2, 29)])
+pa.array([dt.datetime(2024, 2, 29, 12)])
+pa.array([decimal.Decimal("1.50")])
+pa.array(np.arange(3, dtype="int32"))
+pa.array([1, 2, 3], mask=np.array([False, True, False]))
+pa.array(pd.Series([1.0, None]))
+pa.array(range(3))
+pa.array(["a", "b", "a"], pa.dictionary(pa.int8(), pa.string()))
+pa.array([], pa.float32())
+pa.Array.from_pandas(pd.Series(["x", None]))
+pa.nulls(2)
+pa.nulls(2, pa.int8())
+pa.repeat("a", 3)
+pa.scalar(5)
+pa.scalar(5, pa.int8())
+pa.scalar(None, "string").is_valid
+pa.scalar("a").as_py()
+pa.chunked_array([[1, 2], [3]])
+pa.chunked_array([], type=pa.int8())
+pa.concat_arrays([pa.array([1]), pa.array([2])])
+pa.infer_type([1, None])
+pa.table({"a": [1, 2], "b": ["x", None]})
+pa.table([[1, 2], ["x", "y"]], names=["a", "b"])
+pa.table({"a": [1]}, schema=pa.schema([("a", pa.int8())]))
+pa.table(pd.DataFrame({"a": [1, 2]})).to_pydict()
+pa.Table.from_pydict({"a": [1]})
+pa.Table.from_pylist([{"a": 1}, {"a": None}])
+pa.Table.from_pandas(pd.DataFrame({"a": [1, 2]}), preserve_index=False).to_pydict()
+pa.Table.from_arrays([pa.array([1])], names=["a"])
+pa.Table.from_batches([rb, rb])
+pa.Table.from_struct_array(pa.array([{"a": 1}, {"a": 2}]))
+pa.record_batch({"a": [1, 2]})
+pa.RecordBatch.from_pydict({"a": [1]})
+pa.RecordBatch.from_pylist([{"a": 1}])
+pa.RecordBatch.from_arrays([pa.array([1])], ["a"])
+pa.concat_tables([t, t])
+pa.concat_batches([rb, rb])
+pa.table(t)
+"""
+
+TYPES = """
+pa.int64()
+pa.utf8()
+pa.large_utf8()
+pa.string()
+pa.bool_()
+pa.float16()
+pa.decimal128(10, 2)
+pa.timestamp("us", tz="UTC")
+pa.timestamp("us", tz="UTC").tz
+pa.timestamp("ms").unit
+pa.list_(pa.int8())
+pa.list_(pa.int8(), 3)
+pa.list_(pa.int8()).value_type
+pa.list_(pa.int8()).value_field
+pa.list_(pa.int8(), 3).list_size
+pa.struct([("x", pa.int8()), ("y", pa.string())])
+pa.struct({"x": pa.int8()})
+struct.field("x")
+struct.field(1)
+struct[0]
+struct.names
+struct.fields
+struct.num_fields
+struct.get_field_index("y")
+[field.name for field in struct]
+pa.map_(pa.string(), pa.int8())
+pa.map_(pa.string(), pa.int8()).key_type
+pa.map_(pa.string(), pa.int8()).item_type
+pa.dictionary(pa.int8(), pa.string())
+pa.dictionary(pa.int8(), pa.string()).index_type
+pa.dictionary(pa.int8(), pa.string()).ordered
+pa.run_end_encoded(pa.int16(), pa.string())
+pa.dense_union([pa.field("a", pa.int8())])
+pa.binary(4)
+pa.uuid().extension_name
+pa.json_().extension_name
+pa.from_numpy_dtype("float32")
+pa.from_numpy_dtype(np.dtype("datetime64[ms]"))
+pa.int64() == "int64"
+pa.int32().bit_width
+pa.int32().byte_width
+pa.decimal128(10, 2).precision
+pa.decimal128(10, 2).scale
+pa.decimal128(10, 2).byte_width
+pa.binary(4).byte_width
+pa.int32().to_pandas_dtype()
+pa.timestamp("ns").to_pandas_dtype()
+pa.int32().equals(pa.int32())
+str(pa.float64())
+str(struct)
+pa.int8().num_fields
+types.is_integer(pa.int8())
+types.is_string(pa.string())
+types.is_timestamp(pa.timestamp("s"))
+types.is_nested(pa.list_(pa.int8()))
+types.is_list(pa.list_(pa.int8()))
+types.is_dictionary(pa.dictionary(pa.int8(), pa.string()))
+types.is_decimal(pa.decimal128(10, 2))
+"""
+
+SCHEMAS = """
+pa.schema([("a", pa.int64()), ("b", pa.string())])
+pa.schema({"a": pa.int64()})
+pa.schema([pa.field("a", pa.int64(), nullable=False)])
+pa.schema([("a", "int64")], metadata={"k": "v"}).metadata
+pa.field("a", pa.int64())
+pa.field("a", "int64", nullable=False).nullable
+pa.field("a", pa.int64(), metadata={"k": "v"}).metadata
+pa.field("a", pa.int64()).with_name("b")
+pa.field("a", pa.int64()).with_type(pa.int8())
+pa.field("a", pa.int64()).with_nullable(False)
+pa.field("a", pa.int64()).with_metadata({"k": "v"}).metadata
+pa.field("a", pa.int64()).equals(pa.field("a", pa.int64()))
+schema.names
+schema.types
+schema.field("a")
+schema.field(0).name
+schema[0]
+len(schema)
+[field.name for field in schema]
+schema.get_field_index("b")
+schema.get_all_field_indices("b")
+schema.append(pa.field("c", pa.bool_()))
+schema.insert(0, pa.field("c", pa.bool_()))
+schema.set(1, pa.field("c", pa.bool_()))
+schema.remove(0)
+schema.with_metadata({"k": "v"}).metadata
+schema.remove_metadata()
+schema.empty_table()
+schema.equals(pa.schema([("a", "int64"), ("b", "string")]))
+pa.Schema.from_pandas(pd.DataFrame({"a": [1]}), preserve_index=False).types
+ipc.read_schema(schema.serialize())
+schema.to_string()
+pa.unify_schemas([schema, pa.schema([("c", "bool")])])
+schema == t.schema
+"""
+
+FILES = """
+ipc.open_file(file).schema
+ipc.open_file(file).num_record_batches
+ipc.open_file(file).get_batch(0)
+ipc.open_file(file).read_all()
+ipc.open_file(io.BytesIO(file_bytes)).read_all()
+ipc.open_file(file_bytes).read_all()
+ipc.open_stream(stream_bytes).read_all()
+ipc.open_stream(stream_bytes).read_next_batch()
+[batch.num_rows for batch in ipc.open_stream(stream_bytes)]
+ipc.open_stream(stream_bytes).schema
+write_with(ipc.new_file, lambda writer: writer.write(t))
+write_with(ipc.new_file, lambda writer: writer.write_table(t))
+write_with(ipc.new_file, lambda writer: writer.write_batch(rb))
+write_with(ipc.new_stream, lambda writer: writer.write_table(t))
+write_with(ipc.new_stream, lambda writer: writer.write_batch(rb))
+written_counts(ipc.new_file)
+written_counts(ipc.new_stream)
+read_counts(ipc.open_stream(stream_bytes))
+read_counts(ipc.open_file(file))
+pa.RecordBatchReader.from_batches(t.schema, t.to_batches()).read_all()
+pa.RecordBatchReader.from_stream(t).read_all()
+pa.RecordBatchReader.from_stream(t).schema
+pa.RecordBatchReader.from_stream(t).read_next_batch()
+t.to_reader().read_all()
+[batch.num_rows for batch in t.to_reader(max_chunksize=2)]
+t.to_batches()[0]
+[batch.num_rows for batch in t.to_batches(max_chunksize=2)]
+feather.read_table(file)
+feather.read_table(file, columns=["b"])
+feather.read_feather(file)
+write_feather(t)
+write_feather(t, compression="zstd")
+write_feather(t.to_pandas()).to_pydict()
+"""
+
+NESTED = """
+structs.field("x")
+structs.field(0)
+coded.dictionary
+coded.dictionary_decode()
+pa.array(["a", "b", "a"]).dictionary_encode()
+"""
+
+ARRAYS = """
+len(a)
+a[0]
+a[-1]
+a[1:]
+a.type
+a.null_count
+a.to_pylist()
+a.tolist()
+a.to_numpy(zero_copy_only=False)
+np.asarray(pa.array([1, 2]))
+a.to_pandas()
+a.slice(1, 2)
+a.take(pa.array([2, 0]))
+a.filter(pa.array([True, False, True, False]))
+a.cast(pa.float64())
+a.cast("string")
+a.is_null()
+a.is_valid()
+a.fill_null(0)
+a.drop_null()
+a.unique()
+a.sort()
+a.equals(a)
+a.nbytes > 0
+a.offset
+a.get_total_buffer_size() >= a.nbytes
+a.validate(full=True)
+list(a)
+c.num_chunks
+c.chunk(0)
+c.chunks
+c.combine_chunks()
+c.length()
+c.iterchunks()
+"""
+
+TABLES = """
+t.num_rows
+t.num_columns
+t.shape
+len(t)
+t.column_names
+t.schema
+t["a"]
+t[0]
+t.column("a")
+t.columns
+t.field("a")
+t.select(["b"])
+t.slice(1, 2)
+t.slice(1)
+t.head(2) | t.slice(0, 2)
+t.tail(2) | t.slice(2)
+t[["b", "a"]] | t.select(["b", "a"])
+t[1:3] | t.slice(1, 2)
+t[mask] | t.filter(mask)
+t.take([2, 0])
+t.filter(mask)
+t.filter(pc.greater(t["a"], 1))
+t.sort_by("a")
+t.sort_by([("a", "descending")])
+t.add_column(0, "c", pa.array([1, 2, 3, 4]))
+t.append_column("c", pa.array([1, 2, 3, 4]))
+t.set_column(0, "c", pa.array([1, 2, 3, 4]))
+t.remove_column(0)
+t.drop(["a"])
+t.drop_columns(["a"])
+t.drop_null()
+t.rename_columns(["x", "y"])
+t.rename_columns({"a": "x"})
+t.cast(pa.schema([("a", pa.float64()), ("b", pa.large_string())]))
+t.cast({"a": "float64"}) | t.cast(pa.schema([("a", pa.float64()), ("b", pa.string())]))
+t.to_pydict()
+t.to_pylist()
+t.to_pandas()
+t.to_struct_array()
+t.itercolumns()
+t.flatten()
+t.combine_chunks()
+t.unify_dictionaries()
+t.replace_schema_metadata({"k": "v"}).schema.metadata
+t.equals(t)
+t == t
+t.nbytes > 0
+t.get_total_buffer_size() >= t.nbytes
+t.validate(full=True)
+"a" in t.column_names
+rb.num_rows
+rb.column("a")
+rb.to_pydict()
+rb.schema
+rb.slice(1)
+"""
+
+COMPUTE = """
+pc.equal(a, 1)
+pc.greater(a, 1)
+pc.less_equal(a, a)
+pc.not_equal(s, "x")
+pc.and_(mask, mask)
+pc.or_(mask, mask)
+pc.invert(mask)
+pc.is_in(a, value_set=pa.array([1, 3]))
+pc.is_null(a)
+pc.is_nan(pa.array([1.0, float("nan"), None]))
+pc.sum(a)
+pc.mean(a)
+pc.min(a)
+pc.max(a)
+pc.min_max(a)
+pc.count(a)
+pc.count_distinct(a)
+pc.value_counts(s)
+pc.unique(s)
+pc.add(a, 1)
+pc.subtract(a, a)
+pc.multiply(a, 2)
+pc.divide(pa.array([4.0, 6.0]), 2)
+pc.if_else(mask, a, 0)
+pc.fill_null(a, 0)
+pc.coalesce(a, pa.array([9, 9, 9, 9]))
+pc.starts_with(s, "x")
+pc.ends_with(s, pattern="y")
+pc.match_substring(s, "x")
+pc.utf8_length(s)
+pc.utf8_upper(s)
+pc.cast(a, "float64")
+pc.filter(a, mask)
+pc.take(a, pa.array([1, 0]))
+pc.sort_indices(a)
+pc.drop_null(a)
+pc.any(mask)
+pc.all(mask)
+pc.stddev(a)
+pc.abs(a)
+"""
+
+
+EXPRESSIONS = [
+    line
+    for section in (CONSTRUCTORS, TYPES, SCHEMAS, FILES, NESTED, ARRAYS, TABLES, COMPUTE)
+    for line in section.strip().splitlines()
+]
+
+ELSEWHERE = {
+    't.group_by("a")': "duckdb.sql(",
+    't.join(t, "a")': "JOIN cities USING",
+    't.join_asof(t, on="a", by="b", tolerance=1)': "ASOF JOIN",
+    "t.to_tensor()": "numpy.asarray(table)",
+    "a.sum()": "bs.compute.sum(column)",
+    "a.value_counts()": "bs.compute.value_counts(column)",
+    "c.value_counts()": "bs.compute.value_counts(column)",
+    "pa.parquet.read_table(file)": "pyarrow.parquet or DuckDB",
+    "pa.csv.read_csv(file)": "polars.read_csv",
+    "pa.json.read_json(file)": "polars.read_ndjson",
+    'pa.flight.connect("grpc://localhost")': "bs.connect",
+    "pa.fs.LocalFileSystem()": "paths and URLs are sources and sinks",
+    "pa.memory_map(file)": "bs.open_file(path) maps the file",
+    'pa.OSFile(file, "rb")': "bs.open_file(path)",
+    "pa.BufferOutputStream()": "io.BytesIO()",
+    'pa.py_buffer(b"a")': "bs.open_file(file_bytes)",
+    "pa.total_allocated_bytes()": "get_total_buffer_size()",
+    "pa.cpu_count()": "os.cpu_count()",
+    't.filter(pc.field("a") > 1)': 'table.filter([("amount", ">", 5)])',
+    'pc.strptime(s, "%Y", "s")': 'column.cast("date32")',
+    "pc.quantile(a)": "quantile_cont(amount, 0.5)",
+}
+"""Expressions that Bowstring leaves to other libraries, and a part of the message that names the way."""
+
+BATCHES = [
+    pa.record_batch({"a": pa.array(a, pa.int64()), "b": b}) for a, b in (([3, 1], ["x", "y"]), ([None, 2], ["y", "x"]))
+]
+TABLE = pa.Table.from_batches(BATCHES)
+
+
+def namespace(library: Any, folder: Path) -> dict[str, Any]:
+    """The names that the expressions use, with the modules and values of one library."""
+
+    def import_arrow(value: Any) -> Any:
+        if library is pa:
+            return value
+        if isinstance(value, pa.Table):
+            return bs.table(value)
+        return bs.record_batch(value) if isinstance(value, pa.RecordBatch) else bs.array(value)
+
+    def write_with(create: Callable[..., Any], write: Callable[[Any], Any]) -> Any:
+        sink = io.BytesIO()
+        with create(sink, TABLE.schema if library is pa else bs.schema(TABLE.schema)) as writer:
+            write(writer)
+        open_ = pa.ipc.open_file if sink.getvalue().startswith(b"ARROW1") else pa.ipc.open_stream
+        return open_(sink.getvalue()).read_all()
+
+    def written_counts(create: Callable[..., Any]) -> Any:
+        with create(io.BytesIO(), names["t"].schema) as writer:
+            writer.write_table(names["t"])
+        return writer.stats.num_record_batches, writer.stats.num_messages
+
+    def read_counts(reader: Any) -> Any:
+        reader.read_all()
+        return reader.stats.num_record_batches
+
+    def write_feather(frame: Any, **options: Any) -> Any:
+        path = folder / "written.feather"
+        names["feather"].write_feather(frame, str(path), **options)
+        return pa.feather.read_table(str(path))
+
+    sinks = {}
+    for format_, create in (("file", pa.ipc.new_file), ("stream", pa.ipc.new_stream)):
+        sinks[format_] = io.BytesIO()
+        with create(sinks[format_], TABLE.schema) as writer:
+            writer.write_table(TABLE)
+    file = folder / "file.arrow"
+    file.write_bytes(sinks["file"].getvalue())
+    names = {
+        "pa": library,
+        "pc": library.compute,
+        "ipc": library.ipc,
+        "feather": library.feather,
+        "types": library.types,
+        "np": np,
+        "pd": pd,
+        "dt": dt,
+        "decimal": decimal,
+        "io": io,
+        "file": str(file),
+        "file_bytes": sinks["file"].getvalue(),
+        "stream_bytes": sinks["stream"].getvalue(),
+        "write_with": write_with,
+        "written_counts": written_counts,
+        "read_counts": read_counts,
+        "write_feather": write_feather,
+        "t": import_arrow(TABLE),
+        "rb": import_arrow(BATCHES[0]),
+        "schema": library.schema([("a", "int64"), ("b", "string")]),
+        "struct": library.struct([("x", library.int8()), ("y", library.string())]),
+        "a": import_arrow(TABLE["a"].combine_chunks()),
+        "s": import_arrow(TABLE["b"].combine_chunks()),
+        "c": library.chunked_array([[3, 1], [None, 2]]),
+        "mask": import_arrow(pa.array([True, False, True, None])),
+        "lists": import_arrow(pa.array([[1, 2], None, [3]])),
+        "structs": import_arrow(pa.array([{"x": 1, "y": "a"}, {"x": None, "y": "b"}])),
+        "coded": import_arrow(pa.array(["a", "b", "a"]).dictionary_encode()),
+        "maps": import_arrow(pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64()))),
+    }
+    return names
+
+
+def comparable(value: Any) -> Any:
+    """The type and the values of what an expression returns, the same for both libraries."""
+    if isinstance(value, bs.Scalar | pa.Scalar):
+        return comparable(value.as_py())
+    if isinstance(value, pd.DataFrame):
+        return [comparable(value[name]) for name in value]
+    if isinstance(value, np.ndarray | pd.Series):
+        return str(value.dtype), str(value.tolist())
+    if hasattr(value, "__arrow_c_stream__") and hasattr(value, "schema"):
+        table = pa.table(value)
+        return comparable(table.schema), repr(table.to_pylist())
+    if hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__"):
+        array = pa.chunked_array(value) if hasattr(value, "__arrow_c_stream__") else pa.array(value)
+        return str(array.type), repr(array.to_pylist())
+    if isinstance(value, bs.Schema | pa.Schema):
+        return list(map(comparable, value)), value.metadata or None
+    if isinstance(value, bs.Field | pa.Field):
+        return value.name, comparable(value.type), value.nullable, value.metadata or None
+    if hasattr(value, "__arrow_c_schema__"):
+        return str(pa.field(value).type)
+    if isinstance(value, list | tuple | Iterator):
+        return list(map(comparable, value))
+    return value
+
+
+@pytest.fixture(scope="module")
+def namespaces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    return {library.__name__: namespace(library, tmp_path_factory.mktemp(library.__name__)) for library in (pa, bs)}
+
+
+@pytest.mark.parametrize("line", EXPRESSIONS)
+def test_an_expression_gives_the_same_as_with_pyarrow(line: str, namespaces: dict[str, dict[str, Any]]) -> None:
+    expression, _, in_pyarrow = line.partition(" | ")
+    value = eval(expression, namespaces["bowstring"])
+    expected = eval(in_pyarrow or expression, namespaces["pyarrow"])
+    assert comparable(value) == comparable(expected)
+    assert comparable(value) is not NotImplemented
+
+
+@pytest.mark.parametrize("expression", ELSEWHERE)
+def test_a_name_of_pyarrow_that_is_missing_names_the_way(
+    expression: str, namespaces: dict[str, dict[str, Any]]
+) -> None:
+    with pytest.raises(AttributeError) as error:
+        eval(expression, namespaces["bowstring"])
+    assert ELSEWHERE[expression] in str(error.value)
+
+
+def test_at_least_nine_of_ten_expressions_work() -> None:
+    assert len(EXPRESSIONS) / (len(EXPRESSIONS) + len(ELSEWHERE)) > 0.9
