@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -406,7 +407,7 @@ def _encode_statistics(statistics: FileStatistics, blocks: Int64Array) -> bytes:
         Array.from_array_data(integers.create_array(values))
         for values in (rows, blocks[:, 0], blocks[:, 1] + blocks[:, 2])
     ]
-    fields = [Field(name, _INT64, False) for name in _COUNT_COLUMNS]
+    types = []
     for column_index, column in statistics.columns.items():
         parts = {"nulls": integers.create_array(column.null_counts)}
         if column.minima is not None and column.maxima is not None:
@@ -414,9 +415,9 @@ def _encode_statistics(statistics: FileStatistics, blocks: Int64Array) -> bytes:
         if column.distinct_counts is not None:
             parts["distinct"] = integers.create_array(column.distinct_counts)
         type_ = Struct(tuple(Field(name, array.type) for name, array in parts.items()))
-        fields.append(Field(str(column_index), type_, False))
+        types.append((column_index, type_))
         columns.append(Array.from_buffers(type_, len(rows), [None], list(parts.values())))
-    batch = RecordBatch(Schema(tuple(fields)), len(rows), columns)
+    batch = RecordBatch(_create_statistics_schema(tuple(types)), len(rows), columns)
     encoder = Encoder(batch.schema, 8)
     stream = bytearray()
     for message in (encoder.encode_schema_message(), *encoder.encode_batch(batch)):
@@ -424,3 +425,10 @@ def _encode_statistics(statistics: FileStatistics, blocks: Int64Array) -> bytes:
         for part in message.parts:
             stream += bytes(part)
     return bytes(stream + END_OF_STREAM)
+
+
+@lru_cache(maxsize=8)
+def _create_statistics_schema(types: tuple[tuple[int, Struct], ...]) -> Schema:
+    """Return the schema of the statistics of some columns: one object, which is encoded once for many files."""
+    fields = [Field(name, _INT64, False) for name in _COUNT_COLUMNS]
+    return Schema((*fields, *(Field(str(index), type_, False) for index, type_ in types)))

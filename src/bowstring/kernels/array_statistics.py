@@ -5,6 +5,7 @@ Each layout gives NumPy arrays that compare like its values (`Layout.sort_keys`)
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -46,6 +47,7 @@ def decode_array(array: ArrayData) -> ArrayData:
     return array
 
 
+@lru_cache(maxsize=1024)
 def is_orderable(layout: Layout) -> bool:
     """Whether values of a plain layout have an order."""
     return layout.sort_keys(layout.from_pylist([])) is not None
