@@ -19,6 +19,7 @@ from types import FunctionType
 import pytest
 
 import bowstring
+from bowstring import datasets, ipc, sharing
 
 pytest_plugins = ["pytester"]
 
@@ -39,9 +40,9 @@ METHODS_WITHOUT_EXAMPLE = {
     *("from_array_data", "from_lazy_chunks", "from_lazy_columns"),
     *("buffer_values", "compact", "compact_validity", "is_null_at", "require_dictionary", "slice_buffer"),
     *("take_validity", "validity_mask", "with_layout"),
-    "to_host",
+    *("close", "iterate", "to_host"),
 }
-"""Those for other modules of Bowstring, and one that needs a GPU."""
+"""Those for other modules of Bowstring, `close`, and one that needs a GPU."""
 METHODS = (FunctionType, classmethod, staticmethod, property, functools.cached_property)
 
 
@@ -139,8 +140,11 @@ def test_every_public_function_and_class_has_an_example() -> None:
     assert {name for name in names if not has_example(name)} == WITHOUT_EXAMPLE
 
 
-def test_every_method_of_tables_arrays_and_schemas_has_or_inherits_an_example() -> None:
-    classes = (bowstring.Table, bowstring.RecordBatch, bowstring.Array, bowstring.ChunkedArray, bowstring.Scalar)
+def test_every_method_of_tables_arrays_schemas_and_data_sets_has_or_inherits_an_example() -> None:
+    classes = (
+        *(bowstring.Table, bowstring.RecordBatch, bowstring.Array, bowstring.ChunkedArray, bowstring.Scalar),
+        *(datasets.Dataset, datasets.PublishedDataset, datasets.EpochReader, sharing.DatasetReader, ipc.StreamReader),
+    )
     methods = [
         (cls, name)
         for cls in (*classes, bowstring.Schema, bowstring.Field)
@@ -148,12 +152,12 @@ def test_every_method_of_tables_arrays_and_schemas_has_or_inherits_an_example() 
         if not name.startswith("_") and name not in METHODS_WITHOUT_EXAMPLE
     ]
     assert len(methods) > 100
-    assert [f"{cls.__name__}.{name}" for cls, name in methods if ">>>" not in get_inherited_doc(cls, name)] == []
+    assert [f"{cls.__name__}.{name}" for cls, name in methods if not has_method_example(cls, name)] == []
 
 
-def get_inherited_doc(cls: type, name: str) -> str:
-    """The docstring of a method, or that of the method that it overrides."""
-    return next((doc for base in cls.__mro__ if (doc := getattr(vars(base).get(name), "__doc__", None))), "")
+def has_method_example(cls: type, name: str) -> bool:
+    """Whether a method, or one that it overrides, has an example."""
+    return any(">>>" in (getattr(vars(base).get(name), "__doc__", None) or "") for base in cls.__mro__)
 
 
 def test_a_public_method_without_a_docstring_is_detected() -> None:

@@ -107,13 +107,25 @@ class Dataset:
 
         Only these are read from files and stores, and mapped from shared memory; a server on another host sends all.
         Raises as `Table.select`.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64", "page": "string"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2], "page": ["a", "b"]}))
+        >>> bs.dataset("visits.arrow").select("page").read_all().to_pydict()
+        {'page': ['a', 'b']}
         """
         selected = self.schema.resolve_indices(columns)
         indices = selected if self.column_indices is None else [self.column_indices[index] for index in selected]
         return Dataset(self.name, self.part_schema, self.parts, indices)
 
     def with_parts(self, parts: Iterable[DatasetPart]) -> Dataset:
-        """Return the data set of other parts, with the same schema and selected columns."""
+        """Return the data set of other parts, with the same schema and selected columns.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2]}))
+        >>> visits = bs.dataset(["visits.arrow", "visits.arrow"])
+        >>> visits.with_parts(visits.parts[:1]).num_rows
+        2
+        """
         return Dataset(self.name, self.part_schema, parts, self.column_indices)
 
     def __getitem__(self, parts: slice) -> Dataset:
@@ -126,6 +138,11 @@ class Dataset:
 
         With filters such as ``[("a", ">", 5)]``, read the rows that match, as `Table.filter`; the filters may name
         columns that are not selected.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> bs.dataset("visits.arrow").read_all([("user", ">", 1)])["user"].to_pylist()
+        [2, 3]
         """
         if filters is None or self.column_indices is None:
             with connect(self) as reader:
@@ -139,6 +156,11 @@ class Dataset:
         """Read the rows from index `start` to `stop`, as `read_all`; connects only to the parts that have them.
 
         Raises `InvalidArgumentError` if they are out of range, and as `connect`.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> bs.dataset(["visits.arrow", "visits.arrow"]).read_rows(2, 5)["user"].to_pylist()
+        [3, 1, 2]
         """
         if not 0 <= start <= stop <= self.num_rows:
             raise InvalidArgumentError(f"rows {start} to {stop} are out of range for {self.num_rows} rows")
@@ -163,6 +185,12 @@ class Dataset:
 
         A part may be split between ranks; nothing is copied for that. Raises `InvalidArgumentError` unless `rank` is
         below `world_size`, and as `connect`.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3, 4]}))
+        >>> visits = bs.dataset("visits.arrow")
+        >>> [visits.read_rank(rank, world_size=2)["user"].to_pylist() for rank in range(2)]
+        [[1, 2], [3, 4]]
         """
         if not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank: expected an integer below the world_size of {world_size}, found {rank}")
@@ -170,11 +198,23 @@ class Dataset:
         return self.read_rows(num_rows * rank // world_size, num_rows * (rank + 1) // world_size)
 
     def head(self, num_rows: int = 5) -> Table:
-        """Read the first rows, or all if there are fewer. Raises as `read_rows`."""
+        """Read the first rows, or all if there are fewer. Raises as `read_rows`.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> bs.dataset("visits.arrow").head(2)["user"].to_pylist()
+        [1, 2]
+        """
         return self.read_rows(0, min(num_rows, self.num_rows))
 
     def to_pandas(self) -> Any:
-        """Read all parts into a pandas data frame. Raises as `connect` and `Table.to_pandas`."""
+        """Read all parts into a pandas data frame. Raises as `connect` and `Table.to_pandas`.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> bs.dataset("visits.arrow").to_pandas()["user"].max().item()
+        3
+        """
         return self.read_all().to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -185,6 +225,12 @@ class Dataset:
 
         `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), that of the parts;
         `columns` are the indices of the columns that are read, or null.
+
+        >>> import json
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> json.loads(bs.dataset("visits.arrow").to_json())["parts"][0]["rows"]
+        3
         """
         return json.dumps(
             {
@@ -202,7 +248,14 @@ class Dataset:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Dataset:
-        """Return the data set of a text of `to_json`. Raises `InvalidDataError`."""
+        """Return the data set of a text of `to_json`. Raises `InvalidDataError`.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> visits = bs.dataset("visits.arrow")
+        >>> bs.datasets.Dataset.from_json(visits.to_json()) == visits
+        True
+        """
         try:
             description = json.loads(text)
         except (ValueError, RecursionError) as error:

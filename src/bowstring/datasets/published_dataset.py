@@ -125,6 +125,9 @@ class PublishedDataset(Dataset, Closable):
 
         Raises `ClosedError`, `NotFoundError` if it does not exist any more, `ConnectionLostError` if its agent has
         ended, and `InvalidArgumentError` on an unpickled copy: use `open_published`.
+
+        >>> with bs.publish(bs.table({"n": [1]}), name="docs-extend", ttl_s=60) as dataset:
+        ...     dataset.extend(3600)  # an hour from now
         """
         self._check_open()
         if not ttl_s > 0:
@@ -136,7 +139,14 @@ class PublishedDataset(Dataset, Closable):
         self._expires_at = self._control.extend(ttl_s)
 
     def close(self) -> None:
-        """Free the memory. On an unpickled copy, only close the copy. Idempotent."""
+        """Free the memory. On an unpickled copy, only close the copy. Idempotent.
+
+        >>> dataset = bs.publish(bs.table({"n": [1]}), name="docs-close", ttl_s=60)
+        >>> table = dataset.read_all()
+        >>> dataset.close()
+        >>> table["n"].to_pylist()  # what was read stays valid
+        [1]
+        """
         control, self._control, self._is_closed = self._control, None, True
         if control is not None:
             control.drop()

@@ -101,6 +101,10 @@ class EpochReader:
 
         A loop that takes one batch of each worker in turn gets those of the rank, in their order. Raises
         `InvalidArgumentError` unless `worker` is below `num_workers`.
+
+        >>> reader = bs.datasets.EpochReader(bs.table({"x": range(6)}), batch_rows=2)
+        >>> [[batch["x"].to_pylist() for batch in reader.for_worker(worker, 2)] for worker in range(2)]
+        [[[0, 1], [4, 5]], [[2, 3]]]
         """
         if not 0 <= worker < num_workers:
             raise InvalidArgumentError(f"worker: expected an integer below {num_workers}, found {worker}")
@@ -203,6 +207,11 @@ class EpochReader:
 
         It is that of all ranks together, if each has read equally many batches, and is independent of their number. At
         the end of an epoch it is the beginning of the next one.
+
+        >>> reader = bs.datasets.EpochReader(bs.table({"x": range(10)}), batch_rows=4)
+        >>> _ = next(iter(reader))
+        >>> reader.state_dict()["next_batch"]
+        1
         """
         return {
             "version": _STATE_VERSION,
@@ -219,6 +228,14 @@ class EpochReader:
         """Continue at a position of `state_dict`, of a reader with any number of ranks and workers.
 
         Raises `InvalidDataError` if it is not such a dictionary, or is that of other rows or another order.
+
+        >>> table = bs.table({"x": range(10)})
+        >>> reader = bs.datasets.EpochReader(table, batch_rows=4)
+        >>> _ = next(iter(reader))
+        >>> resumed = bs.datasets.EpochReader(table, batch_rows=4)
+        >>> resumed.load_state_dict(reader.state_dict())
+        >>> [batch["x"].to_pylist() for batch in resumed]
+        [[4, 5, 6, 7], [8, 9]]
         """
         expected = self.state_dict()
         for name, value in expected.items():

@@ -308,6 +308,14 @@ class FileReader(Closable):
         all batches are returned. `column` is a name or index in the whole file, selected or not; bounds are compared
         with plain values, without dictionary, run-end encoding and extension type. Raises `NotFoundError` for an
         unknown column, `TypeMismatchError` for bounds of another type, `InvalidArgumentError` for NaN.
+
+        >>> with bs.new_file("days.arrow", {"day": "int64"}) as writer:
+        ...     writer.enable_statistics(["day"])
+        ...     for day in range(4):
+        ...         writer.write(bs.record_batch({"day": [day, day]}))
+        >>> with bs.open_file("days.arrow") as reader:
+        ...     reader.find_batches("day", low=1, high=2)
+        [1, 2]
         """
         index = self.ipc_schema.schema.index(column)
         if self.statistics is None:
@@ -344,6 +352,12 @@ class FileReader(Closable):
         """Return record batch `index`, without copying; its columns are created on access.
 
         Raises `NotFoundError` if the index is out of range, `InvalidDataError` if the header is malformed.
+
+        >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"n": [1, 2]}))
+        >>> with bs.open_file("numbers.arrow") as reader:
+        ...     reader.get_batch(0)["n"].to_pylist()
+        [1, 2]
         """
         return self._create_batch(index, *self._read_message(index), self._columns_type)
 
@@ -379,7 +393,16 @@ class FileReader(Closable):
         return self._get_file_dictionaries()(declaration)
 
     def column(self, key: str | int) -> ChunkedArray:
-        """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column."""
+        """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column.
+
+        >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"n": [1, 2]}))
+        ...     writer.write(bs.record_batch({"n": [3]}))
+        >>> with bs.open_file("numbers.arrow") as reader:
+        ...     reader.column("n")
+        <bowstring.ChunkedArray int64[3] in 2 chunks>
+        [1, 2, 3]
+        """
         index, field = self._get_index_and_field(key)
         batches = list(self)
         link_for_decompression(batches)
@@ -392,7 +415,14 @@ class FileReader(Closable):
         return index, schema.field(index)
 
     def read_all(self, filters: FiltersLike | None = None) -> Table:
-        """Return all batches as a table, without copying, or the rows that match filters, as `filter_batches`."""
+        """Return all batches as a table, without copying, or the rows that match filters, as `filter_batches`.
+
+        >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"n": [1, 2, 3]}))
+        >>> with bs.open_file("numbers.arrow") as reader:
+        ...     reader.read_all([("n", ">", 1)])["n"].to_pylist()
+        [2, 3]
+        """
         batches = list(self if filters is None else self.filter_batches(filters))
         if filters is None:
             link_for_decompression(batches)
@@ -403,6 +433,13 @@ class FileReader(Closable):
 
         The filters may name columns of the file that are not selected. Batches that have no matching rows according to
         the file's statistics are not read. Raises as `Table.filter`.
+
+        >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"n": [1, 2]}))
+        ...     writer.write(bs.record_batch({"n": [3, 4]}))
+        >>> with bs.open_file("numbers.arrow") as reader:
+        ...     [batch["n"].to_pylist() for batch in reader.filter_batches([("n", ">", 1)])]
+        [[2], [3, 4]]
         """
         parsed, selected = parse_filters(filters, self.ipc_schema.schema), self._select_columns().indices
         candidates: Sequence[int] = range(self.num_record_batches)
@@ -418,7 +455,15 @@ class FileReader(Closable):
         yield from filter_batches(reader.iter_batches(candidates), filters_of_columns, len(selected))
 
     def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
-        """Iterate over the record batches at `indices`."""
+        """Iterate over the record batches at `indices`.
+
+        >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
+        ...     for number in range(4):
+        ...         writer.write(bs.record_batch({"n": [number]}))
+        >>> with bs.open_file("numbers.arrow") as reader:
+        ...     [batch["n"].to_pylist() for batch in reader.iter_batches([3, 1])]
+        [[3], [1]]
+        """
         return map(self.get_batch, indices)
 
     @overload

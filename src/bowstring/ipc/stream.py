@@ -317,7 +317,15 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
         return MessageCounts(messages, batches, messages - batches - 1)
 
     def read_next_batch(self) -> RecordBatch:
-        """Return the next batch. Raises `StopIteration` at the end."""
+        """Return the next batch. Raises `StopIteration` at the end.
+
+        >>> import io
+        >>> sink = io.BytesIO()
+        >>> with bs.new_stream(sink, {"n": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"n": [1, 2]}))
+        >>> bs.open_stream(sink.getvalue()).read_next_batch()["n"].to_pylist()
+        [1, 2]
+        """
         return next(self)
 
     def _read_next(self) -> RecordBatch | None:
@@ -333,7 +341,15 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
         return None if header is None else self._decoder.decode_body(header, self._read_body(message))
 
     def read_all(self, filters: FiltersLike | None = None) -> Table:
-        """Return all remaining batches as a table, or the rows that match filters, as `Table.filter`."""
+        """Return all remaining batches as a table, or the rows that match filters, as `Table.filter`.
+
+        >>> import io
+        >>> sink = io.BytesIO()
+        >>> with bs.new_stream(sink, {"n": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"n": [1, 2, 3]}))
+        >>> bs.open_stream(sink.getvalue()).read_all([("n", "!=", 2)])["n"].to_pylist()
+        [1, 3]
+        """
         if filters is not None:
             return Table(self.schema, filter_batches(self, parse_filters(filters, self.schema)))
         batches = list(self)

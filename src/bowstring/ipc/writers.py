@@ -60,6 +60,14 @@ class BatchWriter(Transactional):
         """Write a batch or the batches of a table, of Bowstring or another library.
 
         Raises `InvalidArgumentError` for another schema.
+
+        >>> import io
+        >>> sink = io.BytesIO()
+        >>> with bs.new_stream(sink, {"n": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"n": [1]}))
+        ...     writer.write(bs.table({"n": [2, 3]}))
+        >>> bs.read_table(sink.getvalue())["n"].to_pylist()
+        [1, 2, 3]
         """
         if isinstance(data, RecordBatch):
             self.write_batch(data)
@@ -271,6 +279,13 @@ class FileWriter(_IpcWriter):
         when they are written, which takes time in proportion to their number. `FileReader.find_batches` uses the
         statistics to skip batches. Raises `InvalidArgumentError` if a batch has been written, `NotFoundError` for an
         unknown column.
+
+        >>> with bs.new_file("days.arrow", {"day": "int64"}) as writer:
+        ...     writer.enable_statistics(["day"])
+        ...     writer.write(bs.record_batch({"day": [1, 2]}))
+        >>> with bs.open_file("days.arrow") as reader:
+        ...     reader.statistics.columns[0].maxima.to_pylist()
+        [2]
         """
         if self._blocks[headers.RECORD_BATCH]:
             raise InvalidArgumentError("enable_statistics must be called before the first batch is written")

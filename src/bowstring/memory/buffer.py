@@ -113,7 +113,12 @@ class Buffer:
 
     @classmethod
     def of(cls, owner: Any) -> Buffer:
-        """Wrap an object with the buffer protocol (NumPy arrays must be C-contiguous), without copying."""
+        """Wrap an object with the buffer protocol (NumPy arrays must be C-contiguous), without copying.
+
+        >>> import numpy as np
+        >>> bs.memory.Buffer.of(np.arange(3)).size
+        24
+        """
         buffer = cls.__new__(cls)
         buffer.offset = 0
         if owner.__class__ is bytes:

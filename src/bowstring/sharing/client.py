@@ -205,11 +205,22 @@ class DatasetReader(Closable):
         """Read all batches into a table, without copying, or the rows that match filters, as `Table.filter`.
 
         Raises as iterating.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}) as server:
+        ...     with bs.connect(server.uri("visits")) as reader:
+        ...         reader.read_all([("n", ">", 1)])["n"].to_pylist()
+        [2, 3]
         """
         return Table(self.schema, self.to_batches(filters))
 
     def to_batches(self, filters: FiltersLike | None = None) -> list[RecordBatch]:
-        """Read all batches, or of each the rows that match filters. Raises as iterating."""
+        """Read all batches, or of each the rows that match filters. Raises as iterating.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}) as server:
+        ...     with bs.connect(server.uri("visits")) as reader:
+        ...         [batch.num_rows for batch in reader.to_batches()]
+        [3]
+        """
         if filters is None:
             return list(self._read_batches())
         return list(filter_batches(self._read_batches(filters=filters), parse_filters(filters, self.schema)))

@@ -139,7 +139,12 @@ class Server(Closable):
         return len(self._clients)
 
     def stats(self) -> ServerStats:
-        """Return the usage and the counters of the server. Takes less than a millisecond for a few hundred clients."""
+        """Return the usage and the counters of the server. Takes less than a millisecond for a few hundred clients.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1, 2]})}) as server:
+        ...     server.stats().num_datasets
+        1
+        """
         with self._lock:
             return ServerStats(
                 uptime_s=time.monotonic() - self._started_at,
@@ -160,13 +165,22 @@ class Server(Closable):
         `lifetime_s` seconds, by default `ServerOptions.ticket_lifetime_s`.
 
         Raises `NotFoundError`, `ClosedError`, and `InvalidArgumentError` for a lifetime without a key.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1]})}, scheme="tcp") as server:
+        ...     server.uri("visits").partition(":")[0]
+        'tcp'
         """
         return self.locations(name, role=role, lifetime_s=lifetime_s).uris[0]
 
     def locations(
         self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None
     ) -> DatasetLocations:
-        """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. As `uri`."""
+        """The URIs of a data set at all addresses, of which `bowstring.connect` uses the nearest. As `uri`.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1]})}, addresses={"unix": None, "tcp": None}) as server:
+        ...     len(server.locations("visits").uris)
+        2
+        """
         self._check_open()
         if name not in self.names:
             raise NotFoundError(f"the server has no data set {name!r}, only {self.names}")
@@ -186,6 +200,12 @@ class Server(Closable):
         `device_table` needs the scheme `cuda+unix`, and is copied on the device when a client reads it.
 
         Raises `InvalidArgumentError` if the name exists, and as `serve`.
+
+        >>> with bs.serve({}) as server:
+        ...     uri = server.add("visits", bs.table({"n": [1, 2]}))
+        ...     with bs.connect(uri) as reader:
+        ...         reader.read_all()["n"].to_pylist()
+        [1, 2]
         """
         self._check_open()
         self._acceptors[0].uri_for_ticket(name)  # check the name before copying
@@ -243,6 +263,11 @@ class Server(Closable):
         """Remove a data set; its memory is freed when no client uses it. Clients that ask for it later get `reason`.
 
         Raises `NotFoundError`.
+
+        >>> with bs.serve({"a": bs.table({"n": [1]}), "b": bs.table({"n": [2]})}) as server:
+        ...     server.remove("a")
+        ...     server.names
+        ['b']
         """
         with self._lock:
             if name not in self._datasets:
@@ -259,6 +284,10 @@ class Server(Closable):
         Streams are sent to their end, and clients keep the memory leased to them. A client without both is disconnected
         at once. After `timeout_s`, or an exception such as `KeyboardInterrupt`, the other clients are disconnected,
         too. Return whether all have finished before. Call it from any thread; True if the server is closed.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1, 2]})}) as server:
+        ...     server.drain(timeout_s=1)  # True: no client is left
+        True
         """
         try:
             if not self._is_closed:

@@ -100,6 +100,13 @@ class SharedTableWriter(BatchWriter):
         Fixed-size lists have the shape (num_rows, list_size). When the writer is closed, the arrays become read-only;
         what is written to earlier views of them is private to this process. Raises `InvalidArgumentError` for a type
         whose values NumPy can't use in place, such as strings, `ResourceError` if memory or descriptors are exhausted.
+
+        >>> with bs.sharing.new_shared_table({"id": "int64", "price": "float64"}) as writer:
+        ...     columns = writer.allocate(2)
+        ...     columns["id"][:], columns["price"][:] = [1, 2], [0.5, 1.5]
+        >>> with writer.handle as handle:
+        ...     bs.attach(handle).to_pydict()
+        {'id': [1, 2], 'price': [0.5, 1.5]}
         """
         with self._lock:
             self._check_open()

@@ -71,6 +71,10 @@ class Tensor(ShapeMixin):
         Shares the memory if the elements are contiguous, in any order of the dimensions, and in the machine's byte
         order; otherwise copies to C order. Raises `UnsupportedTypeError` for elements that are not numbers, timestamps
         or durations.
+
+        >>> import numpy as np
+        >>> bs.tensors.Tensor.from_numpy(np.zeros((2, 3)), dim_names=["row", "column"]).shape
+        (2, 3)
         """
         if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
             values = dlpack.numpy_from_dlpack(values)
@@ -150,7 +154,12 @@ class Tensor(ShapeMixin):
             raise InvalidDataError(f"elements overlap: shape {self.shape}, strides {self.strides} bytes")
 
     def to_numpy(self) -> Values:
-        """Return a read-only NumPy array with the same shape and strides, without copying."""
+        """Return a read-only NumPy array with the same shape and strides, without copying.
+
+        >>> import numpy as np
+        >>> bs.tensors.Tensor.from_numpy(np.eye(2)).to_numpy().tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+        """
         return strided_view(self.data, element_type_to_dtype(self.type), self.shape, self.strides)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
@@ -173,7 +182,12 @@ class Tensor(ShapeMixin):
         return Tensor.from_buffer, (self.type, self.data, self.shape, self.strides, self.dim_names)
 
     def equals(self, other: object, nans_equal: bool = False) -> bool:
-        """Whether both tensors are dense with equal types, shapes, dimension names and elements. Strides may differ."""
+        """Whether both tensors are dense with equal types, shapes, dimension names and elements. Strides may differ.
+
+        >>> import numpy as np
+        >>> bs.tensors.Tensor.from_numpy(np.eye(2)).equals(bs.tensors.Tensor.from_numpy(np.eye(2)))
+        True
+        """
         if not isinstance(other, Tensor) or self._equality_key() != other._equality_key():
             return False
         values = self.to_numpy()
