@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, strategies as st
 
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.uris import MAX_TICKETS, Ticket, format_dataset_uri, parse_max_tickets
+from bowstring.sharing.uris import MAX_TICKETS, Ticket, format_dataset_uri, parse_max_tickets, shorten_uri
 
 NAMES = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=1, max_size=5)
 
@@ -45,3 +45,10 @@ def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
     assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1
     assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=7"))) == 7
     assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=0"))) == 1
+
+
+def test_a_short_uri_keeps_its_address_tags_handle_and_ticket() -> None:
+    uri = format_dataset_uri("@address", "a b", remote_handle=b"handle", scope="host")
+    short = parse_uri(shorten_uri(uri))
+    assert (short.address, short.want_data, short.free_data, short.remote_handle) == ("@address", 1, 2, b"handle")
+    assert short.parameters == (("ticket", "a b"),)
