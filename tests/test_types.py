@@ -36,3 +36,10 @@ def test_the_answer_is_pyarrows(question: str) -> None:
 def test_a_type_may_be_given_by_its_name() -> None:
     assert bs.types.is_integer("int8")
     assert not bs.types.is_integer("string")
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_help_shows_the_name_of_the_question(question: str) -> None:
+    function = getattr(bs.types, question)
+    assert function.__name__ == question or question in ("is_unicode", "is_large_unicode"), "the same as is_string"
+    assert function.__doc__.startswith("Whether ")

@@ -1,11 +1,15 @@
 """Questions about data types, with the names of ``pyarrow.types``: ``bs.types.is_integer(column.type)``.
 
 A type is one of Bowstring or of another library, or a name. Extension types are none of these; their storage types are.
+
+>>> bs.types.is_integer(bs.uint8()), bs.types.is_int8("uint8"), bs.types.is_nested(bs.list_("int8"))
+(True, False, True)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.nested import (
@@ -117,3 +121,14 @@ def is_unsigned_integer(t: TypeLike) -> bool:
 def is_primitive(t: TypeLike) -> bool:
     """Whether values of a type are numbers, booleans or times of a fixed width; decimals are not."""
     return isinstance(as_type(t), (Bool, Int, FloatingPoint, BaseTemporal)) or is_interval(t)
+
+
+def _name_functions(functions: dict[str, Any]) -> None:
+    """Give the functions that were created by others their names and docstrings, for `help`."""
+    for name, function in functions.items():
+        if name.startswith("is_") and not function.__doc__:
+            function.__name__ = function.__qualname__ = name
+            function.__doc__ = f"Whether a type is `{name.removeprefix('is_')}`."
+
+
+_name_functions(dict(globals()))
