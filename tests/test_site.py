@@ -1,7 +1,8 @@
-"""The site of the documentation builds without a warning."""
+"""The site of the documentation builds without a warning, and its plot is that of the results."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,3 +28,18 @@ def test_the_site_has_all_pages_the_api_and_the_commands(tmp_path: Path) -> None
     assert 'id="bowstring.Table.to_pandas"' in api
     commands = (tmp_path / "reference" / "commands" / "index.html").read_text("utf-8")
     assert "--compression-level" in commands
+
+
+def test_the_plot_is_that_of_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="requires the extra docs")
+    from benchmarks import plots
+
+    results = json.loads((REPOSITORY / "docs" / "benchmark-results.json").read_text("utf-8"))
+    sizes = {tuple(by_rows) for by_rows in plots.publish_times(results["lines"]).values()}
+    assert sizes == {(10_000, 100_000, 1_000_000, 5_000_000)}
+    (tmp_path / "images").mkdir()
+    monkeypatch.setattr(plots, "_DOCS", tmp_path)
+    plots.main([str(REPOSITORY / "docs" / "benchmark-results.json")])
+    caption = plots.describe_run(results)
+    for folder in (tmp_path, REPOSITORY / "docs"):
+        assert caption in (folder / "images" / "publish.svg").read_text("utf-8")

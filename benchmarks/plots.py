@@ -1,0 +1,88 @@
+"""Draw the plot of the README: `python -m benchmarks.plots [RESULTS]`, with the extra `docs`.
+
+RESULTS is the JSON of `python -m benchmarks`; by default docs/benchmark-results.json, the results that the pages show.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+_INK = "#6b7280"
+_METHODS = {
+    "bowstring": ("publish", "#2b6cb0"),
+    "toArrow, stream through a socket": ("toArrow() and an IPC stream", "#d97706"),
+    "Parquet, snappy": ("Parquet, read by pyarrow", "#059669"),
+}
+"""The label and the color of each candidate of the group publish_sizes."""
+_STYLE = {
+    "svg.hashsalt": "bowstring",  # the same results give the same file
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    # Legible on light and dark pages.
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Draw the plot of the README."""
+    path = Path(arguments[0]) if arguments else _DOCS / "benchmark-results.json"
+    results = json.loads(path.read_text("utf-8"))
+    with mpl.rc_context(_STYLE):
+        _draw_publish(results["lines"], describe_run(results), _DOCS / "images" / "publish.svg")
+
+
+def describe_run(results: dict[str, Any]) -> str:
+    """Return one line about the machine and the time of a run."""
+    machine = results["machine"]
+    memory_gb = int(machine["memory"].split()[0]) / 1e6
+    load = machine["load average"].partition(",")[0]
+    return (
+        f"{results['time'][:10]}, {machine['processor']}, {machine['cores']} cores, {memory_gb:.0f} GB, load {load}, "
+        f"pyarrow {machine['pyarrow']}, PySpark {machine['pyspark']}"
+    )
+
+
+def publish_times(lines: Sequence[dict[str, Any]]) -> dict[str, dict[int, Sequence[float]]]:
+    """Return the seconds of each method by the number of rows."""
+    times: dict[str, dict[int, Sequence[float]]] = {}
+    for line in lines:
+        if line["group"] == "publish_sizes":
+            rows = int(line["line"].partition(" ")[0].replace(",", ""))
+            for candidate in (line["bowstring"], *line["peers"]):
+                times.setdefault(candidate["name"], {})[rows] = candidate["seconds"]
+    return times
+
+
+def _draw_publish(lines: Sequence[dict[str, Any]], caption: str, path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(7.6, 3.6), layout="constrained")
+    for name, times in publish_times(lines).items():
+        label, color = _METHODS[name]
+        rows = sorted(times)
+        axes.plot(rows, [min(times[count]) for count in rows], "o-", color=color, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="rows of eight columns, about 80 bytes each", ylabel="seconds")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_title("from Spark until another process has summed a column: the fastest of five rounds", fontsize=11)
+    axes.legend(frameon=False)
+    _save(figure, caption, path)
+
+
+def _save(figure: Any, caption: str, path: Path) -> None:
+    figure.supxlabel(caption, fontsize=8)
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
