@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.ready-demo
 DEMO_EXTRAS := cli,spark
-CODE := $(wildcard src tests benchmarks fuzz docs/site_pages.py conftest.py)
+CODE := $(wildcard src tests benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint check format docs bench fuzz soak dist venv clean
@@ -31,7 +31,7 @@ format: $(READY) ## Format the sources and fix lint errors.
 	$(BIN)/ruff check --fix $(CODE)
 
 docs: $(READY) ## Build the documentation in build/site; ARGS=serve shows it at a local port while you write.
-	@$(BIN)/mkdocs $(or $(ARGS),build --strict --quiet)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build --strict)
 
 bench: $(READY) ## Compare with the peers; ARGS=--help lists the options.
 	@$(BIN)/python -m benchmarks $(ARGS)

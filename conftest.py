@@ -27,7 +27,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.ge
 
 # PyTorch and Ray are not among the packages of the tests.
 collect_ignore = [f"src/bowstring/datasets/{package}.py" for package in ("torch", "ray") if not find_spec(package)]
-collect_ignore.append("docs/site_pages.py")  # MkDocs imports it
+collect_ignore += ["docs/site_pages.py", "docs/docstring_examples.py"]  # MkDocs imports them
 
 pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
 

@@ -22,7 +22,7 @@ _METHODS = {
     "Parquet, snappy": ("Parquet, read by pyarrow", "#059669"),
 }
 """The label and the color of each candidate of the group publish_sizes."""
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "bowstring",  # the same results give the same file
     "svg.fonttype": "none",
     "font.family": "sans-serif",

@@ -17,7 +17,7 @@ def test_the_site_has_all_pages_the_api_and_the_commands(tmp_path: Path) -> None
     pytest.importorskip("material", reason="requires the extra docs")
     pytest.importorskip("mkdocstrings_handlers.python", reason="requires the extra docs")
     process = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
         cwd=REPOSITORY, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, timeout=280,
         check=False,
     )  # fmt: skip

@@ -81,7 +81,7 @@ def session(
     Raises:
         UnmetRequirementError: no suitable Java was found, or Spark did not start.
         InvalidArgumentError: a session with another master is running in this process: stop it, or pass it to
-        `register`.
+            `register`.
     """
     running = SparkContext._active_spark_context
     if running is not None and running.master != master:
