@@ -129,12 +129,15 @@ def _describe_workload(comparison: Comparison, total: Total) -> str:
     slower = [name for name, ratio in ratios.items() if ratio.is_slower]
     undecided = [name for name, ratio in ratios.items() if not (ratio.is_slower or ratio.is_faster)]
     workload = WORKLOADS[total]
+    times = " and ".join(
+        f"{ratio.median:.2f} of the time of {name}" for name, ratio in ratios.items() if ratio.is_faster
+    )
     if slower:
         name = max(slower, key=lambda name: ratios[name].median)
         return f"{name} is faster than publishing for {workload}, {1 / ratios[name].median:.2f} of its time"
     if undecided:
-        return f"for {workload}, publishing and {' and '.join(undecided)} differ by less than the noise"
-    times = " and ".join(f"{ratio.median:.2f} of the time of {name}" for name, ratio in ratios.items())
+        advantage = f", and publishing takes {times}" if times else ""
+        return f"for {workload}, publishing and {' and '.join(undecided)} differ by less than the noise{advantage}"
     return f"publishing is the fastest for {workload}, {times}"
 
 
