@@ -1,4 +1,7 @@
-"""Publishing in a container with little memory, on a small disk: the JVM goes on, with files or an error of ours."""
+"""Publishing in a container with little memory, on a small disk, with a full /dev/shm.
+
+The JVM goes on, with files or an error of ours.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,12 @@ pytest.importorskip("pyspark")
 JOB = Path(__file__).with_name("limited_memory_job.py")
 MB = 1_000_000
 GROUP_BYTES, DISK_BYTES = 1200 << 20, 1 << 30
-MOUNT = 'truncate -s "$0" "$1.img" && mkfs.ext4 -q -F "$1.img" && mount -o loop "$1.img" "$1" && shift 1 && exec "$@"'
+MOUNT = """
+    truncate -s "$0" "$1.img" && mkfs.ext4 -q -F "$1.img" && mount -o loop "$1.img" "$1" || exit 1
+    mount -t tmpfs -o size=4k none /dev/shm || exit 1
+    head -c 8192 /dev/zero > /dev/shm/full  # no space is left
+    shift 1 && exec "$@"
+"""
 
 
 @dataclass
