@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions
 
+from bowstring.cli.demo.input_option import read_dataframe
 from bowstring.spark.types import as_nullable
 
 if TYPE_CHECKING:
@@ -315,3 +316,19 @@ def test_real_data_of_nested_columns_and_nulls_survives_a_round_trip(
         table = pa.ipc.open_file(mapped).read_all()
     sums = flights.selectExpr("count(*)", "sum(delay)", "sum(distance)").collect()[0]
     assert list(sums) == [table.num_rows, pc.sum(table["delay"]).as_py(), pc.sum(table["distance"]).as_py()]
+
+
+@pytest.mark.parametrize("name", ["birdstrikes.csv", "flights-20k.json"])
+def test_real_files_come_back_with_the_same_rows(
+    spark: SparkSession, shared_folder: Path, tmp_path: Path, name: str
+) -> None:
+    frame = read_dataframe(spark, str(shared_folder / "data" / name))
+    write(frame, tmp_path / "data")
+    again = read_arrow(spark, tmp_path / "data")
+    assert again.schema == frame.schema
+    digests = "count(*) AS rows", "sum(xxhash64(*) % 1000003) AS rests", "bit_xor(xxhash64(*)) AS bits"
+    expected = frame.selectExpr(*digests).collect()
+    assert again.selectExpr(*digests).collect() == expected
+    assert expected[0].rows >= 10_000
+    (path,) = part_files(tmp_path / "data")
+    assert pa.ipc.open_file(path).read_all().num_rows == expected[0].rows
