@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import bowstring as bs
+from bowstring.errors import InvalidArgumentError
 from tests.ipc import samples
 
 BATCH: Any = samples.batch("int", "text")
@@ -23,6 +24,19 @@ def _write(call: Callable[[bs.ipc.StreamWriter], object]) -> None:
         call(writer)
 
 
+SCHEMA: Any = bs.schema({"a": "int64"})
+UNCHECKED: dict[str, Callable[[], Any]] = {
+    "bowstring.schema takes names and types": lambda: bs.Schema([("a", "int64")]),  # type: ignore[arg-type]
+    "bowstring.schema converts a dictionary": lambda: bs.Schema((), {"k": "v"}),  # type: ignore[arg-type]
+    "bowstring.field and": lambda: bs.Field("a", "int64"),  # type: ignore[arg-type]
+    "bowstring.field converts a dictionary": lambda: bs.Field("a", bs.int8(), True, {"k": "v"}),  # type: ignore[arg-type]
+    "bowstring.table creates one": lambda: bs.Table({"a": [1]}),  # type: ignore[arg-type]
+    "bowstring.record_batch creates one": lambda: bs.RecordBatch({"a": [1]}),  # type: ignore[arg-type]
+    "batch 0: expected a RecordBatch, found int": lambda: bs.Table(SCHEMA, [5]),  # type: ignore[list-item]
+    "expected an array, found list": lambda: bs.RecordBatch(SCHEMA, 1, [[1]]),  # type: ignore[list-item]
+    "expected an array": lambda: bs.ChunkedArray([[1]], "int64"),  # type: ignore[list-item]
+}
+"""Calls of classes in place of the functions that convert their arguments, by the error that they raise at once."""
 CALLS: dict[str, Callable[[Any], Any]] = {
     "table": bs.table,
     "record_batch": bs.record_batch,
@@ -65,3 +79,16 @@ def test_an_invalid_argument_is_rejected(name: str) -> None:
     for nonsense in INVALID_ARGUMENTS:
         with pytest.raises(bs.errors.InvalidArgumentError):
             CALLS[name](nonsense)
+
+
+@pytest.mark.parametrize("message", UNCHECKED)
+def test_a_class_checks_what_the_function_would_convert(message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        UNCHECKED[message]()
+
+
+def test_the_elements_of_a_table_are_its_columns() -> None:
+    table = bs.table({"a": [1], "b": ["x"]})
+    assert all(column in table for column in table)
+    with pytest.raises(InvalidArgumentError, match="use 'a' in column_names"):
+        _ = "a" in table

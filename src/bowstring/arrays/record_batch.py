@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout, columns_to_rows
 from bowstring.pyarrow_names import explain_missing_attributes
+
+TableLike: TypeAlias = "Mapping[str, Any] | Iterable[Any] | c_data.SupportsArrowStream | c_data.SupportsArrowArray"
+"""Columns by name, columns, rows, or a table of any library."""
 
 
 class RecordBatch(ColumnContainer):
@@ -60,6 +63,8 @@ class RecordBatch(ColumnContainer):
         check_is_schema(schema, "bowstring.record_batch")
         if len(columns) != len(schema):
             raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
+        if columns.__class__ in (list, tuple) and not {Array}.issuperset(map(type, columns)):
+            columns = [as_array(column) for column in columns]
         self.schema = schema
         self.num_rows = num_rows
         self.lazy_columns = columns
@@ -379,7 +384,7 @@ def schema_of_columns(
 
 
 def record_batch(
-    data: Any, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+    data: TableLike, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
 ) -> RecordBatch:
     """Create a record batch of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import
     one.
@@ -465,7 +470,7 @@ def is_sequence_of_rows(data: Any, *, has_schema: bool = False) -> bool:
     return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
 
 
-def rows_to_batch(rows: Sequence[Mapping[str, Any]], schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
+def rows_to_batch(rows: Any, schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
     """Convert rows to a batch. Raises `TypeMismatchError` if a value does not fit its type."""
     schema = None if schema is None else as_schema(schema)
     structs = array(rows, None if schema is None else types.Struct(schema.fields))

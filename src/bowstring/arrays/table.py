@@ -15,6 +15,7 @@ from bowstring.arrays.column_container import ColumnContainer, has_several
 from bowstring.arrays.preview import describe_shape, preview_as_text
 from bowstring.arrays.record_batch import (
     RecordBatch,
+    TableLike,
     adapt_columns,
     as_batch,
     build_columns_and_schema,
@@ -74,6 +75,8 @@ class Table(ColumnContainer):
         self.schema = schema
         self._batches = batches = list(batches)
         for batch_index, batch in enumerate(batches):
+            if not isinstance(batch, RecordBatch):
+                raise TypeMismatchError(f"batch {batch_index}: expected a RecordBatch, found {type(batch).__name__}")
             if batch.schema is not schema and batch.schema != schema:
                 raise InvalidArgumentError(f"batch {batch_index} has another schema: {batch.schema!r}, not {schema!r}")
         self._starts = chunk_starts([batch.num_rows for batch in batches])
@@ -561,7 +564,7 @@ def concat_batches(batches: Iterable[RecordBatch]) -> RecordBatch:
 
 
 def table(
-    data: Any, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+    data: TableLike, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
 ) -> Table:
     """Create a table of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import one.
 
@@ -599,7 +602,7 @@ def table(
     return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
 
 
-def as_table(source: object) -> Table:
+def as_table(source: Any) -> Table:
     """Return a table as it is, a batch as a table, and import a table of pandas or another Arrow library.
 
     Raises `TypeMismatchError` for any other object; `table` creates tables of Python objects.

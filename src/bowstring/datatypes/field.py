@@ -61,6 +61,7 @@ class Field:
             )
         if not isinstance(self.name, str):
             check_field_name(self.name)
+        check_metadata_is_converted(self.pairs, "bowstring.field")
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
@@ -147,6 +148,12 @@ def create_fields(
     for set_attribute, values in zip(_SETTERS, (names, types, nullable, pairs), strict=True):
         deque(map(set_attribute, fields, values), 0)
     return fields
+
+
+def check_metadata_is_converted(pairs: Metadata, function: str) -> None:
+    """Raise `InvalidArgumentError` for custom metadata that is no tuple, naming the function that converts it."""
+    if pairs.__class__ is not tuple:
+        raise InvalidArgumentError(f"expected custom metadata as a tuple of pairs: {function} converts a dictionary")
 
 
 def check_field_name(name: str) -> None:

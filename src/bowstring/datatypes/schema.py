@@ -12,7 +12,7 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_field_if_foreign
-from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
+from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_metadata_is_converted
 from bowstring.datatypes.nested import Struct
 from bowstring.display.objects import schema_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError, format_count
@@ -75,6 +75,7 @@ class Schema:
             raise InvalidArgumentError(
                 f"expected a tuple of fields, found {fields!r:.100}: bowstring.schema takes names and types"
             )
+        check_metadata_is_converted(self.pairs, "bowstring.schema")
 
     @property
     def fields(self) -> tuple[Field, ...]:

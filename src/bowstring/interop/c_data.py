@@ -18,7 +18,7 @@ A requested schema asks for another representation of the same data (`bowstring.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.field import Field
@@ -39,6 +39,21 @@ from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.device import Device
+
+
+class SupportsArrowArray(Protocol):
+    """A record batch or an array of another library."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        """Return a schema capsule and an array capsule."""
+
+
+class SupportsArrowStream(Protocol):
+    """A table, a reader or a chunked array of another library."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a stream capsule."""
+
 
 DeviceOptions: TypeAlias = Mapping[str, object] | None
 """The keyword arguments of a method of the C device interface; None for the C data interface."""

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.errors import InvalidArgumentError, ResourceError
+from bowstring.interop.c_data import SupportsArrowStream
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
 from bowstring.ipc.file import FileReader
@@ -40,14 +41,6 @@ from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
 from bowstring.memory.region import Region, RegionWriter
 from bowstring.memory.unnamed_file import check_free_space, is_in_memory
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
-
-
-class SupportsArrowStream(Protocol):
-    """Another library's table, by the C data interface."""
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return a capsule with the batches."""
-
 
 BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
 """Batches of Bowstring, or the table of another library."""
