@@ -49,6 +49,8 @@ WAYS: dict[str, dict[str, str]] = {
         "field": _EXPRESSIONS,
         "scalar": _EXPRESSIONS,
         "call_function": "call the function by its name: bs.compute.add(a, b)",
+        "list_flatten": "column.flatten()",
+        "list_value_length": "column.value_lengths()",
         "strptime": 'cast strings such as "2024-02-29": column.cast("date32"), or use DuckDB: strptime(…)',
         "strftime": "duckdb.sql(\"SELECT strftime(day, '%Y') FROM orders\")",
         "year": 'duckdb.sql("SELECT year(day) FROM orders")',

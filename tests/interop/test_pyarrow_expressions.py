@@ -1,7 +1,8 @@
 """What people who know pyarrow type first: each expression, and what it does here.
 
 Each line is evaluated with `pa`, `pc`, `ipc`, `feather` and `types` of pyarrow, then of Bowstring, and both values are compared by
-type and value. A line of two expressions, ``bowstring | pyarrow``, has another one for pyarrow, which lacks the name.
+type and value. A line of two expressions, ``bowstring | pyarrow``, has another one for pyarrow, which lacks the name,
+or has a method where Bowstring has an attribute.
 `ELSEWHERE` lists the names that Bowstring leaves to other libraries: its `AttributeError` names the way.
 """
 
@@ -211,11 +212,28 @@ write_feather(t.to_pandas()).to_pydict()
 """
 
 NESTED = """
+lists.flatten()
+lists.values
+lists.offsets
+lists.value_lengths()
 structs.field("x")
 structs.field(0)
+structs.flatten()
+coded.indices
 coded.dictionary
 coded.dictionary_decode()
 pa.array(["a", "b", "a"]).dictionary_encode()
+pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), pa.array([1, 2, 3]))
+pa.StructArray.from_arrays([pa.array([1, 2]), pa.array(["x", "y"])], names=["x", "y"])
+pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", "b"]))
+pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b"]), pa.array([1, 2]))
+pa.FixedSizeListArray.from_arrays(pa.array([1, 2, 3, 4]), 2)
+pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "b"]))
+pa.UnionArray.from_dense(pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["a"])])
+maps.keys
+maps.items
+len(a.buffers) | len(a.buffers())
+a.buffers[1].size | a.buffers()[1].size
 """
 
 ARRAYS = """
@@ -384,6 +402,8 @@ ELSEWHERE = {
     "pa.cpu_count()": "os.cpu_count()",
     't.filter(pc.field("a") > 1)': 'table.filter([("amount", ">", 5)])',
     'pc.strptime(s, "%Y", "s")': 'column.cast("date32")',
+    "pc.list_flatten(lists)": "column.flatten()",
+    "pc.list_value_length(lists)": "column.value_lengths()",
     "pc.quantile(a)": "quantile_cont(amount, 0.5)",
 }
 """Expressions that Bowstring leaves to other libraries, and a part of the message that names the way."""
