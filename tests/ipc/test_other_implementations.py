@@ -47,7 +47,7 @@ def support_group(type_: bs.DataType) -> str:
 
 
 def has_zero_width(type_: bs.DataType) -> bool:
-    return 0 in (getattr(type_, "byte_width", 1), getattr(type_, "list_size", 1)) or type_ == bs.struct([])
+    return 0 in (getattr(type_, "bit_width", 1), getattr(type_, "list_size", 1)) or type_ == bs.struct([])
 
 
 def column(case: Case) -> bs.Array:
