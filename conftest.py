@@ -56,4 +56,6 @@ def _prepare_example(request: pytest.FixtureRequest) -> None:
     """Prepare the example of a docstring."""
     if isinstance(request.node, pytest.DoctestItem):
         request.getfixturevalue("doctest_namespace")["bs"] = importlib.import_module("bowstring")
-        request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
+        monkeypatch = request.getfixturevalue("monkeypatch")
+        monkeypatch.chdir(request.getfixturevalue("tmp_path"))
+        monkeypatch.setenv("COLUMNS", "100")

@@ -43,7 +43,9 @@ def test_a_narrow_terminal_wraps_details_between_words() -> None:
     assert "  sealed memory files" in [line.rstrip() for line in lines]
     wide = {word for line in terminal_lines(400, "doctor") for word in line.split()}
     words = {word for line in lines for word in line.split()}
-    assert {word for word in words - wide if len(word) < 20 and not re.search("[0-9/]", word)} == set()
+    long = [word for word in wide if len(word) > 30]  # such as a path, which no line of this terminal can show
+    pieces = {word for word in words if any(word in path for path in long)}
+    assert {word for word in words - wide - pieces if len(word) < 20 and not re.search("[0-9/]", word)} == set()
 
 
 @pytest.mark.parametrize(

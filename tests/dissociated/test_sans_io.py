@@ -12,7 +12,7 @@ import bowstring.dissociated
 MODULES = sorted(Path(bowstring.dissociated.__path__[0]).glob("*.py"))
 STANDARD_MODULES = ("bisect", "collections", "dataclasses", "enum", "numpy", "operator", "re", "struct", "typing")
 ALLOWED_MODULES = {"__future__", "base64", "binascii", *STANDARD_MODULES}
-ALLOWED_PREFIXES = ("bowstring.errors", "bowstring.dissociated", "urllib.parse")
+ALLOWED_PREFIXES = ("bowstring.errors", "bowstring.dissociated", "bowstring.display.objects", "urllib.parse")
 
 
 def imported_modules(path: Path) -> set[str]:

@@ -194,7 +194,8 @@ def test_arrays_of_only_nulls_are_valid(case: Case) -> None:
 
 
 @EVERY_CASE
-def test_the_repr_has_type_length_and_values(case: Case) -> None:
+def test_the_repr_has_type_length_and_values(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     array = case.array()
     head, values = repr(array).split("\n", 1)
     assert head == f"<bowstring.Array {case.type}[{array.length}]>"

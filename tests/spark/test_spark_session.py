@@ -93,15 +93,15 @@ def print_of_a_worker_whose_socket_is_closed(daemon_module: str, folder: Path) -
     return daemon.communicate()[1].decode()
 
 
-def count_frozen_objects(batches: Iterator[Any]) -> Iterator[Any]:
-    import pyarrow as pa
-
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict({"count": [gc.get_freeze_count()]})
-
-
 def test_a_worker_freezes_the_objects_of_its_imports_after_its_first_task(spark: SparkSession) -> None:
     """Or collecting garbage after each task would take most of the time of a small one."""
+
+    def count_frozen_objects(batches: Iterator[Any]) -> Iterator[Any]:  # here, as workers can't import this module
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"count": [gc.get_freeze_count()]})
+
     frame = spark.range(8, numPartitions=8).mapInArrow(count_frozen_objects, "count long")
     counts = [row[0] for row in frame.collect() + frame.collect()]
     assert max(counts) > 10_000

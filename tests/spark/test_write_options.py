@@ -299,7 +299,7 @@ WRONG_OPTIONS = {
     "codec": ({"compression": "snappy"}, "'lz4' or 'zstd', not 'snappy'"),
     "level": ({"compressionLevel": "high", "compression": "zstd"}, "compressionLevel: expected an integer"),
     "level without codec": ({"compressionLevel": "3"}, "without compression"),
-    "size": ({"maxBytesPerFile": "0"}, "max_bytes_per_file: expected a positive integer"),
+    "size": ({"maxBytesPerFile": "0"}, "option maxBytesPerFile: expected at least one byte"),
     "overwrite mode": ({"partitionOverwriteMode": "both"}, "expected static or dynamic"),
 }
 
