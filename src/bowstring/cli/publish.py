@@ -90,7 +90,7 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
     try:
         _show_dataset(dataset, as_json)
         sys.stdout.flush()
-    except OSError:  # nobody knows of the data set
+    except OSError:  # the ID of the data set was not printed
         dataset.close()
         raise
 

@@ -74,7 +74,7 @@ def publish(
 
 
 def _to_fixed_regions(source: TableSource, name: str, spill_folders: Sequence[str]) -> tuple[Region, ...]:
-    """Return regions that nobody can change; files of others are copied."""
+    """Return sealed regions; files of others are copied."""
     is_copied = not isinstance(source, str | os.PathLike | Region | SharedTableHandle)
     regions, _ = to_regions(source, name, spill_folders=spill_folders)
     if is_copied or all(region.is_sealed for region in regions):

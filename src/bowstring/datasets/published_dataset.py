@@ -207,7 +207,7 @@ def open_published(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Published
 
 
 def describe_publication(dataset: Dataset, lifetime: str, control_uris: tuple[str, ...] = ()) -> Publication:
-    """Return what host agents know of a data set."""
+    """Return the host agents' descriptions of a data set."""
     hosts = tuple(dict.fromkeys(part.host for part in dataset.parts if part.host))
     num_rows, nbytes, num_parts = dataset.num_rows or 0, dataset.nbytes or 0, len(dataset.parts)
     description = compress_description(dataset.to_json())

@@ -24,7 +24,7 @@ class PublishedStream:
 
     It begins with the oldest batch that is still published, or where `state`, from `state_dict`, says, also in another
     process. The iteration ends when no batch has come for `timeout_s`: the stream has ended, or its driver is starting
-    again. It can then be continued, with each row once. Memory is shared, and freed when nobody uses it any more.
+    again. It can then be continued, with each row once. Memory is shared, and freed after its last user.
 
     The iteration raises `NotFoundError` if the next batch has been freed, because newer ones replaced it, and
     `InvalidDataError` if the state is that of another stream. Raises `InvalidArgumentError`.
@@ -75,7 +75,7 @@ class PublishedStream:
         try:
             return None if dataset_id is None else open_published(dataset_id)
         except NotFoundError:
-            return None  # freed since; the next search tells whether there are newer ones
+            return None  # freed since; the next search finds newer ones, if any
 
     def _find_next(self) -> str | None:
         """Return the ID of the data set of the batch at the position; None if it is not published yet."""

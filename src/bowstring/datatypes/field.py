@@ -151,7 +151,7 @@ def create_fields(
 
 
 def check_metadata_is_converted(pairs: Metadata, function: str) -> None:
-    """Raise `InvalidArgumentError` for custom metadata that is no tuple, naming the function that converts it."""
+    """Raise `InvalidArgumentError` for custom metadata that is not a tuple, naming the function that converts it."""
     if pairs.__class__ is not tuple:
         raise InvalidArgumentError(f"expected custom metadata as a tuple of pairs: {function} converts a dictionary")
 

@@ -126,7 +126,7 @@ CLIENT_BODY_STREAM = TransitionTable(
             (StreamState.WAITING, StreamAction.WANT_DATA): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.BODY): StreamState.STREAMING,
             (StreamState.STREAMING, StreamAction.FREE_DATA): StreamState.STREAMING,
-            # The end of the stream is a metadata message, so only the pairing tells when the last body has arrived.
+            # The end of the stream is a metadata message, so only the pairing shows when the last body has arrived.
             (StreamState.STREAMING, StreamAction.ALL_PAIRED): StreamState.LEASED,
             (StreamState.LEASED, StreamAction.FREE_DATA): StreamState.LEASED,
             (StreamState.LEASED, StreamAction.ALL_FREED): StreamState.COMPLETE,

@@ -241,7 +241,7 @@ class StorePath:
         """Do nothing: a folder exists with its objects."""
 
     def create(self, content: bytes) -> bool:
-        """Create the object by a conditional put; False if there is one with another content.
+        """Create the object by a conditional put; False if an object with other content exists.
 
         A request that was repeated because its reply was lost finds its own object: so equal content is success.
         """

@@ -369,7 +369,7 @@ def is_stream_start(first_bytes: bytes) -> bool:
 def format_mismatch_error(name: str, expected: str, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
     """Return the error for a source that begins with these bytes, which are not Arrow data or too few to decide.
 
-    A note names a way to read the format, if there is one.
+    A note names a way to read the format, if any.
     """
     if not first_bytes:
         return NoDataError(f"{name}: expected {expected}, but it is empty")

@@ -45,7 +45,7 @@ def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None, *, a
 
 
 def unique(array: ArrayData) -> ArrayData:
-    """Return the distinct values in order of first appearance, including null if there is one."""
+    """Return the distinct values in order of first appearance, including null, if any."""
     return array.layout.take(array, factorize(array)[1])
 
 

@@ -29,7 +29,7 @@ _LONGEST_RUN = 1 << 20
 class SlotSelection:
     """Runs of slots of several arrays: `run_length` slots of `arrays[array_indices[i]]` from slot `indices[i]`.
 
-    There is at least one run, and every run lies within its array.
+    There is at least one run, and every run is within its array.
     """
 
     def __init__(

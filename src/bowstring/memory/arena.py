@@ -160,7 +160,7 @@ class ArenaRegionBuilder(UnsealedRegion):
 class Arena(Closable):
     """Shared memory that is filled again when no process has it open or mapped; for `bowstring.share`.
 
-    Up to `max_unused_bytes` of memory that nobody reads are kept for the next region; `release_unused` frees them. The
+    Up to `max_unused_bytes` of memory without readers are kept for the next region; `release_unused` frees them. The
     arena belongs to the process that created it, and is empty in a forked child. Thread-safe. Raises
     `InvalidArgumentError` for a negative size.
 
@@ -204,12 +204,12 @@ class Arena(Closable):
         return ArenaRegionBuilder(self, block, size_bytes, name)
 
     def release_unused(self) -> int:
-        """Free all memory that nobody reads; return its size in bytes."""
+        """Free all memory without readers; return its size in bytes."""
         with self._lock:
             return self._drop_unused(self._unused_blocks(), 0)
 
     def close(self) -> None:
-        """Free all memory that nobody reads, and the rest with its last reader. Idempotent."""
+        """Free all memory without readers, and the rest with its last reader. Idempotent."""
         with self._lock:
             self._is_closed = True
             blocks, self._blocks = self._blocks, []
@@ -232,7 +232,7 @@ class Arena(Closable):
             return best
 
     def _unused_blocks(self) -> list[_Block]:
-        """The blocks that nobody reads, in the order in which they were filled. They stay locked."""
+        """The blocks without readers, in the order in which they were filled. They stay locked."""
         return [block for block in self._blocks if block.try_lock()]
 
     def _drop_unused(self, unused: list[_Block], max_bytes: int) -> int:

@@ -269,7 +269,7 @@ class Region(Closable):
         """Map the region and close the descriptor, if the region will not be passed on.
 
         A file that was opened by its path is opened again when needed; a file that was opened by its descriptor keeps
-        it for `check_backing_file`, unless it is an unnamed file, which nobody should change.
+        it for `check_backing_file`, unless it is an unnamed file, which must not change.
         """
         _ = self.memory
         if self.is_sealed or self._file is not None or self.is_unnamed_file:
@@ -418,7 +418,7 @@ class RegionWriter(UnsealedRegion):
     def spill(self, folders: Sequence[str]) -> None:
         """Move the bytes to an unnamed file in the first of some folders that allows it, and free the memory.
 
-        The number of the descriptor stays the same, so that whoever writes it need not know. Raises `ResourceError`;
+        The number of the descriptor stays the same, so that its writer is not affected. Raises `ResourceError`;
         the bytes stay in memory then.
         """
         descriptor = self.fileno()

@@ -112,7 +112,7 @@ class AgentConnection(Closable, EventHandler):
     def _update_memory(self, event: RemoteMemoryUpdated) -> None:  # noqa: ARG002 - for connections of the same host
         raise ProtocolError("memory of another host")
 
-    def _end(self, error: Exception) -> None:  # noqa: ARG002 - nobody reads a log of the agent
+    def _end(self, error: Exception) -> None:  # noqa: ARG002 - the agent has no log
         self._close_connection(self)
 
 
@@ -192,7 +192,7 @@ class ControlConnection(AgentConnection):
 
 
 class ConnectionAcceptor(ListenerHandler):
-    """Accepts connections of a listener as long as there is room; others wait in the socket's queue."""
+    """Accepts connections of a listener up to a limit; others wait in the socket's queue."""
 
     connections_per_turn = 1
 
@@ -225,7 +225,7 @@ class ConnectionAcceptor(ListenerHandler):
         self._connections[connection] = None
         self._loop.add(connection)
 
-    def close_unused_connection(self, error: Exception) -> bool:  # noqa: ARG002 - nobody reads a log of the agent
+    def close_unused_connection(self, error: Exception) -> bool:  # noqa: ARG002 - the agent has no log
         return self._close_silent_connection()
 
     def close_connection(self, connection: AgentConnection) -> None:

@@ -2,7 +2,7 @@
 
 Agents listen at abstract unix addresses, which the kernel lists in /proc/net/unix for everyone in the network
 namespace. Any process can listen at such an address: those of other users are ignored, because the kernel tells whose
-they are, and those that are silent delay nobody by more than a time limit.
+they are, and those that are silent delay others by no more than a time limit.
 """
 
 from __future__ import annotations
@@ -99,4 +99,4 @@ def _is_of_another_user(address: str) -> bool:
         with try_connect(address)[0] as connection:
             return peer_credentials(connection)[1] not in (os.getuid(), 0)
     except BowstringError:
-        return False  # nobody listens
+        return False  # no process listens

@@ -33,7 +33,7 @@ class MemoryRequest:
     """The memory that a partition needs in total, and that it would like to have for what it will write next.
 
     `limit_bytes` is the limit of the host agent's memory, `available_bytes` what the writer's control group has.
-    None is no limit.
+    None means unlimited.
     """
 
     needed_bytes: int

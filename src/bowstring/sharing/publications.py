@@ -1,4 +1,4 @@
-"""What a host agent knows of a published data set besides its memory: its name, size, description and lifetime.
+"""The attributes of a published data set in a host agent, besides its memory: its name, size, description and lifetime.
 
 A data set has a name, which may be that of others, too, and an ID, which is unique.
 """
@@ -47,7 +47,7 @@ def create_dataset_id(name: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamBatchId:
-    """A batch of a stream, each of which is a published data set; its ID tells which."""
+    """A batch of a published stream. Each batch is a data set of its own."""
 
     name: str
     query: str

@@ -93,7 +93,7 @@ class PublishedDatasets(Closable):
         self._memory = memory
         self._max_regions = max_regions
         self._datasets: dict[str, _PublishedDataset] = {}
-        # A late attempt must not create a dropped data set again, which nobody would drop.
+        # A late attempt must not create a dropped data set again, which would never be dropped.
         self._dropped: dict[str, None] = {}
 
     def __len__(self) -> int:
@@ -312,7 +312,7 @@ class PublishedDatasets(Closable):
 
 def index_partition(region: Region, num_rows: int) -> StoredDataset:
     """Return the partition in a region. Raises `InvalidDataError`, `InvalidArgumentError` for other rows."""
-    # Any other file could be truncated by whoever knows its name, which ends processes that have it mapped.
+    # Any other file could be truncated by any process that has its name, which ends processes that have it mapped.
     if not region.is_sealed and not region.is_unnamed_file:
         raise InvalidDataError(f"{region.name}: expected sealed memory or an unnamed file of this user")
     partition = index_stored_dataset(region)

@@ -362,7 +362,7 @@ class ClientHandler(EventHandler):
         lost = ConnectionLostError | InvalidArgumentError  # out of region indices: the client reconnects
         if isinstance(error, DeadlineError) and self._refused_at is None:
             self._disconnect_as_lost(error)
-        # There is nobody to send a reason to, or it did not arrive.
+        # There is no client to send a reason to, or it did not arrive.
         elif self._refused_at is not None or isinstance(error, lost):
             is_silent = self._connection.state is StreamState.WAITING
             self._clients.disconnect(self, error, level=logging.DEBUG if is_silent else logging.INFO)

@@ -148,7 +148,7 @@ class SharedTableHandle(Closable):
             return regions
 
     def close(self) -> None:
-        """Close the handle. After the original is closed, nobody can attach; attached tables stay valid. Idempotent."""
+        """Close the handle. After the original is closed, attaching fails; attached tables stay valid. Idempotent."""
         self._is_closed = True
         regions, self._regions = self._regions, None
         for region in regions or ():
@@ -244,7 +244,7 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
     Arrow file or stream, a `Region` and a `SharedTableHandle` are shared without a copy, unless `copy` is True. With
     `copy=False`, what would be copied raises `WouldCopyError`.
 
-    With an `arena`, the copy is written to memory of earlier handles that nobody reads any more. Without, readers and
+    With an `arena`, the copy is written to memory of earlier handles that have no readers. Without, readers and
     generators are written batch by batch, and the batches of a table of 64 MiB or more are copied by several threads,
     each into its own region, unless it has a single batch or dictionaries.
 

@@ -136,7 +136,7 @@ class ArrowReader(DataSourceReader):
         """Yield the batches of a file, with Spark's types and the columns to read.
 
         Raises:
-            MissingFileError: the file existed when the query was planned, but no longer; the message names the cure.
+            MissingFileError: the file existed when the query was planned, but no longer; the message says what to do.
         """
         path = batch_range.path
         batches = read_batches(

@@ -31,7 +31,7 @@ class MalformedDataPolicy:
 
     @property
     def tolerates_malformed(self) -> bool:
-        """Whether malformed data is no error."""
+        """Whether malformed data is tolerated."""
         return self.ignores_corrupt_files or self.mode != "FAILFAST"
 
     @property
@@ -40,7 +40,7 @@ class MalformedDataPolicy:
         return self.mode == "PERMISSIVE" and not self.ignores_corrupt_files
 
     def add_message_column(self, schema: StructType) -> StructType:
-        """Return a schema with the column of messages, if there is one."""
+        """Return a schema with the column of messages, if any."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         if self.mode != "PERMISSIVE" or self.message_column in schema.names:

@@ -115,7 +115,7 @@ def publish(  # noqa: PLR0913 -- all but one are options
     The memory is freed by `close`, `ttl_s` after the commit, and at the end of the driver's process; with the lifetime
     "detached", not at the end of the driver, so that a trainer can start when the application has ended.
 
-    With `remote`, the executors' hosts also serve their partitions over TCP, to whoever has the data set or a URI, and
+    With `remote`, the executors' hosts also serve their partitions over TCP, to all who have the data set or a URI, and
     the driver frees their memory with `close` or at its end; True takes the session's settings
     ``spark.bowstring.publish.remote.…``, and the default is ``spark.bowstring.publish.remote``. Otherwise nothing
     listens beyond a host, and the memory on other hosts than the driver's is freed when the executors end, or after

@@ -89,7 +89,7 @@ def _to_text(path: Any) -> Any:
 
 
 def _explain_partition_error(save: Callable[..., None]) -> Callable[..., None]:
-    """Replace Spark's error for `partitionBy`, which speaks of the columns of an existing table."""
+    """Replace Spark's error for `partitionBy`, which names the columns of an existing table."""
 
     @functools.wraps(save)
     def explained_save(self: Any, *args: Any, **options: Any) -> None:

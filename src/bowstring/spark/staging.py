@@ -69,8 +69,8 @@ def create_staging_folder(
 
 
 def take_over(folder: FolderPath, job: str) -> None:
-    """Make this process the owner of a job, so that nobody removes its files while this process commits them, even if
-    the JVM is killed. Raises `OSError`.
+    """Make this process the owner of a job, so that no other process removes its files while this process commits
+    them, even if the JVM is killed. Raises `OSError`.
     """
     staging = folder / STAGING_FOLDER / job
     _write_owner(staging, ProcessIdentity.current(), _read_owner_record(staging).get("query"))
@@ -162,7 +162,7 @@ def discard_jobs_of_query(folder: FolderPath, query: str) -> None:
 
 
 def _write_owner(staging: FolderPath, owner: ProcessIdentity | None, query: str | None) -> None:
-    """Write the owner's file; whoever reads it meanwhile gets the one before or this one."""
+    """Write the owner's file; a concurrent reader gets the previous one or this one."""
     content = encode_owner_json(owner, query)
     if isinstance(staging, StorePath):
         (staging / OWNER_FILE_NAME).write_text(content)

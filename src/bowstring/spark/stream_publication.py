@@ -39,7 +39,7 @@ def publish_stream(  # noqa: PLR0913 -- all but two are options
 
     `writer` is ``frame.writeStream`` with a checkpoint, a trigger and an output mode. `follow_published(name)` of
     `bowstring` iterates over the rows as they come, each of them once; `open_published(name)` opens the newest batch.
-    Older batches are freed when nobody reads them any more, all of them when the query ends; with the lifetime
+    Older batches are freed after their last reader, all of them when the query ends; with the lifetime
     "detached", the newest ones remain until `ttl_s`, also for the query that a new driver continues. A batch that Spark
     repeats after a failure replaces its rows, or if it is still there, has no effect.
 

@@ -126,7 +126,7 @@ class AsyncSession:
             self._timer = None
 
     def _watch_descriptors(self, readers: set[int], writers: set[int]) -> None:
-        # First, because a descriptor that is ready and that nobody reads would call `_step` in every turn of the loop.
+        # First, because a descriptor that is ready and not read would call `_step` in every turn of the loop.
         for descriptor in self._readers - readers:
             self._loop.remove_reader(descriptor)
         for descriptor in self._writers - writers:

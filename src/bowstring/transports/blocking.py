@@ -172,7 +172,7 @@ class BlockingSession(Closable):
             self._wait()
             with self.lock:
                 self._step()
-            # A lease that was released during the step found the lock taken, so nobody else sends it.
+            # A lease that was released during the step found the lock taken, so no other thread sends it.
             self.flush()
         return self._events.popleft()
 
@@ -357,7 +357,7 @@ class BlockingChannel(Closable):
             lock.release()
 
     def _handle_event(self, event: Event, allocate: MessageAllocator | None) -> ReceivedMessage | None:
-        """Process an event of receiving; return the message if there is one."""
+        """Process an event of receiving; return the message, if any."""
         if isinstance(event, MessageReceived):
             self.channel.grant_credit(1, self.channel.options.credit_bytes_of(len(event.data)))
             destination, self._destination = self._destination, None

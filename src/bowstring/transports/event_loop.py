@@ -192,7 +192,7 @@ class EventLoop(Closable):
         interests, timeout_s = handler.next_wait()
         if interests != self._handlers[handler]:
             previous = dict(self._handlers[handler])
-            # At once: a ready descriptor that nobody reads would end every wait of the loop.
+            # At once: a ready descriptor that is not read would end every wait of the loop.
             for descriptor in previous.keys() - dict(interests).keys():
                 self._selector.unregister(descriptor)
             for descriptor, events in dict(interests).items():

@@ -73,7 +73,7 @@ class ExportArena(ABC):
         # it.
         self._copies: weakref.WeakKeyDictionary[Region, _RegionCopy] = weakref.WeakKeyDictionary()
         self._unused: dict[_RegionCopy, None] = {}
-        """The copies that nobody reads, the least recently used first."""
+        """The copies without readers, the least recently used first."""
         self._disconnected: list[tuple[DisconnectedPeer, list[_RegionCopy]]] = []
         self._is_closed = False
         self._lock = threading.Lock()
@@ -152,7 +152,7 @@ class ExportArena(ABC):
         return copy
 
     def _allocate(self, size_bytes: int) -> int:
-        """Return the offset of a free block, after removing copies that nobody reads if there is none."""
+        """Return the offset of a free block, after removing copies without readers if necessary."""
         aligned_bytes = _round_up(size_bytes)
         while (offset := self._take_free_block(aligned_bytes)) is None:
             available_bytes = sum(free_bytes for _, free_bytes in self._free)

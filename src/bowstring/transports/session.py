@@ -484,7 +484,7 @@ class Session(Closable):
     def _start_copy(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
         """Start to copy a body: as a whole if its buffers are close together, otherwise each buffer."""
         body, locations = copy.lease.body, copy.locations
-        # Where the size of the peer's memory is unknown, only the buffers are known to be readable, not what lies
+        # Where the size of the peer's memory is unknown, only the buffers are known to be readable, not what is
         # between them.
         span = None if locations is None or memory.size_bytes >= _UNKNOWN_BYTES else _find_span(locations, body.lengths)
         if locations is None or span is None:

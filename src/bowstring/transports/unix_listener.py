@@ -79,7 +79,7 @@ class UnixListener(StreamListener):
             self._socket.bind(sockaddr)
         status = os.lstat(self.address)
         self._inode = (status.st_dev, status.st_ino)
-        # Before `listen`: until then nobody can connect with the permissions of the umask.
+        # Before `listen`: until then no process can connect with the permissions of the umask.
         Path(self.address).chmod(0o666 if self.options.allow_other_users else 0o600)
 
 

@@ -197,7 +197,7 @@ TRANSFER_METHODS = (
 
 @contextmanager
 def _serve_stream(table: Any) -> Iterator[str]:
-    """Send a table of pyarrow as an IPC stream to whoever connects to the unix socket at this path."""
+    """Send a table of pyarrow as an IPC stream to each client of the unix socket at this path."""
     import pyarrow as pa
 
     class Handler(socketserver.StreamRequestHandler):

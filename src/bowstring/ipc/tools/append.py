@@ -133,7 +133,7 @@ def _open_locked(name: str) -> MemorySource:
 
 
 def _unlock_and_close(source: MemorySource) -> None:
-    """Unlock and close the file; its mapping shares the descriptor and may live longer."""
+    """Unlock and close the file; its mapping shares the descriptor and may remain open longer."""
     if source.descriptor >= 0:
         fcntl.flock(source.descriptor, fcntl.LOCK_UN)
     source.close()

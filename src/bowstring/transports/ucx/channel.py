@@ -65,7 +65,7 @@ class _Sender(MessageSender):
                 else:
                     self.bytes_sent += message.length_bytes
                     self.report_sent(message, events)
-            # A message that libucp sends at once leaves room for the next.
+            # A message that libucp sends at once leaves space for the next.
             if not self.queue or len(self.started_messages) >= _MAX_STARTED:
                 return
 
@@ -141,7 +141,7 @@ class _Receiver(MessageReceiver[UcxMessage, _IncomingMessage]):
         try:
             super().offer_or_receive(message, events)
         except LimitError:
-            # libucp would keep the message, which nobody receives any more.
+            # libucp would keep the message, which is never received.
             message.discard()
             raise
 
