@@ -1,6 +1,6 @@
 """Draw the plot of the README: `python -m benchmarks.plots [RESULTS]`, with the extra `docs`.
 
-RESULTS is the JSON of `python -m benchmarks`; by default docs/benchmark-results.json, the results that the pages show.
+RESULTS is the JSON of `python -m benchmarks`; by default docs/evidence/benchmark-results.json, which the pages show.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STYLE: dict[Any, Any] = {
 
 def main(arguments: Sequence[str]) -> None:
     """Draw the plot of the README."""
-    path = Path(arguments[0]) if arguments else _DOCS / "benchmark-results.json"
+    path = Path(arguments[0]) if arguments else _DOCS / "evidence" / "benchmark-results.json"
     results = json.loads(path.read_text("utf-8"))
     with mpl.rc_context(_STYLE):
         _draw_publish(results["lines"], describe_run(results), _DOCS / "images" / "publish.svg")

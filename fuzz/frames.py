@@ -1,4 +1,4 @@
-"""Frames of the wire format (docs/dissociated.md): parse recorded bytes, change frames, and encode them again.
+"""Frames of the wire format (docs/explanation/dissociated.md): parse recorded bytes, change and encode frames.
 
 An input of these kinds is a byte of options, for its oracle, and the bytes that one end of a connection receives.
 """

@@ -1,4 +1,4 @@
-"""Compare the imports of the sources with docs/architecture.md."""
+"""Compare the imports of the sources with docs/development/architecture.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCE = REPOSITORY / "src" / "bowstring"
-PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "development" / "architecture.md").read_text(encoding="utf-8")
 
 # bowstring/__init__.py belongs to no sub-package, nor does the module that all tables of exports import.
 ROOT = "bowstring"
@@ -51,7 +51,7 @@ class Import:
 
 def fenced(language: str) -> list[str]:
     blocks = re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 1, f"docs/architecture.md has {len(blocks)} blocks ```{language}, not one"
+    assert len(blocks) == 1, f"docs/development/architecture.md has {len(blocks)} blocks ```{language}, not one"
     return [line.strip() for line in blocks[0].splitlines() if line.strip()]
 
 

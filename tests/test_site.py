@@ -34,12 +34,12 @@ def test_the_plot_is_that_of_the_results(tmp_path: Path, monkeypatch: pytest.Mon
     pytest.importorskip("matplotlib", reason="requires the extra docs")
     from benchmarks import plots
 
-    results = json.loads((REPOSITORY / "docs" / "benchmark-results.json").read_text("utf-8"))
+    results = json.loads((REPOSITORY / "docs" / "evidence" / "benchmark-results.json").read_text("utf-8"))
     sizes = {tuple(by_rows) for by_rows in plots.publish_times(results["lines"]).values()}
     assert sizes == {(10_000, 100_000, 1_000_000, 5_000_000)}
     (tmp_path / "images").mkdir()
     monkeypatch.setattr(plots, "_DOCS", tmp_path)
-    plots.main([str(REPOSITORY / "docs" / "benchmark-results.json")])
+    plots.main([str(REPOSITORY / "docs" / "evidence" / "benchmark-results.json")])
     caption = plots.describe_run(results)
     for folder in (tmp_path, REPOSITORY / "docs"):
         assert caption in (folder / "images" / "publish.svg").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Every claim of docs/status.md and docs/conformance.md has a test: each ✓ links to a test or names test cases."""
+"""Every claim of the pages on status and conformance has a test: each ✓ links to a test or names test cases."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tests.cases import CASES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGE = REPOSITORY / "docs" / "status.md"
-CONFORMANCE = REPOSITORY / "docs" / "conformance.md"
+PAGE = REPOSITORY / "docs" / "evidence" / "status.md"
+CONFORMANCE = REPOSITORY / "docs" / "evidence" / "conformance.md"
 _REQUIREMENT = re.compile(r"\b(MUST|REQUIRED|OPTIONAL|should|may|can|needs?)\b")
 _LINK = re.compile(r'\[([^]]*)\]\(([^)\s]+)(?: "([^"]*)")?\)')
 """The text, target and title of a Markdown link; the title is the name of the test."""
@@ -26,7 +26,7 @@ def unproven(page: str) -> list[str]:
     """Return the claims without a test."""
     wrong = []
     for text, target, name in _LINK.findall(page):
-        if (text == "✓" or name) and not _is_test(target.removeprefix("../"), name):
+        if (text == "✓" or name) and not _is_test(target.removeprefix("../../"), name):
             wrong.append(f"{target} {name}".strip())
     cases = {str(case) for case in CASES}
     for row in rows(page):
@@ -58,10 +58,10 @@ def test_every_claim_has_a_test() -> None:
     [
         "| Null | ✓ | `nil` |",
         "| Null | ✓ | |",
-        "| Null | [✓](../tests/test_gone.py) |",
-        '| Null | [✓](../tests/test_status.py "test_of_nothing") |',
-        "| Null | [✓](../tests/test_status.py) |",
-        '| Null | [✓](../tests/test_status.py "rows") |',
+        "| Null | [✓](../../tests/test_gone.py) |",
+        '| Null | [✓](../../tests/test_status.py "test_of_nothing") |',
+        "| Null | [✓](../../tests/test_status.py) |",
+        '| Null | [✓](../../tests/test_status.py "rows") |',
         '| Null | [✓](test_status.py "test_every_test_case_is_claimed") |',
     ],
 )

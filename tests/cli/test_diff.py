@@ -75,7 +75,7 @@ def test_one_side_may_be_a_pipe(tmp_path: Path, repository: Path) -> None:
     document = json.loads(process.stdout)
     assert (document["equal"], document["schema"], document["right"]) == (False, [], "standard input")
     assert document["rows"] == [{"row": 3, "cells": [{"column": "n", "left": 2.0, "right": 1.5}]}]
-    page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert not {key for key in {*document, "row", "cells"} if f"`{key}`" not in page}
 
 

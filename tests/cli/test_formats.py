@@ -154,7 +154,7 @@ def test_info_shows_columns_and_schema_of_every_format(
     document = json.loads(output_of(capsys, "info", "--json", folder / name))
     assert (document["rows"], document["bytes"]["total"], document["format"]) == (3, size, format_name.lower())
     assert [field["name"] for field in document["schema"]["fields"]] == TABLE.column_names
-    page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert not {key for key in document if f"`{key}`" not in page}
 
 

@@ -44,7 +44,7 @@ def test_the_json_output_agrees_with_inspect(tmp_path: Path, repository: Path) -
     document, inspection = json.loads(process.stdout), bs.inspection.inspect(path)
     assert [column["bytes"] for column in document["columns"]] == [c.total_bytes for c in inspection.columns_by_size()]
     assert document["columns"][0]["encoding"].endswith(" + zstd")
-    page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert not {key for key in {*document, *document["columns"][0]} if f"`{key}`" not in page}
 
 

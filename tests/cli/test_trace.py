@@ -86,7 +86,7 @@ def test_the_json_output_has_the_documented_keys(
 ) -> None:
     record_stream(tmp_path / "r")
     entries = traced_json(capsys, tmp_path / "r")["entries"]
-    page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     section = page[page.index("## trace") :]
     assert not {key for key in {"source", "entries", *entries[0]} if f"`{key}`" not in section}
     assert not {entry["kind"] for entry in entries if f"`{entry['kind']}`" not in section}

@@ -193,7 +193,7 @@ def test_the_json_output_has_every_error(tmp_path: Path, name: str, repository: 
         (1, "more"),
         (2, "more"),
     ]
-    page = (repository / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert not {key for key in {*document, *document["faults"][0]} if f"`{key}`" not in page}
 
 

@@ -1,4 +1,4 @@
-"""Data sets for Dask, which is not among the packages of the tests: the recipe of docs/datasets.md."""
+"""Data sets for Dask, which is not among the packages of the tests: the recipe of docs/reference/datasets.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/folder-format.md describes the folders: its reader reads them without Bowstring."""
+"""docs/explanation/folder-format.md describes the folders: its reader reads them without Bowstring."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, try_create_manifest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "folder-format.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "folder-format.md"
 SCHEMA: dict[str, Any] = {
     "type": "struct",
     "fields": [{"name": "x", "type": "long", "nullable": True, "metadata": {}}],

@@ -45,7 +45,7 @@ def to_mermaid(table: TransitionTable) -> str:
 
 @machines
 def test_the_documentation_contains_the_diagram_of_the_table(table: TransitionTable, repository: Path) -> None:
-    page = (repository / "docs" / "dissociated.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "explanation" / "dissociated.md").read_text(encoding="utf-8")
     assert f"```mermaid\n{to_mermaid(table)}```" in page
 
 

@@ -279,8 +279,8 @@ SPARK_TYPES_BY_ROW: dict[str, list[Any]] = {
 
 
 def read_documented_types() -> dict[str, tuple[str, str]]:
-    """The Arrow types in the table of docs/spark.md, written and also read, by its first column."""
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    """The Arrow types in the table of docs/reference/spark.md, written and also read, by its first column."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "spark.md").read_text()
     lines = page[page.index("\n## Types\n") :].split("\n\n")[1].splitlines()
     return {
         cells[0]: (cells[1], cells[2]) for cells in ([c.strip() for c in line.split("|")[1:-1]] for line in lines[2:])

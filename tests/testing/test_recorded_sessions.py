@@ -123,7 +123,7 @@ def test_the_metadata_of_the_sessions_are_what_is_written_now() -> None:
 
 
 def test_the_clarifications_name_only_sessions_that_exist(repository: Path) -> None:
-    page = (repository / "docs" / "dissociated-clarifications.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "explanation" / "dissociated-clarifications.md").read_text(encoding="utf-8")
     names = {name for group in re.findall(r"\((`[^()]+`)\)", page) for name in re.findall(r"`([^`]+)`", group)}
     assert len(names) > 15
     assert names <= {session.name for session in recorded_sessions()}

@@ -1,6 +1,6 @@
 """Formatting of rows and values as JSON, CSV and cells of tables («Data Types»).
 
-The formats depend on the Python value from `to_pylist`, not on the type. They are documented in docs/command-line.md.
+The formats depend on the Python value from `to_pylist`, not on the type. docs/reference/command-line.md has the list.
 """
 
 from __future__ import annotations

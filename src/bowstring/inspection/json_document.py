@@ -1,4 +1,4 @@
-"""Inspections as JSON-compatible values. The keys are documented in docs/info.md and stable; new ones may be added."""
+"""Inspections as JSON-compatible values. The keys are stable; new ones may be added (docs/reference/info.md)."""
 
 from __future__ import annotations
 

@@ -108,9 +108,9 @@ def publish(  # noqa: PLR0913 -- all but one are options
 ) -> PublishedFrame:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
-    The data does not pass through the driver. Its memory counts against the executors' containers: see docs/spark.md.
-    The schema is that of ``df.toArrow()``. `bowstring.open_published(name)` opens the newest data set with this name in
-    any process of the user on a host that has a part, without `remote` only on the driver's.
+    The data does not pass through the driver. Its memory counts against the executors' containers; see
+    docs/reference/spark.md. The schema is that of ``df.toArrow()``. `bowstring.open_published(name)` opens the newest
+    data set with this name in any process of the user on a host that has a part, without `remote` only on the driver's.
 
     The memory is freed by `close`, `ttl_s` after the commit, and at the end of the driver's process; with the lifetime
     "detached", not at the end of the driver, so that a trainer can start when the application has ended.

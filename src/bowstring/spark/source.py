@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 class ArrowDataSource(DataSource):
     """Arrow files and data sets, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
-    docs/spark.md describes the options, which `bowstring.spark.options` lists. All others are an
+    docs/reference/spark.md describes the options, which `bowstring.spark.options` lists. All others are an
     `InvalidArgumentError`.
     """
 

@@ -1,4 +1,4 @@
-"""Frames on a byte stream: the format, the queue of frames to send, and the parser (docs/dissociated.md).
+"""Frames on a byte stream: the format, the queue of frames to send, and the parser (docs/explanation/dissociated.md).
 
 Nothing here does I/O; `bowstring.transports.stream_channel` connects it to a socket.
 

@@ -1,7 +1,7 @@
 """One end of a unix socket: frames, vectored sends, and file descriptors (SCM_RIGHTS).
 
-The socket is a stream socket with Bowstring's own frames (docs/dissociated.md), because a message of a sequenced-packet
-socket has to fit the socket's buffer of some 200 KB; a schema of ten thousand columns does not.
+The socket is a stream socket with Bowstring's own frames (docs/explanation/dissociated.md), because a message of a
+sequenced-packet socket has to fit the socket's buffer of some 200 KB; a schema of ten thousand columns does not.
 """
 
 from __future__ import annotations
