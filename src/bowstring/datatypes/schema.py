@@ -346,7 +346,14 @@ def _abbreviate_names(names: list[str]) -> str:
     return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
 
 
-SchemaLike: TypeAlias = "Schema | FieldsLike"
+FieldsLike: TypeAlias = (
+    Iterable[Field | SupportsArrowSchema | tuple[str, TypeLike]]
+    | Mapping[str, TypeLike]
+    | Mapping[str, DataType]
+    | SupportsArrowSchema
+)
+"""Fields, (name, type) pairs, a mapping from names to types, or a schema of another library."""
+SchemaLike: TypeAlias = Schema | FieldsLike
 """A schema, or anything that `schema` converts."""
 
 
@@ -376,12 +383,6 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
         imported_schema = import_schema(fields)
         return imported_schema if metadata is None else Schema(imported_schema.lazy_fields, as_metadata(metadata))
     return Schema(as_fields(fields), as_metadata(metadata))
-
-
-FieldsLike: TypeAlias = (
-    "Iterable[Field | SupportsArrowSchema | tuple[str, TypeLike]] | Mapping[str, TypeLike] | Mapping[str, DataType] | "
-    "SupportsArrowSchema"
-)
 
 
 def unify_schemas(schemas: Iterable[SchemaLike]) -> Schema:
