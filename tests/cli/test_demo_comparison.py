@@ -112,7 +112,7 @@ def test_ratios_of_the_same_round_cancel_the_load_of_the_machine() -> None:
 def test_too_few_rounds_are_no_verdict() -> None:
     main = compare(1 << 20, (1.0, 0.1, 0.4), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0), noise=(1.0,) * 5)
     assert describe_verdict(main, None) == (
-        "1,000 rows, 1.00 MiB: fewer than 6 rounds, too few to tell differences from the noise."
+        "1,000 rows, 1.00 MiB: fewer than 6 rounds, too few to distinguish differences from noise."
     )
 
 

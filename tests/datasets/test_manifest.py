@@ -238,7 +238,7 @@ def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Pa
     (tmp_path / MANIFEST_FOLDER).touch()
     with pytest.raises(NotDirectoryError, match=f"{MANIFEST_FOLDER}: cannot be read: Not a directory"):
         read_manifest(tmp_path)
-    with pytest.raises(ExistingFileError, match="cannot be put in place: File exists"):
+    with pytest.raises(ExistingFileError, match="cannot be created: File exists"):
         try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
 
 

@@ -202,7 +202,7 @@ def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: 
         with pytest.raises(ConnectionLostError):
             agent.status()
     for use in (data.read_all, lambda: bs.connect(uri)):
-        with pytest.raises(ConnectionLostError, match=r"the published data is gone.*publish it again"):
+        with pytest.raises(ConnectionLostError, match=r"the published data no longer exists.*publish it again"):
             use()
     assert table.to_pydict() == {"a": [1, 2]}
     with pytest.raises(ConnectionLostError):

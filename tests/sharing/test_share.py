@@ -360,7 +360,7 @@ def test_a_handle_of_an_ended_process_is_a_lost_connection() -> None:
     with PythonProcess(SHARE) as other:
         handle = other.receive()
         other.kill()
-    with pytest.raises(ConnectionLostError, match=f"process {other.process.pid}.* is gone"):
+    with pytest.raises(ConnectionLostError, match=f"process {other.process.pid}.* has ended"):
         bs.attach(handle)
 
 

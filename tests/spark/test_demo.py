@@ -140,7 +140,7 @@ def test_the_command_prints_rows_checks_methods_and_a_verdict(command_run: tuple
     assert any(line.startswith("✓ 10,000 rows match Spark's in each read") for line in lines)
     assert any(line.split() == ["publishing", "toArrow()", "Parquet"] for line in lines)
     assert re.fullmatch(
-        r"10,000 rows, .+: fewer than 6 rounds, too few to tell differences from the noise\.", lines[-2]
+        r"10,000 rows, .+: fewer than 6 rounds, too few to distinguish differences from noise\.", lines[-2]
     )
     assert lines[-1] == "Plots: bowstring-demo.html"
     assert lines[-2] in unescape(page)
@@ -264,7 +264,7 @@ def test_an_input_without_rows_is_an_error(spark: SparkSession, tmp_path: Path) 
     try:
         with (
             demo_command.StepProgress(Console(file=StringIO())) as steps,
-            pytest.raises(InvalidArgumentError, match=r"x\.csv: there are no rows to hand over"),
+            pytest.raises(InvalidArgumentError, match=r"x\.csv: there are no rows to publish"),
         ):
             demo_command.compare_methods(steps, spark, str(tmp_path / "x.csv"), 1, 1)
     finally:

@@ -1,4 +1,4 @@
-"""Year-month and calendar intervals in a real Spark, which passes them to no Python source and takes them from none."""
+"""Year-month and calendar intervals in a real Spark, which does not pass them to or from Python sources."""
 
 from __future__ import annotations
 

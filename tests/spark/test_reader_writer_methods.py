@@ -21,7 +21,7 @@ def stream(spark: SparkSession) -> DataFrame:
 
 def test_partition_columns_are_rejected_with_what_works_instead(spark: SparkSession, tmp_path: Path) -> None:
     writer = spark.range(3).write.format("arrow").mode("append")
-    with pytest.raises(InvalidArgumentError, match="Spark passes partitionBy to no Python data source"):
+    with pytest.raises(InvalidArgumentError, match="Spark does not pass partitionBy to Python data sources"):
         writer.partitionBy("id").save(str(tmp_path / "data"))
     assert not (tmp_path / "data").exists()
     frame = spark.range(3).selectExpr("id", "id % 2 AS parity")

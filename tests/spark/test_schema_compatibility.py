@@ -116,7 +116,7 @@ def test_a_type_without_a_counterpart_is_an_error_if_it_is_read() -> None:
 
 def test_intervals_are_not_requested() -> None:
     for interval in (spark.YearMonthIntervalType(), spark.CalendarIntervalType()):
-        with pytest.raises(UnsupportedTypeError, match=r"PySpark takes interval.* from no Python data source"):
+        with pytest.raises(UnsupportedTypeError, match=r"PySpark does not take interval.* from Python data sources"):
             check_read_conversions(A, struct_type(("x", interval)), struct_type(("x", interval)))
 
 

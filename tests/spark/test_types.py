@@ -240,7 +240,7 @@ UNSUPPORTED_TYPES = [
         r"decimal256\(39, 2\) has no counterpart in Spark: read it as decimal\(38,2\) with .schema",
     ),
     (arrow.decimal128(38, -2), r"decimal128\(38, -2\) has no counterpart in Spark: read it as decimal\(38,0\)"),
-    (arrow.map_(arrow.null(), arrow.int8()), r"PySpark takes map<void,tinyint> from no Python data source"),
+    (arrow.map_(arrow.null(), arrow.int8()), r"PySpark does not take map<void,tinyint> from Python data sources"),
 ]
 
 

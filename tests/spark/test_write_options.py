@@ -140,6 +140,18 @@ def test_batches_and_files_have_limits_and_compression(spark: SparkSession, tmp_
     assert [[b.num_rows for b in batches] for batches in read_files(tmp_path / "c").values()] == [[400, 400, 200]]
 
 
+def test_a_batch_ends_before_its_strings_exceed_their_offsets_whatever_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(part_files, "_MAX_BATCH_BYTES", 2000)  # 1 GiB: pyarrow has several arrays for 2 GiB of strings
+    rows = pa.record_batch({"text": ["x" * 996] * 7})
+    options = WriteOptions(max_bytes_per_batch=3 << 30)
+    files = part_files.PartFiles(tmp_path, lambda index: f"{index}.arrow", ["text"], options, None)
+    (entry,) = files.write(iter([rows]))
+    assert [batch.num_rows for batch in bs.open_file(tmp_path / entry.name)] == [2, 2, 2, 1]
+
+
 def test_footers_have_statistics_unless_an_option_leaves_them_out(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(0, 10, 1, 1)
     save(frame, tmp_path / "a")

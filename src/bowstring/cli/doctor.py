@@ -195,7 +195,7 @@ def _is_of_extra(requirement: Requirement, extra: str) -> bool:
 
 
 def _describe_package(requirement: Requirement) -> tuple[bool, str]:
-    """Return whether a package is usable, and its version or what is wrong."""
+    """Return whether a package is usable, and its version or the problem."""
     try:
         version = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:

@@ -91,7 +91,7 @@ def _check_uncompressed(path: str) -> None:
 
 
 def check_arrow_extension(path: str) -> None:
-    """Raise `click.UsageError` if the name of a target says that its format is not Arrow."""
+    """Raise `click.UsageError` if the suffix of a target is that of another format than Arrow."""
     _check_uncompressed(path)
     extension = get_uncompressed_extension(path)
     if FORMATS_BY_EXTENSION.get(extension, "file") not in ARROW_FORMATS:
@@ -232,7 +232,7 @@ def open_table_source(
 
 @contextmanager
 def refer_to_convert() -> Iterator[None]:
-    """Say of the options in hints that they are those of `convert`; other commands read CSV and JSON without them."""
+    """Qualify options in hints as those of `convert`: other commands read CSV and JSON without them."""
     try:
         yield
     except BowstringError as error:

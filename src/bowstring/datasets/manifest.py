@@ -48,7 +48,7 @@ FORMAT_VERSION = 2
 MAX_ADDITIONS = 100
 """The number of manifests after which one is complete again."""
 MANIFEST_RETENTION_S = 3600.0
-"""How long a superseded manifest is kept, for running readers and writers."""
+"""How long a manifest is kept after its creation, even if superseded, for running readers and writers."""
 MAX_MANIFEST_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 
@@ -188,7 +188,7 @@ def read_manifest(folder: FolderPath) -> Manifest | None:
         BowstringError, also an OSError: it can't be read.
     """
     try:
-        for _ in range(10):
+        for _ in range(10):  # a commit may remove the listed manifests before they are read
             # Not all numbers: after thousands of commits, to parse them takes most of the time.
             listing = _list_store_manifests(folder) if isinstance(folder, StorePath) else {}
             newest_name = max(listing or _list_manifest_names(folder), default=None)
@@ -238,7 +238,7 @@ def _link_new_file(path: Path, content: bytes) -> bool:
             return False
         sync_folder(path.parent)
     except OSError as problem:
-        raise translate_os_error(problem, f"{path}: cannot be put in place: {problem.strerror}") from problem
+        raise translate_os_error(problem, f"{path}: cannot be created: {problem.strerror}") from problem
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -246,11 +246,12 @@ def _link_new_file(path: Path, content: bytes) -> bool:
 
 
 def remove_old_manifests(folder: FolderPath) -> None:
-    """Remove manifests superseded more than MANIFEST_RETENTION_S ago, and temporary files of dead writers. The newer
-    ones, and those that they add to, remain.
+    """Remove superseded manifests created more than MANIFEST_RETENTION_S ago, and as old temporary files of dead
+    writers. The newer ones, and those that they add to, remain.
     """
     oldest_s = time.time() - MANIFEST_RETENTION_S
     is_old = {path.name: path.stat().st_mtime < oldest_s for path in (folder / MANIFEST_FOLDER).iterdir()}
+    # Listed after the ages, so that a manifest created meanwhile is in this list and counts as recent.
     numbers = _list_sequence_numbers(folder)
     first_recent = next((n for n in numbers if not is_old.get(_manifest_path(folder, n).name, False)), numbers[-1])
     base = _read_records([_manifest_path(folder, first_recent)])[0].base

@@ -112,7 +112,7 @@ class PublishedDataset(Dataset, Closable):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the memory is freed, in UTC, as far as this object knows; None for never. See `extend`."""
+        """When the memory is freed, in UTC, as this object last read it; None for never. See `extend`."""
         return self._expires_at
 
     @property

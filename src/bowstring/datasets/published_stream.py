@@ -20,11 +20,11 @@ _MIN_POLL_S, _MAX_POLL_S = 0.01, 0.2
 
 
 class PublishedStream:
-    """Iterates over the record batches of a stream that is published as `name`, in order, as they come.
+    """Iterates over the record batches of a stream that is published as `name`, in order, as they arrive.
 
-    It begins with the oldest batch that is still published, or where `state`, from `state_dict`, says, also in another
-    process. The iteration ends when no batch has come for `timeout_s`: the stream has ended, or its driver is starting
-    again. It can then be continued, with each row once. Memory is shared, and freed after its last user.
+    It begins with the oldest batch that is still published, or at the position `state`, from `state_dict` of any
+    process. The iteration ends when no batch has arrived for `timeout_s`: the stream has ended, or its driver is
+    restarting. It can then be continued, with each row once. Memory is shared, and freed after its last user.
 
     The iteration raises `NotFoundError` if the next batch has been freed, because newer ones replaced it, and
     `InvalidDataError` if the state is that of another stream. Raises `InvalidArgumentError`.

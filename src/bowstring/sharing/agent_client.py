@@ -255,7 +255,7 @@ class AgentClient(Closable):
         self._request({"op": "drop", "dataset": dataset})
 
     def publish(self, dataset: str, publication: Publication) -> datetime | None:
-        """Name a committed data set, or name it anew. Return when it expires, None for never.
+        """Publish a committed data set, or update what was published. Return when it expires, None for never.
 
         Raises `NotFoundError` if there is no such data set.
         """

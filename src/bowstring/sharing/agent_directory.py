@@ -1,8 +1,8 @@
 """The host agents of this user on this host, and the one that has what plain Python publishes.
 
 Agents listen at abstract unix addresses, which the kernel lists in /proc/net/unix for everyone in the network
-namespace. Any process can listen at such an address: those of other users are ignored, because the kernel tells whose
-they are, and those that are silent delay others by no more than a time limit.
+namespace. Any process can listen at such an address. Those of other users are ignored, since the kernel reports the
+user of a peer, and those that do not answer delay others by no more than a time limit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOCKETS = "/proc/net/unix"
 _MAX_AGENTS = 1024
 _MAX_THREADS = 32
 _DETACHED_TOKEN = "detached-2-"
-"""The number is that of the requests: agents of other versions of Bowstring are others."""
+"""The number is the version of the requests: versions of Bowstring with other requests use other agents."""
 _MAX_DETACHED_AGENTS = 64
 
 

@@ -32,7 +32,7 @@ AttemptsByAgent: TypeAlias = Mapping[str, Mapping[int, int]]
 """The attempt of each partition, by the control URI of the agent that has it."""
 
 _LOST_AGENT = (ConnectionLostError, NotFoundError)
-"""The errors if an agent has ended with its partitions, can't be reached, or another one runs in its place."""
+"""The errors if an agent has ended with its partitions, can't be reached, or was replaced by another."""
 _REQUEST_TIMEOUT_S = 30.0
 _DROP_TIMEOUT_S = 10.0
 _RECONNECT_TIMEOUT_S = 5.0

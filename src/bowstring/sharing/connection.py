@@ -118,7 +118,7 @@ class Connection:
                     channels[role] = on_error.enter_context(dial(transport, servers[role].address, channel_options))
                 except ConnectionLostError as error:
                     explanation = _explain_lost_connection(servers[role], error)
-                    if explanation is error:  # an error that is its own cause makes those who follow causes loop
+                    if explanation is error:  # a cause of itself would be an endless chain
                         raise
                     raise explanation from error
             memory = transport.open_remote_memory(channels[role], servers[role].remote_handle)
@@ -367,13 +367,13 @@ os.register_at_fork(after_in_child=_close_after_fork)
 
 
 def _explain_lost_connection(uri: StreamURI, error: ConnectionLostError) -> ConnectionLostError:
-    """Return an error that says that published data is gone, if its host agent does not listen any more."""
+    """Return an error for published data that no longer exists, if its host agent has ended."""
     if not uri.address.startswith(PUBLISHED_ADDRESS_PREFIX):
         return error
     try:
         dial(find_transport(uri.scheme, uri), uri.address, TransportOptions()).close()
     except ConnectionLostError:
         return ConnectionLostError(
-            f"the published data is gone, because its host agent has ended: publish it again ({error})", error
+            f"the published data no longer exists, because its host agent has ended: publish it again ({error})", error
         )
     return error

@@ -172,7 +172,7 @@ class HostAgent(Closable):
             return operation(self, {**request, "connection": connection})
         except BowstringError:
             raise
-        except Exception as error:  # any error: the agent goes on, for the partitions of others
+        except Exception as error:  # any error: the agent continues, for other data sets
             raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from error
 
     def add_owner(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class HostAgent(Closable):
         handler.close()
 
     def reserve(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Reserve memory for the partition that the connection writes; `shortage` says why it is refused."""
+        """Reserve memory for the partition that the connection writes; `shortage` is the reason if it is refused."""
         needs = MemoryRequest(**request["memory"])
         reservation: MemoryReservation = request["connection"].reservation
         shortage = self.memory.reserve(reservation, needs)
@@ -264,7 +264,7 @@ class HostAgent(Closable):
         return {"missing": missing}
 
     def publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Name a committed data set."""
+        """Publish a committed data set, or update what was published."""
         publication = Publication.from_json(request["publication"])
         return {"expires_at": self.datasets.publish(str(request["dataset"]), publication)}
 

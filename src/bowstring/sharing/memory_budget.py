@@ -5,7 +5,7 @@ file: the kernel would otherwise end a process, often the JVM, because memory th
 
 Two limits apply. The limit of the publisher counts what the agent's regions take, and all that is reserved. The memory
 that is available now, which the task reads, because its control group pays for what it writes, has to cover what is
-reserved and not written yet; that of tasks in other control groups counts as well, as it is not known who they are.
+reserved and not written yet. Reservations of other control groups count, too, since the agent can't identify them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FOLDER_VARIABLES = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
 
 @dataclass(frozen=True, slots=True)
 class MemoryRequest:
-    """The memory that a partition needs in total, and that it would like to have for what it will write next.
+    """The memory that a partition needs in total, and the larger amount that covers its next writes, too.
 
     `limit_bytes` is the limit of the host agent's memory, `available_bytes` what the writer's control group has.
     None means unlimited.

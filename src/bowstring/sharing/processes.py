@@ -99,7 +99,7 @@ class ProcessIdentity:
                 f"{purpose}: process {self.pid} is of another machine, another start of it, or another container"
             )
         if not self.is_alive():
-            raise ConnectionLostError(f"{purpose}: process {self.pid} is gone")
+            raise ConnectionLostError(f"{purpose}: process {self.pid} has ended")
 
     def open_pidfd(self) -> int | None:
         """Return a pidfd, which becomes readable when the process ends; None if it has ended."""

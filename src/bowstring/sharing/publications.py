@@ -1,4 +1,4 @@
-"""The attributes of a published data set in a host agent, besides its memory: its name, size, description and lifetime.
+"""The attributes of a published data set in a host agent: its name, size, description and lifetime.
 
 A data set has a name, which may be that of others, too, and an ID, which is unique.
 """

@@ -168,7 +168,7 @@ class PublishedDatasets(Closable):
         return []
 
     def publish(self, name: str, publication: Publication) -> float | None:
-        """Name a committed data set, or name it anew. Return the time of its expiry, in seconds since 1970.
+        """Publish a committed data set, or update what was published. Return when it expires, in seconds since 1970.
 
         From now on it is listed, and if it is detached, it outlives the owners. Raises `NotFoundError`.
         """
@@ -228,7 +228,7 @@ class PublishedDatasets(Closable):
                 self.drop(name)
 
     def drop_attached(self) -> None:
-        """Drop all data sets but detached ones: there is no owner any more."""
+        """Drop all data sets but detached ones, because no owner remains."""
         for name in [name for name, dataset in self._datasets.items() if not dataset.is_detached]:
             self.drop(name)
 

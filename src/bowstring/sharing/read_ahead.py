@@ -20,7 +20,7 @@ class ReadAhead:
         self.interrupt: Callable[[], None] | None = None
         """Ends a call that waits for a batch; set by the source, None while there is none. Thread-safe."""
         self.batch_bytes: int | None = None
-        """The bytes that the last batch keeps alive, if the source knows more than the batch's own."""
+        """The bytes that the last batch keeps alive, if they are more than the batch's own."""
         self._max_bytes = max_bytes
         self._process = os.getpid()
         # Guards the fields below.

@@ -462,7 +462,7 @@ class ClientHandler(EventHandler):
                 if exported is None
                 else message.to_address_body(exported.address)
             )
-            # The owners live as long as the leases: `part` keeps the region, `exported` its block in an arena.
+            # The leases keep the owners: `part` keeps the region, `exported` its block in an arena.
             yield self._connection.send(message.metadata, body, (part, exported))
 
     def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:

@@ -182,7 +182,7 @@ class SharedTableHandle(Closable):
 
     def _open_error(self, error: OSError | None) -> Exception:
         if not self._process.is_alive():
-            return ConnectionLostError(f"{self!r}: process {self._process.pid}, which shared it, is gone")
+            return ConnectionLostError(f"{self!r}: process {self._process.pid}, which shared it, has ended")
         if isinstance(error, PermissionError):
             return AccessDeniedError(
                 f"{self!r}: no permission to inspect process {self._process.pid}: it belongs to another user or "

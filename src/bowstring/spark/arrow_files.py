@@ -195,7 +195,7 @@ def estimate_cost_share(path: FolderPath, column_names: Collection[str]) -> floa
 
 @dataclass(frozen=True, slots=True)
 class FileBatch:
-    """One record batch of a file, or what is wrong with it."""
+    """One record batch of a file, or the reason why it is malformed."""
 
     index: int
     batch: Any = None

@@ -48,7 +48,7 @@ def cast_batch(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     target_schema = to_arrow_schema(spark_schema, timezone="UTC")
-    # pyarrow casts no nulls to fields that are not nullable, even those under the null of a parent.
+    # pyarrow does not cast nulls to fields that are not nullable, even if they are under the null of a parent.
     nullable_schema = pa.schema(as_nullable(import_schema(target_schema)))
     arrays: Sequence[Array] = ()
     columns = []

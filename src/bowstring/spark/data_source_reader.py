@@ -67,7 +67,7 @@ class FileGroup:
     batch_lengths_bytes: tuple[int, ...] | None = None
     """The length of each record batch of a single file; None for a stream, and for files of a manifest."""
     problem: InvalidDataError | None = None
-    """What is wrong with the single file, if it is malformed."""
+    """Why the single file is malformed, if it is."""
 
 
 class ArrowReader(DataSourceReader):
@@ -120,6 +120,7 @@ class ArrowReader(DataSourceReader):
                 ranges, remaining_bytes = [], self._split_bytes
             ranges.append(batch_range)
             remaining_bytes -= length_bytes + OPEN_COST_BYTES
+        # Without files, one without ranges: PySpark would replace an empty list by a partition of None.
         return [*partitions, InputPartition(tuple(ranges))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -136,7 +137,7 @@ class ArrowReader(DataSourceReader):
         """Yield the batches of a file, with Spark's types and the columns to read.
 
         Raises:
-            MissingFileError: the file existed when the query was planned, but no longer; the message says what to do.
+            MissingFileError: the file existed when the query was planned, but no longer.
         """
         path = batch_range.path
         batches = read_batches(
@@ -179,7 +180,7 @@ class ArrowReader(DataSourceReader):
         batch: Any = file_batch.batch
         first_row = file_batch.first_row
         constants = dict(batch_range.partition_values)
-        if message is not None:
+        if message is not None:  # one row without columns, to which the cast adds all
             batch, first_row = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))), None
             constants[self._policy.message_column] = message
         if self._metadata_column in self._filters.schema.names:
@@ -291,6 +292,7 @@ def _split_file(
         description = describe_file(file.path, filters)
         batch_lengths_bytes, may_match = description.batch_lengths_bytes, description.may_match
     elif file.entry is not None:
+        # Most files are not opened on the driver: the manifest has what a partition of a whole file needs.
         if file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
             yield 0, file.entry.batches, file.entry.length_bytes
             return

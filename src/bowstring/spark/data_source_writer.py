@@ -4,7 +4,7 @@ manifest lists the committed attempts.
 By default, the files are uncompressed and 64-byte aligned, so that they can be mapped. Partitions without rows have no
 file.
 
-Spark creates the writer of a stream anew for each batch, and again for its commit, in another process. So the tasks
+Spark creates a writer for each batch of a stream, and another one for its commit, in another process. So the tasks
 report the job and the query, whose last batch is in the manifest: a batch that Spark repeats after a failure, because
 the driver ended between our commit and its own, is recognized and has no effect.
 """
@@ -109,6 +109,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
         if job is None:
             return  # a batch without partitions
         job.commit(_find_entries(messages), StreamBatch(query, batchId))
+        # Spark runs the batches of a query one after the other, so all other jobs of the query have ended.
         staging.discard_jobs_of_query(job.folder, query)
 
     @hide_traceback()
@@ -120,6 +121,8 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
 
     def _find_job(self, messages: Sequence[WriterCommitMessage | None]) -> tuple[FolderJob | None, str]:
         """Return the job that the tasks belong to, and the ID of the query."""
+        # Not `self._job`: the writer that commits is another one than that of the tasks, and its job has a new ID.
+        # Messages of failed tasks are None; if all are, the query's next commit removes what its tasks wrote.
         for message in messages:
             if isinstance(message, StreamCommitMessage):
                 return replace(self._job, id=message.job), message.query

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Which files of the paths are read, and the columns that come not from the files."""
+    """Which files of the paths are read, and the columns that are not in the files."""
 
     base_path: FolderPath | None = None
     """The folder below which partition folders are columns; by default the path that is loaded."""
@@ -223,6 +223,7 @@ def _walk(
     is_written_by_jobs: bool = False,
 ) -> Iterator[FolderFiles]:
     """Yield the files of a folder, and of the subfolders that are read, by name."""
+    # Below the root, only a folder's own manifest counts: one above it would have been found before.
     listing = find_manifest(folder, is_below_root=bool(ancestors))
     if listing is not None:
         yield _read_listing(*listing, folder, base, options)

@@ -94,6 +94,7 @@ class FolderJob:
             if mode == "ignore":
                 return None
             raise _existing_data_error(folder)
+        # Both only for their errors, before a task runs: the commit reads the files again, which may have changed.
         if not job._replaces_all:
             job._find_entries_to_keep(newest)
         elif folder.is_dir():
@@ -131,8 +132,8 @@ class FolderJob:
 
         `schema` is as for `write_batches`; by default it is made of the batches and the Spark schema.
 
-        The task of a streaming query creates the staging folder, for the query's driver, since the driver does not know
-        the query when it plans a batch.
+        The task of a streaming query creates the staging folder, for the query's driver: when the driver plans a batch,
+        the query's ID is not available.
         """
         from pyspark import TaskContext
 
@@ -150,6 +151,7 @@ class FolderJob:
                 f"the job has ended, or {self.folder} is not on a file system that every executor mounts"
             )
         if schema is None:
+            # By the batches, since a data source does not get the session's useLargeVarTypes.
             first_batches = list(islice(batches, 1))
             prefers_large_types = any(has_large_types(import_schema(batch.schema)) for batch in first_batches)
             schema = to_arrow_schema(self.schema, prefers_large_types=prefers_large_types)
@@ -167,6 +169,7 @@ class FolderJob:
         Raises `ConflictError` if the job overwrites files that were committed after it began, `ExistingFileError` if
         its mode is "error" and there is data now.
         """
+        # Spark repeats a batch if its driver ended between this commit and Spark's own record of it.
         newest = read_manifest(self.folder)
         if newest is not None and newest.has_batch(batch):
             self.discard()
@@ -196,6 +199,7 @@ class FolderJob:
 
     def _place_files(self, entries: Sequence[ManifestEntry]) -> None:
         """Move the staged files to the folder, where no manifest lists them yet; in a store they are there."""
+        # If the commit fails from here on, `discard` finds moved files by the job's ID in their names.
         try:
             staging.take_over(self.folder, self.id)
             if isinstance(self.folder, StorePath):
@@ -232,6 +236,7 @@ class FolderJob:
                 if self.mode == "error":
                     raise _existing_data_error(self.folder)
                 assert newest is not None
+                # The data of another job counts, so the files to remove are those of this one.
                 return newest, [entry.name for entry in entries]
             manifest, superseded_names = self._create_next_manifest(newest, entries, batch)
             if try_create_manifest(self.folder, manifest):
@@ -251,6 +256,7 @@ class FolderJob:
             return (newest or Manifest(0, {}, ())).replace_all(schema, entries, batch, partition_schema), names
         previous = self._find_entries_to_keep(newest)
         if newest is None:
+            # The first commit lists the files that were there before it; otherwise they would no longer be data.
             return Manifest(0, {}, ()).replace_all(schema, (*previous, *entries), batch, partition_schema), []
         if not self._replaces_partitions:
             return newest.append(entries, batch), []

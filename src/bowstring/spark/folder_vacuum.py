@@ -71,6 +71,7 @@ def _find_unlisted_files(folder: FolderPath, oldest_s: float, orphaned_jobs: lis
             status = file.stat()
         except FileNotFoundError:
             continue
+        # A move to the folder changes the ctime only; a store has none, and its files are written there at once.
         if max(status.st_mtime, getattr(status, "st_ctime", 0.0)) <= oldest_s:
             unlisted.append(file)
     return unlisted

@@ -1,4 +1,4 @@
-"""Year-month and calendar intervals, which PySpark passes to no Python source and takes from none.
+"""Year-month and calendar intervals, which PySpark does not pass to or from Python data sources.
 
 The source delivers year-month intervals as a number of months, and calendar intervals as structs of months, days and
 the rest. ``load`` makes intervals of them again, by the type in the metadata of their column.
@@ -79,11 +79,11 @@ def join_intervals(frame: Any) -> Any:
 
 
 def check_no_interval_columns(schema: spark.StructType, advice: str) -> None:
-    """Raise `UnsupportedTypeError` for a column of year-month intervals, which PySpark passes to no Python function."""
+    """Raise `UnsupportedTypeError` for a column of year-month intervals, which PySpark does not pass to functions."""
     for field in schema.fields:
         if isinstance(field.dataType, spark.YearMonthIntervalType):
             raise UnsupportedTypeError(
-                f"column {field.name}: PySpark passes {field.dataType.simpleString()} to no Python function, except in "
+                f"column {field.name}: PySpark passes {field.dataType.simpleString()} to Python functions only in "
                 f"arrays, maps and structs: {advice}"
             )
 

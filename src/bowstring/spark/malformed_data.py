@@ -1,6 +1,6 @@
 """Malformed files and batches that Spark reads: an error, dropped, or a row with the message.
 
-The unit is a record batch, or a whole file or the rest of a stream if its batches can't be told apart. That is coarser
+The unit is a record batch, or a whole file or the rest of a stream if its batches can't be separated. That is coarser
 than a line of Spark's own text sources, but Arrow's batches are only valid as a whole.
 """
 

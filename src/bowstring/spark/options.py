@@ -101,7 +101,7 @@ def check_options(options: Mapping[str, str], action: Action, *others: Action) -
     """Raise `InvalidArgumentError` for an option that neither action supports."""
     if "provider" in options:  # set for every table
         raise InvalidArgumentError(
-            "a table of Spark's catalog can't be read later, because Spark passes its path to no Python source: "
+            "a table of Spark's catalog can't be read later, because Spark does not pass its path to Python sources: "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
         )
     names = {name.lower(): name for each in (action, *others) for name in _SUPPORTED_OPTIONS[each]}
@@ -203,7 +203,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def parse_save_mode(options: Mapping[str, str], *, overwrite: bool) -> SaveMode:
-    """Return the save mode of a sink, with the option ``ifExists`` for those that Spark passes to no Python source."""
+    """Return the save mode of a sink; ``ifExists`` has those that Spark does not pass to Python sources."""
     mode = options.get("ifExists", "overwrite" if overwrite else "append").lower()
     if mode not in ("append", "overwrite", "error", "ignore") or (mode != "overwrite") == overwrite:
         raise InvalidArgumentError(
@@ -227,7 +227,7 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
     """The absolute path for a path or ``file:`` URI, or that of a store for another URL.
 
     Raises:
-        InvalidArgumentError: it is empty, or a URI without "//", or no URI.
+        InvalidArgumentError: it is empty, or not a URI, or one without "//".
     """
     try:
         parts = urlsplit(path)
@@ -235,8 +235,8 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
         raise InvalidArgumentError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
         raise InvalidArgumentError(
-            'missing path: .load("/data/flights") or .save("/data/flights"); Spark passes that of a catalog table to '
-            "no Python source: instead of CREATE TABLE or saveAsTable, save to a folder, and read it with "
+            'missing path: .load("/data/flights") or .save("/data/flights"); Spark does not pass that of a catalog '
+            "table to Python sources: instead of CREATE TABLE or saveAsTable, save to a folder, and read it with "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…')"
         )
     if is_url(path) and parts.scheme != "file":

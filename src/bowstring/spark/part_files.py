@@ -31,6 +31,8 @@ GATHER_BYTES = 128 << 20
 """The bytes of rows that a task keeps in memory, to group or sort them."""
 _DEFAULT_BATCH_ROWS = 1 << 16
 _DEFAULT_BATCH_BYTES = 64 << 20
+_MAX_BATCH_BYTES = 1 << 30
+"""Limits the option: the strings of a batch can have at most 2 GiB, and sizes are estimates."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,7 @@ class PartFiles:
                     for partition, rows in gathered:
                         self._write_partition(partition, rows)
         except BaseException:
+            # A killed task does not get here: its files go with the staging folder, in a store by abort or vacuum.
             for path in self._paths:
                 path.unlink(missing_ok=True)
             raise
@@ -98,6 +101,7 @@ class PartFiles:
         """Yield the batches of one file: those that fit its limits, sorted."""
         options, own_names = self.options, [n for n in self.column_names if n not in self.options.partition_by]
         if options.sort_by:
+            # Here the size of the rows limits that of the file: all are read before the first is written.
             max_bytes = min(GATHER_BYTES, options.max_bytes_per_file or GATHER_BYTES)
             sorted_rows = _sort(list(rows.take(options.max_records_per_file, max_bytes)), own_names, options.sort_by)
             rows, max_rows = _Rows(iter([sorted_rows])), None
@@ -108,8 +112,10 @@ class PartFiles:
             if has_limits or options.sort_by or options.partition_by:
                 batch_rows = options.max_records_per_batch or _DEFAULT_BATCH_ROWS
                 batch_rows = batch_rows if max_rows is None else min(batch_rows, max_rows)
-                batch = _concat(list(rows.take(batch_rows, options.max_bytes_per_batch or _DEFAULT_BATCH_BYTES)))
+                batch_bytes = min(options.max_bytes_per_batch or _DEFAULT_BATCH_BYTES, _MAX_BATCH_BYTES)
+                batch = _concat(list(rows.take(batch_rows, batch_bytes)))
             else:
+                # Without limits and groups, the batches of Spark are written as they are, without a copy.
                 batch = next(rows.take(max_rows, None))
             yield batch
             max_rows = None if max_rows is None else max_rows - batch.num_rows
@@ -142,10 +148,11 @@ class _Rows:
         while (batch := self.peek()) is not None:
             count = batch.num_rows if max_rows is None else min(batch.num_rows, max_rows - taken_rows)
             if max_bytes is not None:
+                # By the mean size of the batch's rows: the size of each would take a pass over all offsets.
                 row_bytes = max(batch.nbytes / batch.num_rows, 1)
                 count = min(count, int(max(max_bytes - taken_bytes, 0) / row_bytes))
                 if not (count or taken_rows):
-                    count = 1
+                    count = 1  # a row that alone exceeds the limit, or the caller would wait for it forever
                 taken_bytes += int(count * row_bytes)
             if count == 0:
                 return
@@ -195,6 +202,7 @@ class _GatheredRows:
         for partition, batch in self._split_pending():
             if self._writer is None:
                 self._schema = batch.schema
+                # Spark sets the variable for its workers. A file without a name ends with a killed task.
                 folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
                 self._descriptor, _ = open_unnamed_file(order_folders([folders, [tempfile.gettempdir()]]))
                 self._writer = new_file(self._descriptor, import_schema(batch.schema))
@@ -211,6 +219,7 @@ class _GatheredRows:
             return
         import pyarrow as pa
 
+        # The rest, too: all rows of a partition have to be in one place, and only one partition is in memory at a time.
         self._spill()
         self._writer.close()
         with open_file(self._descriptor) as reader:
@@ -229,7 +238,7 @@ def _combine(batches: Sequence[Any]) -> Sequence[Any]:
 
 
 def _concat(batches: Sequence[Any]) -> Any:
-    """Return one batch of rows that have at most `GATHER_BYTES`."""
+    """Return one batch of rows that have about `_MAX_BATCH_BYTES` at most."""
     (batch,) = _combine(batches)
     return batch
 

@@ -55,6 +55,8 @@ def split_by_partition(
     for name, index in partition_columns.items():
         encoded = batch.column(index).dictionary_encode(null_encoding="encode")
         values = [_format_folder(name, value) for value in _to_texts(encoded.dictionary, time_zone)]
+        # One code for each pair that occurs, numbered again for each column: at most as many as rows, so that products
+        # do not exceed 64 bits, however many columns there are.
         pairs, codes = np.unique(
             codes * len(values) + encoded.indices.to_numpy(zero_copy_only=False), return_inverse=True
         )
@@ -65,7 +67,7 @@ def split_by_partition(
     if len(folders) == 1:
         yield folders[0], columns
         return
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(codes, kind="stable")  # the rows of a partition keep their order
     rows, bounds = columns.take(order), np.searchsorted(codes[order], np.arange(len(folders) + 1))
     for folder, start, stop in zip(folders, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         yield folder, rows.slice(start, stop - start)

@@ -84,6 +84,7 @@ class PartitionJob:
             return
         spark = self._job.spark
         with contextlib.suppress(Exception):  # the application may have ended
+            # Twice as many, since Spark chooses the executors: a host that is left out frees its memory later.
             num_tasks = 2 * count_executors(spark)
             if num_tasks:
                 tasks = spark.range(0, num_tasks, 1, num_tasks)
@@ -112,7 +113,7 @@ class PartitionJob:
 
         If that fails, the others stay as they are. Raises as `PublishedFrame.recompute`.
         """
-        with self._recompute_lock:
+        with self._recompute_lock:  # a concurrent call would compute the same parts a second time
             lost = self.find_missing()
             if not lost:
                 return []
@@ -120,7 +121,7 @@ class PartitionJob:
             if ttl_s <= 0:
                 raise NotFoundError(f"data set {self._dataset} has expired")
             self._check_application()
-            previous = self._reports
+            previous = self._reports  # `_compute` replaces the dictionary, and does not change it
             try:
                 self._compute_and_commit(lost, ttl_s)
             except BaseException:
@@ -130,7 +131,7 @@ class PartitionJob:
             return lost
 
     def publish(self, dataset: Dataset) -> datetime | None:
-        """Name the data set on its agents, or name it anew. Return when it expires, None for never."""
+        """Publish the data set on its agents, or update what was published. Return when it expires, None for never."""
         lifetime = "detached" if self.agent_key.is_detached else "application"
         control_uris = tuple(sorted(self._agent_uris - {LOCAL_AGENT}))
         publication = describe_publication(dataset, lifetime, control_uris)
@@ -163,11 +164,11 @@ class PartitionJob:
 
     def _compute(self, lost: Sequence[int] | None) -> None:
         if lost is not None:
-            self._reopen()
+            self._reopen()  # agents refuse attempts of a committed data set, because they may be late
         reports = dict(self._reports)
         if lost is None or not self._job.has_same_rows_again:
             reports = {row.partition_id: PartitionReport(*row) for row in self._job.collect()}
-        elif any(reports[partition_id].num_rows for partition_id in lost):
+        elif any(reports[partition_id].num_rows for partition_id in lost):  # not for one with only the schema
             rows = self._job.collect(lost)
             reports.update((row.partition_id, PartitionReport(*row)) for row in rows)
         if not any(report.num_rows for report in reports.values()):
@@ -196,6 +197,7 @@ class PartitionJob:
     def _discard_attempts(self, lost: Sequence[int], ttl_s: float) -> None:
         """Drop uncommitted attempts: commit those that were committed before, without the lost ones."""
         attempts_by_agent = self._attempts_by_agent()
+        # Including agents that the failed recomputation has added, of which no attempt remains.
         for uri in self._agent_uris:
             attempts = attempts_by_agent.get(uri, {})
             remaining = {number: attempt for number, attempt in attempts.items() if number not in lost}

@@ -27,7 +27,7 @@ REPORT_SCHEMA = (
 
 _MESSAGE_BYTES = 4096
 _COLUMN_BYTES = 256
-"""More than a message and its columns take besides the values: metadata and padding, also in the footer."""
+"""Upper bounds of what a message and each column add to the values: metadata and padding, also in the footer."""
 _AGENT_TIMEOUT_S = 120.0
 """How long a task waits for its host agent; starting it can take a while on a busy host."""
 
@@ -71,7 +71,8 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
     started_s = time.monotonic()
     partition_id, attempt = task.partitionId(), task.taskAttemptId()
     columns = (batch.select(range(len(schema))) for batch in batches)
-    location, nbytes = AttemptLocation((), ""), 0
+    location, nbytes = AttemptLocation((), ""), 0  # those of a partition without rows, which no agent has
+    # Closed before the report is yielded: from then on only the agent has the memory, and the executor may be killed.
     with PartitionMemory(agent_key, f"{dataset}/{partition_id}", spare_executor_bytes) as memory:
         try:
             num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema)
@@ -79,7 +80,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
             size, space = memory.size_bytes, memory.describe_space()
             message = f"data set {dataset}, partition {partition_id}, after {size} bytes {space}: {problem}"
             raise type(problem)(message, problem) from problem
-        if num_rows:
+        if num_rows:  # otherwise nothing was written, and the memory is discarded
             location, nbytes = memory.put(dataset, (partition_id, attempt), num_rows)
     executor = find_java_ancestor()
     report = PartitionReport(
@@ -111,7 +112,7 @@ def drop_on_this_host(dataset: str, agent_key: AgentKey, batches: Iterator[Any])
 def discard_on_this_host(
     dataset: str, agent_key: AgentKey, known_uris: frozenset[str], ttl_s: float, batches: Iterator[Any]
 ) -> Iterator[Any]:
-    """Free the attempts of a data set that this host has, unless the driver knows its agent; runs in a task.
+    """Free the attempts of a data set on this host, unless `known_uris` has its agent; runs in a task.
 
     They can be written again, unlike those of a data set that was dropped. Late ones expire after `ttl_s`.
     """

@@ -68,11 +68,11 @@ class PublishedFrame(PublishedDataset):
     def recompute(self) -> list[int]:
         """Compute the lost parts again, from the frame's lineage, and return their indices.
 
-        `parts` has their locations afterwards. Whoever connects then reads all rows; copies that were pickled before
-        still lack the lost parts. If it fails, nothing changes. The data set still expires `ttl_s` after it was
-        published. Spark keeps the rows of a part the same as it does for lost shuffle files; of a frame whose rows may
-        differ (its RDD is `INDETERMINATE`), and on Spark Connect, all parts are computed again and replaced, so that
-        there are no duplicates.
+        `parts` has their locations afterwards. Connections opened from then on read all rows; copies that were pickled
+        before still lack the lost parts. If it fails, nothing changes. The data set still expires `ttl_s` after it was
+        published. As for lost shuffle files, Spark computes the same rows for a part again. If they may differ (the
+        frame's RDD is `INDETERMINATE`), and on Spark Connect, all parts are computed again and replaced, so that there
+        are no duplicates.
 
         Raises as `publish` and `missing`, `NotFoundError` if the data set has expired, and `ClosedError` if the Spark
         application has ended.
@@ -81,7 +81,7 @@ class PublishedFrame(PublishedDataset):
         indices = job.recompute()
         if self._is_closed:  # meanwhile, by another thread
             job.drop()
-            self._find_job("recompute")
+            self._find_job("recompute")  # raises `ClosedError`
         self.parts = job.parts
         job.publish(self)
         return indices
@@ -115,11 +115,11 @@ def publish(  # noqa: PLR0913 -- all but one are options
     The memory is freed by `close`, `ttl_s` after the commit, and at the end of the driver's process; with the lifetime
     "detached", not at the end of the driver, so that a trainer can start when the application has ended.
 
-    With `remote`, the executors' hosts also serve their partitions over TCP, to all who have the data set or a URI, and
-    the driver frees their memory with `close` or at its end; True takes the session's settings
+    With `remote`, the executors' hosts also serve their partitions over TCP, to all processes with the data set or a
+    URI, and the driver frees their memory with `close` or at its end; True takes the session's settings
     ``spark.bowstring.publish.remote.…``, and the default is ``spark.bowstring.publish.remote``. Otherwise nothing
-    listens beyond a host, and the memory on other hosts than the driver's is freed when the executors end, or after
-    `ttl_s`.
+    listens at a network address, and the memory on other hosts than the driver's is freed when the executors end, or
+    after `ttl_s`.
 
     Where a host's memory is short, or `memory_limit` (bytes, or such as "4g") is reached there, partitions are written
     to unnamed files in Spark's local folders. By default it is ``spark.bowstring.publish.memoryLimit``, if that is set.
@@ -178,7 +178,7 @@ def publish_as(  # noqa: PLR0913 -- those of `publish`
         expires_at = job.publish(dataset)
     except BaseException as problem:
         job.drop()
-        if isinstance(problem, Exception):
+        if isinstance(problem, Exception):  # after KeyboardInterrupt, the user does not wait for another Spark job
             job.drop_unreported_attempts()
         shortage = find_resource_error(problem)
         if shortage is not None:
@@ -190,6 +190,7 @@ def publish_as(  # noqa: PLR0913 -- those of `publish`
 def _current_agent_key(ttl_s: float, remote: RemoteOptions | None, driver_host: str | None) -> AgentKey:
     """The key of this process's agents; a forked child has its own keys. Agents for other hosts have another one."""
     owner = ProcessIdentity.current()
+    # One key for all frames of the process, so that each host has one agent, and not one for each frame.
     agent_key = _agent_keys.get((owner, remote))
     if agent_key is None:
         access = (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def partition_error() -> InvalidArgumentError:
     """The error for ``write.format("arrow").partitionBy(…)``."""
     return InvalidArgumentError(
-        'Spark passes partitionBy to no Python data source, such as format("arrow"): set '
+        'Spark does not pass partitionBy to Python data sources such as format("arrow"): set '
         '.option("partitionBy", "column, …") instead'
     )
 

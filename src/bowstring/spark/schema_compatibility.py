@@ -31,7 +31,7 @@ _CONVERSIONS: Mapping[str, frozenset[str]] = {
     "BinaryType": frozenset(("StringType",)),
     "YearMonthIntervalType": frozenset(("IntegerType",)),
 }
-"""The Spark types that each type can be read as, besides itself; null can be read as any."""
+"""The other Spark types that each type can be read as; null can be read as any."""
 
 
 def merge_schemas(schemas: Iterable[tuple[FolderPath, StructType]]) -> StructType:
@@ -165,8 +165,8 @@ def _check_type_conversion(source: Any, target: Any, location: str) -> None:
     source, target = to_stored_type(source), to_stored_type(target)
     if to_interval_parts(target) is not target:
         raise UnsupportedTypeError(
-            f"{location}: PySpark takes {target.simpleString()} from no Python data source: read it without .schema(), "
-            f"or as {to_interval_parts(target).simpleString()}"
+            f"{location}: PySpark does not take {target.simpleString()} from Python data sources: read it without "
+            f".schema(), or as {to_interval_parts(target).simpleString()}"
         )
     if type(source).__name__ == "CalendarIntervalType" and type(target).__name__ == "StructType":
         source = to_interval_parts(source)

@@ -57,10 +57,12 @@ def create_staging_folder(
             except FileNotFoundError:  # another job has just removed an empty folder above it
                 if attempt == _MKDIR_ATTEMPTS - 1:
                     raise
+        # All tasks of a stream write the same owner. Once it exists they do not replace it, since the process that
+        # commits may have become the owner.
         if query is None or not (staging / OWNER_FILE_NAME).exists():
             _write_owner(staging, owner or find_java_ancestor(), query)
     except OSError as problem:
-        if query is None:
+        if query is None:  # otherwise other tasks may have written to it
             remove_staging_folder(folder, job)
         remove_empty_folders(missing)
         message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
@@ -124,7 +126,7 @@ def list_part_files(folder: FolderPath, job: str) -> list[FolderPath]:
 def remove_staging_folder(folder: FolderPath, job: str) -> None:
     """Remove the staging folder of `job`, and the folder above it if it is the last."""
     staging = folder / STAGING_FOLDER / job
-    if isinstance(staging, StorePath):
+    if isinstance(staging, StorePath):  # whose folders disappear with their last object
         with contextlib.suppress(BowstringError):
             (staging / OWNER_FILE_NAME).unlink(missing_ok=True)
         return
@@ -164,7 +166,7 @@ def discard_jobs_of_query(folder: FolderPath, query: str) -> None:
 def _write_owner(staging: FolderPath, owner: ProcessIdentity | None, query: str | None) -> None:
     """Write the owner's file; a concurrent reader gets the previous one or this one."""
     content = encode_owner_json(owner, query)
-    if isinstance(staging, StorePath):
+    if isinstance(staging, StorePath):  # whose puts are atomic
         (staging / OWNER_FILE_NAME).write_text(content)
         return
     temporary = staging / f".{uuid.uuid4().hex}"
@@ -192,7 +194,8 @@ def _is_orphaned(staging: FolderPath) -> bool:
     owner = read_owner(staging)
     if owner.pid > 0 and owner.is_local:
         return not owner.is_alive()
-    with contextlib.suppress(OSError):
+    # The process of another machine or container can't be seen from here: only its files show that it still writes.
+    with contextlib.suppress(OSError):  # if another process removes them meanwhile
         written = list_part_files(staging.parent.parent, staging.name) if isinstance(staging, StorePath) else [staging]
         modified_times_s: list[float] = [path.stat().st_mtime for path in (*written, *staging.iterdir())]
         return max(modified_times_s, default=0.0) < time.time() - ORPHAN_AGE_S

@@ -38,7 +38,7 @@ def publish_stream(  # noqa: PLR0913 -- all but two are options
     """Start a query that publishes each of its batches as `publish` does, and keeps the newest `keep` ones.
 
     `writer` is ``frame.writeStream`` with a checkpoint, a trigger and an output mode. `follow_published(name)` of
-    `bowstring` iterates over the rows as they come, each of them once; `open_published(name)` opens the newest batch.
+    `bowstring` iterates over the rows as they arrive, each exactly once; `open_published(name)` opens the newest batch.
     Older batches are freed after their last reader, all of them when the query ends; with the lifetime
     "detached", the newest ones remain until `ttl_s`, also for the query that a new driver continues. A batch that Spark
     repeats after a failure replaces its rows, or if it is still there, has no effect.
@@ -83,7 +83,7 @@ class _BatchPublisher:
         batch = StreamBatchId(self.name, query.replace("-", ""), number)
         # With the other lifetime, those of an earlier run of this process are about to be freed.
         others = self._list_others(batch.query) if self.lifetime == "detached" else {}
-        if number not in others:
+        if number not in others:  # or the driver before this one has published the batch, and Spark repeats it
             frame = publish_as(
                 batch.create_dataset_id(),
                 df,

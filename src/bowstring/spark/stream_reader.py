@@ -113,7 +113,7 @@ class _FileList:
     """For the log of a query that has none yet."""
 
     def update(self, offset: StreamOffset) -> tuple[StreamOffset, Manifest | None]:
-        """Return the offset with its source, and the list; none as long as there are no files.
+        """Return the offset with its source, and the list; None if there are no files yet.
 
         Raises `InvalidDataError` if the files of the offset are no longer in the list.
         """
@@ -127,7 +127,7 @@ class _FileList:
                 )
             return replace(offset, source=_MANIFEST, generation=manifest.generation, first_file=first_file), manifest
         if manifest is not None or offset.source == _MANIFEST:
-            state = "no longer has a manifest" if manifest is None else "has got a manifest"
+            state = "no longer has a manifest" if manifest is None else "has a manifest"
             raise InvalidDataError(
                 f"{self.folder}: {state} since the query began to follow it: start it with a new checkpoint"
             )
@@ -150,6 +150,7 @@ class _FileList:
             log_folder.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise translate_os_error(problem, f"{log_folder}: cannot be created: {problem.strerror}") from problem
+        # Written before Spark stores an offset with these files: if the driver ends in between, they stay pending.
         next_log = Manifest(0, {}, ()).replace_all(_LOG_SCHEMA, entries) if log is None else log.append(entries)
         # Only this query adds to its log, and only one driver runs it.
         if not try_create_manifest(log_folder, next_log):
@@ -167,7 +168,7 @@ def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozen
         if name in known:
             continue
         path = folder / name
-        # Once, so that a malformed file is not taken for a complete one between two looks at the clock.
+        # Computed once: between two readings of the clock, a malformed file could become old, and count as complete.
         is_old = time.time_ns() - modified_ns > INCOMPLETE_FILE_AGE_S * 1e9
         try:
             size_bytes = path.stat().st_size

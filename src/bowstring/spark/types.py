@@ -250,7 +250,7 @@ def to_spark_schema(schema: Schema) -> spark.StructType:
 
 
 def _read_annotation(field: Field, plain_type: spark.DataType) -> spark.DataType | None:
-    """Return the Spark type in the metadata of a column; None if there is none, or none that is stored as this type."""
+    """Return the Spark type in the metadata of a column; None if it has none, or one of another stored type."""
     text = field.metadata.get(TYPE_KEY)
     if text is None:
         return None
@@ -279,7 +279,7 @@ def _check_supported_type(data_type: Any, location: str) -> None:
             if type(data_type.keyType).__name__ == "NullType":
                 name = data_type.simpleString()
                 raise UnsupportedTypeError(
-                    f"{location}: PySpark takes {name} from no Python data source: leave it out with .schema()"
+                    f"{location}: PySpark does not take {name} from Python data sources: leave it out with .schema()"
                 )
             _check_supported_type(data_type.keyType, f"{location}{{key}}")
             _check_supported_type(data_type.valueType, f"{location}{{value}}")

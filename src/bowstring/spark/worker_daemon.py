@@ -34,7 +34,7 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 def adopt_worker() -> None:
-    """In a worker of PySpark's own daemon, go on with this module's `worker` after the first task."""
+    """In a worker of PySpark's own daemon, continue with this module's `worker` after the first task."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None and main.__spec__.name == daemon.__name__:
         vars(main)["worker"] = worker

@@ -18,7 +18,7 @@ _HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
 def hide_traceback() -> Iterator[None]:
     """Have PySpark report a `BowstringError` by its type and message alone; a context manager or a decorator.
 
-    A worker process reads the variable when it reports an error, and ends right after: no other error is affected.
+    A worker process reads the variable when it reports an error, and then ends, so no other error is affected.
     Outside Spark's workers this does nothing.
     """
     try:

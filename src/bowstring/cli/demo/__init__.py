@@ -144,7 +144,7 @@ def compare_methods(steps: StepProgress, spark: SparkSession, path: str | None, 
     )
     summary = steps.run_step("Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame))
     if not summary.rows:
-        raise InvalidArgumentError(f"{path}: there are no rows to hand over")
+        raise InvalidArgumentError(f"{path}: there are no rows to publish")
     methods = transfer_methods.TRANSFER_METHODS
     memory = steps.run_step(
         "Measuring the memory of each method",

@@ -118,7 +118,7 @@ def describe_verdict(main: Comparison, other: Comparison | None) -> str:
     """
     subject = f"{format_count(main.rows, 'row')}, {format_size(main.size_bytes)}"
     if other is None:
-        return f"{subject}: fewer than {MIN_ROUNDS} rounds, too few to tell differences from the noise."
+        return f"{subject}: fewer than {MIN_ROUNDS} rounds, too few to distinguish differences from noise."
     clauses = [_describe_workload(main, ALL), _describe_one_read(main), _describe_size(main, other)]
     return f"{subject}: {'; '.join(filter(None, clauses))}."
 

@@ -1,4 +1,4 @@
-"""A reader of the demo: a process that reads what the location of a request refers to, as often as the request says.
+"""A reader of the demo: a process that reads the location in a request, as often as the request asks for.
 
 Each request and each reply is a line of JSON. A request has the `method` of transfer, the `location`, and the number of
 `reads`. A reader keeps nothing between reads.

@@ -123,7 +123,7 @@ class FlightConnector:
     def get_flight_info(self, location: str, path: tuple[str, ...]) -> Any:
         """Return the FlightInfo of a data set. Raises `ConnectionLostError`, `DeadlineError`, `NotFoundError`.
 
-        The descriptor is the path; if the server does not know a path of one name, the command of this name, as the
+        The descriptor is the path; if the server has no flight of a path of one name, the command of this name, as the
         published reference implementation of Dissociated IPC expects.
         """
         flight = import_flight()
