@@ -1,4 +1,4 @@
-"""Draw the plot of the README: `python -m benchmarks.plots [RESULTS]`, with the extra `docs`.
+"""Draw the plots of the pages and write their table: `python -m benchmarks.plots [RESULTS]`, with the extra `docs`.
 
 RESULTS is the JSON of `python -m benchmarks`; by default docs/evidence/benchmark-results.json, which the pages show.
 """
@@ -13,6 +13,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
+
+from benchmarks.measure import Measurement, Timings
+from benchmarks.report import COLUMNS, format_cells
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
 _INK = "#6b7280"
@@ -35,11 +38,13 @@ _STYLE: dict[Any, Any] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Draw the plot of the README."""
+    """Draw the plot of the README and that of all ratios, and write the table of the results."""
     path = Path(arguments[0]) if arguments else _DOCS / "evidence" / "benchmark-results.json"
     results = json.loads(path.read_text("utf-8"))
     with mpl.rc_context(_STYLE):
         _draw_publish(results["lines"], describe_run(results), _DOCS / "images" / "publish.svg")
+        _draw_ratios(results["lines"], describe_run(results), _DOCS / "images" / "ratios.svg")
+    (_DOCS / "evidence" / "benchmark-results.md").write_text(format_page(results), "utf-8")
 
 
 def describe_run(results: dict[str, Any]) -> str:
@@ -76,6 +81,41 @@ def _draw_publish(lines: Sequence[dict[str, Any]], caption: str, path: Path) -> 
     axes.set_title("from Spark until another process has summed a column: the fastest of five rounds", fontsize=11)
     axes.legend(frameon=False)
     _save(figure, caption, path)
+
+
+def _draw_ratios(lines: Sequence[dict[str, Any]], caption: str, path: Path) -> None:
+    """Draw a row of dots for each group, a dot for each ratio, hollow if it misses its bound."""
+    ratios = [line for line in lines if line["unit"] == "ratio"]
+    groups = list(dict.fromkeys(line["group"] for line in ratios))
+    figure, axes = plt.subplots(figsize=(7.6, 0.8 + 0.28 * len(groups)), layout="constrained")
+    axes.axvline(1, color=_INK, linewidth=0.8)
+    for line in ratios:
+        color = _METHODS["bowstring"][1]
+        fill = "none" if line["is_within_bound"] is False else color
+        axes.plot(line["value"], groups.index(line["group"]), "o", markersize=6, alpha=0.8, color=color, mfc=fill)
+    axes.set(xscale="log", yticks=range(len(groups)), yticklabels=groups, xlabel="time of Bowstring / time of the peer")
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_title("left of 1 Bowstring is faster; hollow dots miss their bound", fontsize=11)
+    _save(figure, caption, path)
+
+
+def format_page(results: dict[str, Any]) -> str:
+    """Return the page with a row for each line of the results."""
+    measurements = [_to_measurement(line) for line in results["lines"]]
+    headings = list(COLUMNS)[:-1]
+    rows = [headings, ["---"] * len(headings), *([each.group, *format_cells(each)] for each in measurements)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return (
+        f"# Results of the benchmarks\n\n{describe_run(results)}. [Benchmarks](benchmarks.md) describes the lines.\n"
+        f"`python -m benchmarks.plots` writes this page from [all times](benchmark-results.json).\n\n{table}\n"
+    )
+
+
+def _to_measurement(line: dict[str, Any]) -> Measurement:
+    timings = [each and Timings(each["name"], tuple(each["seconds"])) for each in (line["bowstring"], *line["peers"])]
+    numbers = {name: line[name] for name in ("line", "value", "bound", "unit", "group")}
+    return Measurement(**numbers, bowstring=timings[0], peers=tuple(timings[1:]))
 
 
 def _save(figure: Any, caption: str, path: Path) -> None:

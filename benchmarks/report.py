@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.measure import Measurement, Timings
 
 _STATUS = {True: "[green]within bound[/green]", False: "[bold red]missed[/bold red]", None: "[dim]no bound[/dim]"}
-_COLUMNS: dict[str, Literal["left", "right"]] = {
+COLUMNS: dict[str, Literal["left", "right"]] = {
     "group": "left",
     "line": "left",
     "Bowstring": "right",
@@ -34,13 +34,14 @@ def print_report(measurements: Sequence[Measurement], machine: dict[str, str], c
     table = Table(
         title="time of Bowstring / time of the best peer, medians of interleaved rounds", title_justify="left"
     )
-    for heading, justify in _COLUMNS.items():
+    for heading, justify in COLUMNS.items():
         table.add_column(heading, justify=justify, overflow="fold")
     group = ""
     for measurement in measurements:
         if group and measurement.group != group:
             table.add_section()
-        table.add_row(measurement.group if measurement.group != group else "", *_cells(measurement))
+        status = _STATUS[measurement.is_within_bound]
+        table.add_row(measurement.group if measurement.group != group else "", *format_cells(measurement), status)
         group = measurement.group
     console.print(table)
     bounded = [measurement for measurement in measurements if measurement.bound is not None]
@@ -52,7 +53,8 @@ def print_report(measurements: Sequence[Measurement], machine: dict[str, str], c
         console.print(f"[bold green]All {len(bounded)} measurements are within their bounds.[/bold green]")
 
 
-def _cells(measurement: Measurement) -> tuple[str, ...]:
+def format_cells(measurement: Measurement) -> tuple[str, ...]:
+    """Return the cells of a row from "line" to "bound"."""
     peer, bowstring = measurement.best_peer, measurement.bowstring
     return (
         measurement.line,
@@ -62,7 +64,6 @@ def _cells(measurement: Measurement) -> tuple[str, ...]:
         "" if bowstring is None else str(len(bowstring.seconds)),
         _value(measurement),
         _bound(measurement),
-        _STATUS[measurement.is_within_bound],
     )
 
 

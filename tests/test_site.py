@@ -30,16 +30,21 @@ def test_the_site_has_all_pages_the_api_and_the_commands(tmp_path: Path) -> None
     assert "--compression-level" in commands
 
 
-def test_the_plot_is_that_of_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plots_and_the_table_are_those_of_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="requires the extra docs")
     from benchmarks import plots
 
     results = json.loads((REPOSITORY / "docs" / "evidence" / "benchmark-results.json").read_text("utf-8"))
     sizes = {tuple(by_rows) for by_rows in plots.publish_times(results["lines"]).values()}
     assert sizes == {(10_000, 100_000, 1_000_000, 5_000_000)}
-    (tmp_path / "images").mkdir()
+    for name in ("images", "evidence"):
+        (tmp_path / name).mkdir()
     monkeypatch.setattr(plots, "_DOCS", tmp_path)
     plots.main([str(REPOSITORY / "docs" / "evidence" / "benchmark-results.json")])
     caption = plots.describe_run(results)
     for folder in (tmp_path, REPOSITORY / "docs"):
-        assert caption in (folder / "images" / "publish.svg").read_text("utf-8")
+        for name in ("publish.svg", "ratios.svg"):
+            assert caption in (folder / "images" / name).read_text("utf-8")
+        page = (folder / "evidence" / "benchmark-results.md").read_text("utf-8")
+        assert page == plots.format_page(results)
+        assert page.count("\n| ") == len(results["lines"]) + 2
