@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -360,6 +361,31 @@ def test_overflow_is_that_of_pyarrow(function: str, values: list[tuple[int, int]
         check(function, left, right)
         for pair in range(len(values)):
             check(f"{function}_checked", left[pair : pair + 1], right[pair : pair + 1])
+
+
+def random_decimals(precision: int, scale: int, type_: Callable[[int, int], Any]) -> Any:
+    """Decimals of one to all digits of a precision, some null, none zero."""
+    random = Random(precision)
+    digits = [random.choice([1, -1]) * random.randrange(1, 10 ** random.randint(1, precision)) for _ in range(300)]
+    values = [None if digit % 17 == 0 else Decimal(digit).scaleb(-scale, Context(prec=76)) for digit in digits]
+    return pa.array(values, type_(precision, scale))
+
+
+def test_decimals_of_all_lengths_are_calculated_as_by_pyarrow() -> None:
+    for type_, pairs in (
+        (pa.decimal128, [((34, 5), (33, 3)), ((18, 4), (19, 6)), ((20, 2), (8, 3)), ((30, 0), (3, 3))]),
+        (pa.decimal256, [((70, 5), (71, 3)), ((37, 4), (38, 6)), ((40, 2), (20, 3)), ((65, 0), (5, 3))]),
+    ):
+        for (left_digits, right_digits), functions in zip(
+            pairs, (["add", "subtract"], ["add", "multiply"], ["divide"], ["divide", "subtract"]), strict=True
+        ):
+            left, right = random_decimals(*left_digits, type_), random_decimals(*right_digits, type_)
+            for function in functions:
+                assert check(function, left, right)
+                assert check(function, left, right[0])
+                assert check(function, left[0], right)
+            for function in ("negate", "abs", "sum"):
+                assert check(function, left)
 
 
 def test_chunked_arrays_are_split_at_the_chunks_of_all_arguments() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,12 @@ def test_a_failed_cast_names_the_value(values: Any, source: bs.DataType, target:
 
 def test_decimals_become_the_nearest_float() -> None:
     assert bs.array([Decimal("-2.01")]).cast(bs.float64()).to_pylist() == [-2.01], "pyarrow is one unit off"
+    integers = [number * 3**power + offset for number in (1, -7) for power in range(60) for offset in (0, 1, 5)]
+    integers += [sign * (2**53 + offset) for sign in (1, -1) for offset in (-1, 0, 1)]
+    for scale in (0, 1, 17, 22, 23, 30, -5):
+        decimals = [Decimal(number).scaleb(-scale, Context(prec=76)) for number in integers]
+        floats = bs.array([None, *decimals], bs.decimal128(38, scale)).cast(bs.float64())
+        assert floats.to_pylist() == [None, *map(float, decimals)]
 
 
 def test_text_is_parsed_as_times_of_day() -> None:
@@ -267,6 +273,7 @@ def test_an_unsafe_cast_truncates_and_wraps_around() -> None:
     assert milliseconds.to_pylist() == [date(1970, 1, 2), None, date(1969, 12, 31)]
     decimals = bs.array([Decimal("1.55"), Decimal("-1.55")])
     assert decimals.cast(bs.decimal128(5, 1), safe=False).to_pylist() == [Decimal("1.5"), Decimal("-1.5")]
+    assert decimals.cast(bs.decimal128(5, -200), safe=False).to_pylist() == [0, 0]
 
 
 @pytest.mark.parametrize(

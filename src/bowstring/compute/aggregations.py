@@ -23,9 +23,10 @@ from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.kernels import array_statistics
 from bowstring.kernels.array_statistics import decode_array, get_decoded_type, is_orderable
 from bowstring.kernels.cast import cast
-from bowstring.kernels.cast_numeric import get_unscaled_integers, to_numeric_slots
+from bowstring.kernels.cast_numeric import to_numeric_slots
 from bowstring.kernels.nulls import drop_null
 from bowstring.kernels.value_field import extract_value_field
+from bowstring.kernels.wide_integers import sum_slots
 from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.factorize import factorize
 from bowstring.layouts.registry import layout_of
@@ -266,7 +267,7 @@ def _decimal_scalar(chunks: list[ArrayData] | None, type_: t.DataType, function:
     """As `_scalar`, for a function of the sum of unscaled integers and their number."""
     if chunks is None:
         return Scalar(_create_array(type_, None))
-    total = builtins.sum(int(get_unscaled_integers(chunk).sum()) for chunk in chunks)
+    total = builtins.sum(sum_slots(chunk.buffer_values(1)) for chunk in chunks)
     integer = function(total, builtins.sum(chunk.length for chunk in chunks))
     assert isinstance(type_, t.Decimal)
     layout = layout_of(type_)

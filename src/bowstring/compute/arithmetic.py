@@ -24,11 +24,13 @@ from bowstring.compute.operands import (
 )
 from bowstring.datatypes import types as t
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.kernels import wide_integers
 from bowstring.kernels.array_statistics import get_decoded_type
-from bowstring.kernels.cast_numeric import get_decimal_codec, get_unscaled_integers
 from bowstring.kernels.common_type import create_decimal_type, find_common_type, find_finest_unit, integer_as_decimal
+from bowstring.kernels.wide_integers import Words
 from bowstring.layouts.base import ArrayData, Values, find_first_true
 from bowstring.layouts.registry import layout_of, primitive_layout
+from bowstring.layouts.value_codecs.base import view_as_words
 from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 from bowstring.memory.bitmap import Mask
 
@@ -233,6 +235,12 @@ _UFUNCS: dict[Operation, Callable[[Any, Any], Any]] = {
     "multiply": np.multiply,
     "divide": np.divide,
 }
+_WIDE_FUNCTIONS: dict[Operation, Callable[[Words, Words], Words]] = {
+    "add": wide_integers.add,
+    "subtract": wide_integers.subtract,
+    "multiply": wide_integers.multiply,
+    "divide": wide_integers.divide,
+}
 _OVERFLOWS: dict[Operation, Callable[[Values, Values, Values], Values]] = {
     "add": _sum_overflows,
     "subtract": _difference_overflows,
@@ -280,25 +288,35 @@ def _mismatch_error(operation: Operation, left: ArrayData, right: ArrayData) -> 
 
 def _calculate_decimals(slots: _Slots, left: ArrayData, right: ArrayData) -> ArrayData:
     operands = [_decode_decimals(each) for each in (left, right)]
-    (a, b), (integers, others) = (each.type for each in operands), (get_unscaled_integers(each) for each in operands)
+    a, b = (each.type for each in operands)
     assert isinstance(a, t.Decimal)
     assert isinstance(b, t.Decimal)
-    width = max(a.bit_width, b.bit_width)
+    shifts = [0, 0]  # the powers of ten by which integers are multiplied first; the precision leaves room for them
     if slots.operation in ("add", "subtract"):
         scale = max(a.scale, b.scale)
         precision = max(a.precision - a.scale, b.precision - b.scale) + scale + 1
-        values = _UFUNCS[slots.operation](integers * 10 ** (scale - a.scale), others * 10 ** (scale - b.scale))
+        shifts = [scale - a.scale, scale - b.scale]
     elif slots.operation == "multiply":
         scale, precision = a.scale + b.scale, a.precision + b.precision + 1
-        values = integers * others
     else:
         scale = max(4, a.scale + b.precision - b.scale + 1)
         precision = a.precision - a.scale + b.scale + scale
-        values = _divide_decimals(slots, integers * 10 ** (scale + b.scale - a.scale), others)
-    type_ = create_decimal_type(precision, scale, width)
-    if slots.valid is not None:
-        values = np.where(slots.valid, values, 0)
-    return _create_array(slots, type_, get_decimal_codec(type_).encode_unscaled(values.tolist()))
+        shifts = [scale + b.scale - a.scale, 0]
+    type_ = create_decimal_type(precision, scale, max(a.bit_width, b.bit_width))
+    dtype = primitive_layout(type_).dtype
+    num_words = wide_integers.count_words(dtype)
+
+    def calculate(*integers: Words) -> Words:
+        pair = (
+            each if not shift else wide_integers.multiply(each, wide_integers.create_constant(10**shift, num_words))
+            for each, shift in zip(integers, shifts, strict=True)
+        )
+        return _WIDE_FUNCTIONS[slots.operation](*pair)
+
+    integers = [each.buffer_values(1) for each in operands]
+    if slots.operation == "divide":
+        integers[1] = _replace_zeros(slots, integers[1], broadcast_length(left, right))
+    return _create_array(slots, type_, wide_integers.map_slots(calculate, dtype, num_words, *integers))
 
 
 def _decode_decimals(array: ArrayData) -> ArrayData:
@@ -306,13 +324,15 @@ def _decode_decimals(array: ArrayData) -> ArrayData:
     return decode_and_cast(array, integer_as_decimal(type_) if isinstance(type_, t.Int) else type_)
 
 
-def _divide_decimals(slots: _Slots, dividends: Values, divisors: Values) -> Values:
-    is_zero = np.broadcast_to(divisors == 0, np.broadcast_shapes(dividends.shape, divisors.shape))
-    slots.check(is_zero.astype(np.bool_), "division by zero")
-    divisors = np.where(divisors == 0, 1, divisors)
-    signs = np.where((dividends < 0) == (divisors < 0), 1, -1).astype(object)
-    quotients: Values = signs * (np.abs(dividends) // np.abs(divisors))
-    return quotients
+def _replace_zeros(slots: _Slots, divisors: Values, length: int) -> Values:
+    """Raise `InvalidArgumentError` for a divisor of zero, or replace it by one under null."""
+    is_zero = ~np.any(view_as_words(divisors), axis=1)
+    if not is_zero.any():
+        return divisors
+    slots.check(broadcast(is_zero, length), "division by zero")
+    out = divisors.copy()
+    view_as_words(out)[is_zero, 0] = 1
+    return out
 
 
 # Dates, times and durations
@@ -387,25 +407,32 @@ def _are_zones_equal(left: Any, right: Any) -> bool:
 
 
 def _negate(is_checked: bool, array: ArrayData) -> ArrayData:
-    return _map_slots("negate", is_checked, array, np.negative)
+    return _map_slots("negate", is_checked, array, np.negative, wide_integers.negate)
 
 
 def _absolute(is_checked: bool, array: ArrayData) -> ArrayData:
-    return _map_slots("abs", is_checked, array, np.abs)
+    return _map_slots("abs", is_checked, array, np.abs, wide_integers.absolute)
 
 
-def _map_slots(name: str, is_checked: bool, array: ArrayData, function: Callable[[Values], Values]) -> ArrayData:
+def _map_slots(
+    name: str,
+    is_checked: bool,
+    array: ArrayData,
+    function: Callable[[Values], Values],
+    wide_function: Callable[[Words], Words],
+) -> ArrayData:
     type_, valid = array.type, combine_validity(array)
     if isinstance(type_, t.Null):
         return array
-    if isinstance(type_, t.Decimal):
-        integers = function(get_unscaled_integers(array)).tolist()
-        return primitive_layout(type_).create_array(get_decimal_codec(type_).encode_unscaled(integers), valid)
     is_unsigned = isinstance(type_, t.Int) and not type_.is_signed
-    if not isinstance(type_, t.Int | t.FloatingPoint | t.Duration) or (is_unsigned and is_checked and name == "negate"):
+    supported = t.Int | t.FloatingPoint | t.Duration | t.Decimal
+    if not isinstance(type_, supported) or (is_unsigned and is_checked and name == "negate"):
         raise TypeMismatchError(f"{name}: {array.type} is not supported")
-    slots = array.buffer_values(1)
+    slots, layout = array.buffer_values(1), primitive_layout(type_)
+    if isinstance(type_, t.Decimal):
+        num_words = wide_integers.count_words(slots.dtype)
+        return layout.create_array(wide_integers.map_slots(wide_function, slots.dtype, num_words, slots), valid)
     if is_checked and slots.dtype.kind == "i":
         _Slots(name, is_checked, valid).check(_is_minimum(slots), "overflow")  # type: ignore[arg-type]
     with np.errstate(over="ignore"):
-        return primitive_layout(type_).create_array(function(slots), valid)
+        return layout.create_array(function(slots), valid)

@@ -6,15 +6,21 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal as PythonDecimal, localcon
 
 import numpy as np
 
-from bowstring.datatypes.types import Bool, DataType, Decimal, FloatingPoint, Int
+from bowstring.datatypes.types import MAX_DECIMAL_DIGITS, Bool, DataType, Decimal, FloatingPoint, Int
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.base import ArrayData, Values, find_first_true, to_object_array
+from bowstring.kernels import wide_integers
+from bowstring.kernels.wide_integers import Words
+from bowstring.layouts.base import ArrayData, Values, find_first_true
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
+from bowstring.layouts.value_codecs.base import view_as_words
 from bowstring.layouts.value_codecs.decimals import DecimalCodec
 
 _MAX_SCALE_CHANGE = 1000
+_MAX_INT64_DIGITS = 20
+_EXACT_INTEGERS, _MAX_EXACT_SCALE = 1 << 53, 22
+"""Integers up to this one, and powers of ten up to this one, are exact as float64."""
 _WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
 
@@ -83,79 +89,98 @@ def get_decimal_codec(type: DataType) -> DecimalCodec:
     return codec
 
 
-def get_unscaled_integers(array: ArrayData) -> Values:
-    """Return the unscaled integers of decimals as Python integers; 0 for null."""
-    out = to_object_array(get_decimal_codec(array.type).decode_unscaled(array.buffer_values(1)))
-    mask = array.validity_mask()
-    if mask is not None:
-        out[~mask] = 0
-    return out
+def _rescale(array: ArrayData, words: Words, shift: int, target: DataType, precision: int, safe: bool) -> Words:
+    """Multiply integers by 10**shift, truncating if not `safe`.
 
-
-def _build_decimals(array: ArrayData, digits: Values, target: Decimal) -> ArrayData:
-    """Build decimals of unscaled integers, with the validity of `array`. Raises `TypeMismatchError` naming its first
-    value whose integer has too many digits.
+    Raises `TypeMismatchError` naming the first value of which digits are lost, or that has more than `precision`.
     """
-    bound = 10**target.precision
-    raise_if_any_invalid(array, np.array([not -bound < n < bound for n in digits], np.bool_), f"does not fit {target}")
-    return build_with_validity(target, get_decimal_codec(target).encode_unscaled(digits.tolist()), array)
-
-
-def rescale(array: ArrayData, digits: Values, shift: int, safe: bool) -> Values:
-    """Multiply integers by 10**shift, truncating if not `safe`."""
-    if abs(shift) > _MAX_SCALE_CHANGE:
-        raise TypeMismatchError(f"can't change a scale by {abs(shift)} digits, at most by {_MAX_SCALE_CHANGE}")
-    if shift >= 0:
-        scaled: Values = digits * 10**shift
-        return scaled
-    unit = 10**-shift
-    has_fraction = np.array([abs(n) % unit != 0 for n in digits], np.bool_)
-    if safe:
-        raise_if_any_invalid(array, has_fraction, "has digits that would be lost")
-    return to_object_array([abs(n) // unit * (1 if n >= 0 else -1) for n in digits])
+    num_words = len(words)
+    if shift < 0:
+        # Integers have at most 76 digits, so that a power of ten that fits is large enough.
+        unit = wide_integers.create_constant(10 ** min(-shift, MAX_DECIMAL_DIGITS[64 * num_words]), num_words)
+        quotients = wide_integers.divide(words, unit)
+        if safe:
+            has_remainder = (wide_integers.multiply(quotients, unit) != words).any(axis=0)
+            raise_if_any_invalid(array, has_remainder, "has digits that would be lost")
+        words, shift = quotients, 0
+    bound = wide_integers.create_constant(10 ** max(precision - shift, 0), num_words)
+    is_too_large = ~wide_integers.is_less_unsigned(wide_integers.absolute(words), bound)
+    raise_if_any_invalid(array, is_too_large, f"does not fit {target}")
+    shift = min(shift, precision)  # if it is greater, all integers are 0
+    return wide_integers.multiply(words, wide_integers.create_constant(10**shift, num_words)) if shift else words
 
 
 def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast decimals to another width, precision or scale."""
     scale: int = array.type.scale  # type: ignore[attr-defined]
-    return _build_decimals(array, rescale(array, get_unscaled_integers(array), target.scale - scale, safe), target)
+    return _build_decimals(array, array.buffer_values(1), target.scale - scale, target, safe)
+
+
+def _build_decimals(array: ArrayData, slots: Values, shift: int, target: Decimal, safe: bool) -> ArrayData:
+    """Build decimals of the integers in slots, multiplied by 10**shift, with the validity of `array`."""
+    words = wide_integers.to_words(
+        slots, max(2, *map(wide_integers.count_words, (slots.dtype, primitive_layout(target).dtype)))
+    )
+    words = _rescale(array, words, shift, target, target.precision, safe)
+    return build_with_validity(target, wide_integers.to_slots(words, primitive_layout(target).dtype), array)
 
 
 def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
     """Cast numbers to decimals. Floats are rounded to the nearest decimal."""
     slots = to_numeric_slots(array)
+    if slots.dtype.kind != "f":
+        return _build_decimals(array, slots, target.scale, target, safe)
     mask = array.validity_mask()
     if mask is not None:
         slots = np.where(mask, slots, slots.dtype.type(0))
-    if slots.dtype.kind != "f":
-        return _build_decimals(array, rescale(array, slots.astype(object), target.scale, safe), target)
     raise_if_any_invalid(array, ~np.isfinite(slots), f"can't be converted to {target}")
     if abs(target.scale) > _MAX_SCALE_CHANGE:
         raise TypeMismatchError(f"can't cast to a scale of {target.scale}, at most {_MAX_SCALE_CHANGE}")
     with localcontext(_WIDE_CONTEXT):
         values = map(PythonDecimal, slots.astype(np.float64).tolist())
         digits = [int(value.scaleb(target.scale).to_integral_value()) for value in values]
-    return _build_decimals(array, to_object_array(digits), target)
+    bound = 10**target.precision
+    is_too_large = np.array([not -bound < integer < bound for integer in digits], np.bool_)
+    raise_if_any_invalid(array, is_too_large, f"does not fit {target}")
+    return build_with_validity(target, get_decimal_codec(target).encode_unscaled(digits), array)
 
 
 def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     """Cast decimals to numbers, to the nearest if the target is a float."""
-    digits = get_unscaled_integers(array)
+    slots = array.buffer_values(1)
     scale: int = array.type.scale  # type: ignore[attr-defined]
     if isinstance(target, Bool):
-        return build_with_validity(target, digits != 0, array)
+        return build_with_validity(target, np.any(view_as_words(slots), axis=1), array)
     if isinstance(target, FloatingPoint):
-        if abs(scale) > _MAX_SCALE_CHANGE:
-            raise TypeMismatchError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
-        wide = np.array([float(PythonDecimal(n).scaleb(-scale, _WIDE_CONTEXT)) for n in digits], np.float64)
+        wide = _decimals_to_floats(array, slots, scale)
         with np.errstate(over="ignore"):
             out = wide.astype(f"f{target.bit_width // 8}")
         if safe:
             raise_if_any_invalid(array, np.isinf(out), f"is too large for {target}")
         return build_with_validity(target, out, array)
-    whole = rescale(array, digits, -scale, safe)
-    assert isinstance(target, Int)
-    dtype = primitive_layout(target).dtype
-    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-    raise_if_any_invalid(array, np.array([not low <= n <= high for n in whole], np.bool_), f"does not fit {target}")
-    return build_with_validity(target, whole.astype(dtype), array)
+    words = wide_integers.to_words(slots, max(2, wide_integers.count_words(slots.dtype)))
+    words = _rescale(array, words, -scale, target, _MAX_INT64_DIGITS, safe)
+    integers = words[0].astype(primitive_layout(target).dtype)
+    is_truncated = (wide_integers.to_words(integers, len(words)) != words).any(axis=0)
+    raise_if_any_invalid(array, is_truncated, f"does not fit {target}")
+    return build_with_validity(target, integers, array)
+
+
+def _decimals_to_floats(array: ArrayData, slots: Values, scale: int) -> Values:
+    """Return the nearest float64 of each decimal. A quotient of floats is the nearest if both are exact: integers below
+    2**53, powers of ten up to 10**22. Other decimals take a hundred times as long.
+    """
+    if abs(scale) > _MAX_SCALE_CHANGE:
+        raise TypeMismatchError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
+    words = wide_integers.to_words(slots, max(2, wide_integers.count_words(slots.dtype)))
+    is_exact = wide_integers.is_less_unsigned(
+        wide_integers.absolute(words), wide_integers.create_constant(_EXACT_INTEGERS, len(words))
+    ) & (abs(scale) <= _MAX_EXACT_SCALE)
+    unit = 10.0 ** min(abs(scale), _MAX_EXACT_SCALE)
+    integers = words[0].view(np.int64).astype(np.float64)
+    floats: Values = integers / unit if scale >= 0 else integers * unit
+    mask = array.validity_mask()
+    others = np.flatnonzero(~is_exact if mask is None else mask & ~is_exact)
+    digits = get_decimal_codec(array.type).decode_unscaled(slots[others])
+    floats[others] = [float(PythonDecimal(number).scaleb(-scale, _WIDE_CONTEXT)) for number in digits]
+    return floats
