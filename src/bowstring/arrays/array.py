@@ -67,7 +67,8 @@ class Array(ArrayData):
     def from_array_data(cls, data: ArrayData, dictionaries: dict[int, Array] | None = None) -> Array:
         """Return the public array of an `ArrayData`, sharing its memory; an array is returned as it is.
 
-        `dictionaries` has the arrays of dictionaries by the `id` of their data, so that arrays share them, too.
+        `dictionaries` has the arrays of dictionaries by the `id` of their data, so that arrays share them, too. The
+        caller keeps that data alive meanwhile, as an `id` may be used again.
         """
         if isinstance(data, Array):
             return data
@@ -164,7 +165,7 @@ class Array(ArrayData):
         """
         self._require("offsets", List, LargeList, ListView, LargeListView, Map, Union)
         if isinstance(self.type, Union) and self.type.mode == "sparse":
-            self._require("offsets")
+            self._require("offsets")  # raises
         return self._integers_of_buffer(1)
 
     @property
@@ -273,6 +274,7 @@ class Array(ArrayData):
             start, stop, step = key.indices(self.length)
             if step == 1:
                 return self.slice(start, max(stop - start, 0))
+            # The indices alone take 8 bytes a slot, and slots without memory, such as nulls, can be any number.
             check_expanded_arrays([self], len(range(start, stop, step)))
             return self.take(np.arange(start, stop, step, dtype=np.int64))
         return self.layout.value_at(self, normalize_index(key, self.length))
@@ -525,7 +527,7 @@ def as_array(values: object) -> Array:
     raise TypeMismatchError(f"expected an array, found {type(values).__name__}; create one with bowstring.array")
 
 
-def as_arrays(values: Iterable[object]) -> list[Array]:
+def as_arrays(values: Sequence[object]) -> list[Array]:
     """Convert several arrays with `as_array`; dictionaries that they share stay shared."""
     dictionaries: dict[int, Array] = {}
     return [Array.from_array_data(v, dictionaries) if isinstance(v, ArrayData) else as_array(v) for v in values]
@@ -553,5 +555,5 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
     for array in arrays:
         if array.type != arrays[0].type:
             raise InvalidArgumentError(f"arrays of {arrays[0].type} and {array.type} can't be concatenated")
-    chunk_starts([array.length for array in arrays])
+    chunk_starts([array.length for array in arrays])  # raises if there are too many values
     return Array.from_array_data(concat_and_unify(arrays))

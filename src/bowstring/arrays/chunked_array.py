@@ -72,7 +72,7 @@ class ChunkedArray(ColumnChunks):
 
     @property
     def chunks(self) -> tuple[Array, ...]:
-        chunks = self._chunks = tuple(self._chunks)
+        chunks = self._chunks = tuple(self._chunks)  # creates lazy chunks; the same tuple after that
         return chunks
 
     def chunk(self, index: int) -> Array:
@@ -127,14 +127,18 @@ class ChunkedArray(ColumnChunks):
 
     def _take_from_chunks(self, used_chunks: Sequence[int], chunk_indices: Indices, indices: Indices) -> ArrayData:
         """Return the slots that `resolve_chunks` located, in one array."""
+        # Only the chunks in use are created: the others of a lazy column may need a download or decompression.
         chunks = [self._chunks[index] for index in used_chunks]
         if len(chunks) <= 1:
+            # Without indices, an empty slice of the first chunk keeps its dictionary.
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
             return chunk.layout.take(chunk, indices)
         layout = chunks[0].layout
         array = layout.interleave(SlotSelection(chunks, chunk_indices, indices))
         if array is not None:
             return array
+        # The layout can't gather from several arrays, as with dictionaries that differ: take from each chunk,
+        # concatenate, and restore the order of the indices. Each value is copied twice more.
         order = np.argsort(chunk_indices, kind="stable")
         offsets = np.searchsorted(chunk_indices[order], np.arange(len(chunks) + 1)).tolist()
         spans = zip(chunks, pairwise(offsets), strict=True)
@@ -149,6 +153,7 @@ class ChunkedArray(ColumnChunks):
         >>> bs.chunked_array([[1, 2], [3]]).filter([True, False, True]).to_pylist()
         [1, 3]
         """
+        # The indices ascend, so those of each chunk are contiguous.
         indices = mask_to_indices(combine_if_chunked(mask), len(self))
         offsets = np.searchsorted(indices, self._starts).tolist()
         chunks = [
@@ -283,10 +288,9 @@ class ChunkedArray(ColumnChunks):
 
     def _map_chunks(self, function: Callable[[Array], Array]) -> ChunkedArray:
         chunks = list(map(function, self.chunks))
-        return ChunkedArray(
-            chunks,
-            (chunks[0] if chunks else function(Array.from_array_data(layout_of(self.type).from_pylist([])))).type,
-        )
+        # Without chunks, an empty array shows the type of the values.
+        first = chunks[0] if chunks else function(Array.from_array_data(layout_of(self.type).from_pylist([])))
+        return ChunkedArray(chunks, first.type)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -322,6 +326,7 @@ class ChunkedArray(ColumnChunks):
             return False
         if self._starts == other._starts:
             return all(a.equals(b, nans_equal) for a, b in zip(self.chunks, other.chunks, strict=True))
+        # No part between consecutive edges crosses the end of a chunk, so parts are compared without copying.
         edges = sorted({*self._starts, *other._starts})
         return all(
             self._slice_within_chunk(start, stop).equals(other._slice_within_chunk(start, stop), nans_equal)
@@ -329,6 +334,10 @@ class ChunkedArray(ColumnChunks):
         )
 
     def _slice_within_chunk(self, start: int, stop: int) -> Array:
+        """Return the slots from `start` to `stop`, which must be in one chunk, without copying.
+
+        At the start of several chunks, of which only the last one has slots, it is that one; at the end the last chunk.
+        """
         chunk_index = min(bisect_right(self._starts, start), self.num_chunks) - 1
         return self._chunks[chunk_index].slice(start - self._starts[chunk_index], stop - start)
 
@@ -362,7 +371,10 @@ class ChunkedArray(ColumnChunks):
 
 
 class _LazyChunks(Sequence[Array]):
-    """The chunks of a table's column, created on first access."""
+    """The chunks of a table's column, created on first access.
+
+    Two threads may create a chunk at the same time. The last one is kept; both are views of the same memory.
+    """
 
     __slots__ = ("_arrays", "_create", "_type")
 

@@ -145,6 +145,7 @@ class ColumnContainer(ABC):
         {'point.x': [1, None], 'point.y': [2, None]}
         """
         flattened = self
+        # From the last column on, so that the indices of the columns before it stay the same.
         for index in reversed(range(self.num_columns)):
             field = self.schema.field(index)
             if not isinstance(field.type, Struct):
@@ -226,6 +227,7 @@ class ColumnContainer(ABC):
         if copy is False:
             raise WouldCopyError("columns can't be converted to one NumPy array without a copy")
         parts = [np.asarray(column, dtype) for column in self.columns]
+        # NumPy arrays of fixed-size lists and tensors have more dimensions: here each element is one object.
         parts = [
             part if part.ndim == 1 else to_object_array(column.to_pylist())
             for part, column in zip(parts, self.columns, strict=True)
@@ -390,6 +392,7 @@ class ColumnContainer(ABC):
             field_ = Field(field_, values.type)
         if values.type != field_.type:
             raise InvalidArgumentError(f"column {field_.name!r} has type {values.type}, expected {field_.type}")
+        # Without columns and rows, the first column determines the number of rows.
         if len(values) != self.num_rows and (self.schema.fields or self.num_rows):
             raise InvalidArgumentError(f"column {field_.name!r} has {len(values)} values for {self.num_rows} rows")
         fields = self.schema.fields

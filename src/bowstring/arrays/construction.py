@@ -42,6 +42,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     [0.0, null, 2.0]
     """
     data_type = None if type is None else as_type(type, "array")
+    # First the two most frequent kinds, which need none of the tests for protocols.
     if mask is None and values.__class__ in (list, tuple):
         return Array.from_array_data(array_from_python(values, data_type))
     if mask is None and values.__class__ is np.ndarray:
@@ -61,10 +62,12 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         valid = invert_mask(np.ma.getmaskarray(values))
         values = values.data
     elif not isinstance(values, np.ndarray) and hasattr(values, "__array__") and not np.isscalar(values):
+        # NumPy's scalars have `__array__`, too, but are not sequences.
         values = np.asarray(values)
     elif not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
         values = dlpack.numpy_from_dlpack(values)
     if isinstance(values, np.ndarray):
+        # The mask of a masked structured array has a boolean for each field.
         if mask is not None and valid is not None and valid.dtype.names is not None:
             raise InvalidArgumentError("a masked structured array can't have another mask")
         if mask is not None:
@@ -113,7 +116,7 @@ def scalar(value: Any, type: TypeLike | None = None) -> Scalar:
 
 
 def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
-    """Create an array that has a Python value `size` times, of the given type or of one that is inferred.
+    """Create an array of a Python value, repeated `size` times, of the given type or of one that is inferred.
 
     >>> bs.repeat("x", 3)
     <bowstring.Array string[3]>

@@ -24,7 +24,11 @@ from bowstring.memory.buffer import Buffer
 
 
 class _ArrayKind(type):
-    """The metaclass of the classes below: their instances are arrays of `TYPE`."""
+    """The metaclass of the classes below: their instances are arrays of `TYPE`.
+
+    Arrays are not created as instances of these classes: the type of an `Array` determines its layout, so that readers
+    and kernels create arrays of any type without choosing a class.
+    """
 
     TYPE: ClassVar[type[t.DataType]]
 
@@ -32,19 +36,12 @@ class _ArrayKind(type):
         return isinstance(instance, Array) and isinstance(instance.type, cls.TYPE)
 
     def __call__(cls, *_: object, **__: object) -> NoReturn:
-        constructor = next(name for name in vars(cls) if name.startswith("from_"))
+        constructor = next(name for name in dir(cls) if name.startswith("from_"))
         raise TypeMismatchError(f"{cls.__name__} has no constructor of its own: use {cls.__name__}.{constructor}")
 
 
-class ListArray(metaclass=_ArrayKind):
-    """Arrays of lists.
-
-    >>> import bowstring as bs
-    >>> bs.ListArray.from_arrays([0, 2, 3], [1, 2, 3]).to_pylist()
-    [[1, 2], [3]]
-    """
-
-    TYPE = t.List
+class _ListKind(metaclass=_ArrayKind):
+    TYPE: ClassVar[type[t.BaseList]]
 
     @classmethod
     def from_arrays(cls, offsets: Any, values: Any, type: TypeLike | None = None, mask: Any = None) -> Array:
@@ -54,10 +51,22 @@ class ListArray(metaclass=_ArrayKind):
         `values`. Raises `TypeMismatchError` if the values are not those of the type, `InvalidArgumentError` for an
         invalid offset.
         """
-        return _create_lists(t.list_, "i4", offsets, values, type, mask)
+        elements = array(values)
+        return _create_lists(_resolve_list_type(cls.TYPE, elements, type), offsets, elements, mask)
 
 
-class LargeListArray(metaclass=_ArrayKind):
+class ListArray(_ListKind):
+    """Arrays of lists.
+
+    >>> import bowstring as bs
+    >>> bs.ListArray.from_arrays([0, 2, 3], [1, 2, 3]).to_pylist()
+    [[1, 2], [3]]
+    """
+
+    TYPE = t.List
+
+
+class LargeListArray(_ListKind):
     """Arrays of lists with 64-bit offsets.
 
     >>> bs.LargeListArray.from_arrays([0, 2, 3], bs.array(["a", "b", "c"]))
@@ -67,13 +76,26 @@ class LargeListArray(metaclass=_ArrayKind):
 
     TYPE = t.LargeList
 
+
+class _ListViewKind(metaclass=_ArrayKind):
+    TYPE: ClassVar[type[t.BaseList]]
+
     @classmethod
-    def from_arrays(cls, offsets: Any, values: Any, type: TypeLike | None = None, mask: Any = None) -> Array:
-        """Create an array of lists, as `ListArray.from_arrays`."""
-        return _create_lists(t.large_list, "i8", offsets, values, type, mask)
+    def from_arrays(
+        cls, offsets: Any, sizes: Any, values: Any, type: TypeLike | None = None, mask: Any = None
+    ) -> Array:
+        """Create an array of lists; list i has `sizes[i]` values from `offsets[i]` on. As `ListArray.from_arrays`."""
+        elements = array(values)
+        list_type = _resolve_list_type(cls.TYPE, elements, type)
+        dtype = _offset_dtype(list_type)
+        starts, lengths = _to_numpy(offsets, dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
+        if len(starts) != len(lengths):
+            raise InvalidArgumentError(f"expected as many offsets as sizes, found {len(starts)} and {len(lengths)}")
+        buffers = (_pack_nulls(mask, len(starts)), to_buffer(starts), to_buffer(lengths))
+        return _create(list_type, len(starts), buffers, [elements])
 
 
-class ListViewArray(metaclass=_ArrayKind):
+class ListViewArray(_ListViewKind):
     """Arrays of lists with an offset and a size each.
 
     >>> import bowstring as bs
@@ -83,15 +105,8 @@ class ListViewArray(metaclass=_ArrayKind):
 
     TYPE = t.ListView
 
-    @classmethod
-    def from_arrays(
-        cls, offsets: Any, sizes: Any, values: Any, type: TypeLike | None = None, mask: Any = None
-    ) -> Array:
-        """Create an array of lists; list i has `sizes[i]` values from `offsets[i]` on. As `ListArray.from_arrays`."""
-        return _create_list_views(t.list_view, "i4", offsets, sizes, values, type, mask)
 
-
-class LargeListViewArray(metaclass=_ArrayKind):
+class LargeListViewArray(_ListViewKind):
     """Arrays of lists with a 64-bit offset and size each.
 
     >>> bs.LargeListViewArray.from_arrays([1, 0], [2, 1], bs.array(["a", "b", "c"]))
@@ -100,13 +115,6 @@ class LargeListViewArray(metaclass=_ArrayKind):
     """
 
     TYPE = t.LargeListView
-
-    @classmethod
-    def from_arrays(
-        cls, offsets: Any, sizes: Any, values: Any, type: TypeLike | None = None, mask: Any = None
-    ) -> Array:
-        """Create an array of lists, as `ListViewArray.from_arrays`."""
-        return _create_list_views(t.large_list_view, "i8", offsets, sizes, values, type, mask)
 
 
 class FixedSizeListArray(metaclass=_ArrayKind):
@@ -159,7 +167,7 @@ class MapArray(metaclass=_ArrayKind):
         if not isinstance(map_type, t.Map):
             raise TypeMismatchError(f"MapArray: {map_type} is not a map")
         entries = StructArray.from_arrays(columns, type=map_type.entries_field.type)
-        return _create_lists(lambda _: map_type, "i4", offsets, entries, map_type, mask)
+        return _create_lists(map_type, offsets, entries, mask)
 
 
 class StructArray(metaclass=_ArrayKind):
@@ -249,6 +257,7 @@ class RunEndEncodedArray(metaclass=_ArrayKind):
         ends = array(run_ends, None if run_type is None or isinstance(run_ends, ArrayData) else run_type.run_end_type)
         value_array = array(values)
         run_type = run_type or t.run_end_encoded(ends.type, value_array.type)
+        # A null as the last run end has no length; `_create` rejects it.
         length = ends[len(ends) - 1] or 0 if len(ends) else 0
         return _create(run_type, length, (), [ends, value_array])
 
@@ -318,10 +327,23 @@ class ExtensionArray(metaclass=_ArrayKind):
         return _check(Array.from_array_data(values.with_layout(layout_of(typ))))
 
 
-def _create_lists(create_type: Any, dtype: str, offsets: Any, values: Any, type_: TypeLike | None, mask: Any) -> Array:
-    elements = array(values)
-    list_type = _find_list_type(create_type(elements.type), type_)
-    numbers, valid = _split_offsets(offsets, dtype)
+def _resolve_list_type(kind: type[t.BaseList], elements: Array, requested_type: TypeLike | None) -> t.DataType:
+    """Return the requested list type, which must be of a kind, or that of lists of the elements."""
+    default = kind(t.as_child_field(elements.type, "item"))
+    list_type = default if requested_type is None else as_type(requested_type)
+    if not isinstance(list_type, kind):
+        raise TypeMismatchError(f"expected a type such as {default}, found {list_type}")
+    return list_type
+
+
+def _offset_dtype(type_: t.DataType) -> np.dtype[Any]:
+    dtype = layout_of(type_).buffers[1].dtype
+    assert dtype is not None
+    return dtype
+
+
+def _create_lists(list_type: t.DataType, offsets: Any, elements: Array, mask: Any) -> Array:
+    numbers, valid = _split_offsets(offsets, _offset_dtype(list_type))
     if not numbers.size:
         raise InvalidArgumentError("expected one offset more than lists, found none")
     if valid is not None and mask is not None:
@@ -331,16 +353,12 @@ def _create_lists(create_type: Any, dtype: str, offsets: Any, values: Any, type_
     return _create(list_type, length, (validity, to_buffer(numbers)), [elements])
 
 
-def _find_list_type(default: t.DataType, type_: TypeLike | None) -> t.DataType:
-    """Return the requested type, which has to be of the kind of the default."""
-    list_type = default if type_ is None else as_type(type_)
-    if not isinstance(list_type, type(default)):
-        raise TypeMismatchError(f"expected a type such as {default}, found {list_type}")
-    return list_type
+def _split_offsets(offsets: Any, dtype: np.dtype[Any]) -> tuple[Values, Values | None]:
+    """Return offsets, and which are valid (None if all are).
 
-
-def _split_offsets(offsets: Any, dtype: str) -> tuple[Values, Values | None]:
-    """Return offsets, and which are valid; null ones are replaced by the next."""
+    A null offset is replaced by the next valid one, as in pyarrow: the null list is empty, and the list before it ends
+    where the next valid list begins.
+    """
     offset_array = array(offsets)
     if not offset_array.null_count:
         return _to_numpy(offset_array, dtype, "offsets"), None
@@ -352,18 +370,6 @@ def _split_offsets(offsets: Any, dtype: str) -> tuple[Values, Values | None]:
     return _to_numpy(offset_array.take(following), dtype, "offsets"), valid
 
 
-def _create_list_views(  # noqa: PLR0913 -- the parts of lists
-    create_type: Any, dtype: str, offsets: Any, sizes: Any, values: Any, type_: TypeLike | None, mask: Any
-) -> Array:
-    elements = array(values)
-    list_type = _find_list_type(create_type(elements.type), type_)
-    starts, lengths = _to_numpy(offsets, dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
-    if len(starts) != len(lengths):
-        raise InvalidArgumentError(f"expected as many offsets as sizes, found {len(starts)} and {len(lengths)}")
-    buffers = (_pack_nulls(mask, len(starts)), to_buffer(starts), to_buffer(lengths))
-    return _create(list_type, len(starts), buffers, [elements])
-
-
 def _name_children(arrays: Sequence[Array], names: Sequence[str] | None) -> list[tuple[str, t.DataType]]:
     names = [str(index) for index in range(len(arrays))] if names is None else names
     if len(names) != len(arrays):
@@ -371,11 +377,12 @@ def _name_children(arrays: Sequence[Array], names: Sequence[str] | None) -> list
     return [(name, child.type) for name, child in zip(names, arrays, strict=True)]
 
 
-def _to_numpy(values: Any, dtype: str, name: str) -> Values:
+def _to_numpy(values: Any, dtype: str | np.dtype[Any], name: str) -> Values:
     """Convert integers without nulls to a NumPy type. Raises `InvalidArgumentError` if one does not fit."""
     integers = array(values)
     if integers.null_count:
         raise InvalidArgumentError(f"{name}: expected no nulls, found {integers.null_count}")
+    # An empty list has the type null, which NumPy does not have.
     numbers = np.asarray(integers if len(integers) else [], None if len(integers) else dtype)
     if numbers.dtype.kind not in "iu":
         raise TypeMismatchError(f"{name}: expected integers, found {integers.type}")
@@ -392,6 +399,7 @@ def _pack_nulls(mask: Any, length: int) -> Buffer | None:
     if mask is None:
         return None
     booleans = np.asarray(mask)
+    # NumPy makes float64 of an empty list.
     if booleans.shape != (length,) or (booleans.dtype.kind != "b" and length):
         raise InvalidArgumentError(
             f"mask: expected {length} booleans, found {booleans.dtype} of shape {booleans.shape}"
@@ -407,8 +415,10 @@ def _create(type_: t.DataType, length: int, buffers: tuple[Buffer | None, ...], 
 
 
 def _check(values: Array) -> Array:
-    """Check the structure of an array, but not its children; raises `InvalidArgumentError`."""
+    """Check an array, but not its children, which exist already; raises `InvalidArgumentError`."""
     try:
+        # Not `validate`: it would read all values of the children. `check_full` is first because its messages name the
+        # offset or the index; it reads nothing outside the buffers and children.
         values.layout.check_full(values)
         values.layout.check(values)
     except InvalidDataError as error:

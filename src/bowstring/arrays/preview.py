@@ -23,11 +23,13 @@ def preview_as_text(title: str, container: Any, max_width: int | None = None) ->
     """
     max_width = terminal_width() if max_width is None else max_width
     columns: dict[int, TextColumn] = {}
-    used_width = 1
+    used_width = 1  # the left border; each column adds a border and two spaces
+    # Only the columns shown are read: a table may have thousands of them.
     for index in _from_both_ends(container.num_columns):
         column = _preview_column(container, index)
         used_width += column.width + 3
         is_last = len(columns) == container.num_columns - 1
+        # The first column is always shown; `draw_table` truncates it. Unless this is the last one, "…" needs space.
         if columns and used_width + (0 if is_last else _GAP_WIDTH) > max_width:
             break
         columns[index] = column
@@ -73,9 +75,9 @@ def _preview_column(container: Any, index: int) -> TextColumn:
 
 
 def _format_rows(container: Any, index: int) -> list[str]:
-    """Format one column. The error of a column that can't be read stands in each row."""
+    """Format one column. If it can't be read, each row shows the error."""
     try:
         column = container.column(index)
     except (BowstringError, MemoryError) as error:
         return [f"<{error}>"] * container.num_rows
-    return format_values(column, 0, container.num_rows)[: container.num_rows]
+    return format_values(column, 0, container.num_rows)

@@ -63,6 +63,7 @@ class RecordBatch(ColumnContainer):
         check_is_schema(schema, "bowstring.record_batch")
         if len(columns) != len(schema):
             raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
+        # Other sequences are those of readers and slices; to check their columns would create them.
         if columns.__class__ in (list, tuple) and not {Array}.issuperset(map(type, columns)):
             columns = [as_array(column) for column in columns]
         self.schema = schema
@@ -73,9 +74,9 @@ class RecordBatch(ColumnContainer):
 
     @classmethod
     def from_lazy_columns(cls, schema: Schema, num_rows: int, columns: Sequence[Array], pairs: Metadata) -> RecordBatch:
-        """Create a batch of columns that a reader has declared for this schema, without checking their number.
+        """Create a batch of the lazy columns of a reader, which have the number and types of the schema.
 
-        The check takes a tenth of the time of reading a header.
+        Checking that takes a tenth of the time of reading a header.
         """
         batch = cls.__new__(cls)
         batch.schema, batch.num_rows, batch.lazy_columns, batch.pairs = schema, num_rows, columns, pairs
@@ -205,8 +206,8 @@ class RecordBatch(ColumnContainer):
     def filter(self, mask: MaskLike | ChunkedArray | FiltersLike) -> RecordBatch:
         """Return the rows at which `mask` is true, copied, as `Array.filter`.
 
-        In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, of which all have
-        to be true, or a list of such lists, of which one has to be; see `bowstring.kernels.filters`.
+        In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, all of which must
+        be true, or a list of such lists, one of which must be; see `bowstring.kernels.filters`.
 
         >>> bs.record_batch({"n": [1, 2, 3], "s": ["a", "b", None]}).filter([("n", ">", 1)]).to_pydict()
         {'n': [2, 3], 's': ['b', None]}
@@ -243,6 +244,7 @@ class RecordBatch(ColumnContainer):
     def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> RecordBatch:
         lazy_columns, new_column = self.lazy_columns, combine_if_chunked(column)
 
+        # After the new column, column i was column i - 1 before, or column i if one was dropped.
         def column_at(i: int) -> Array:
             return new_column if i == index else lazy_columns[i if i < index else i - 1 + num_dropped]
 
@@ -321,9 +323,10 @@ class RecordBatch(ColumnContainer):
 def filter_batches(
     batches: Iterable[RecordBatch], filters: Filters, num_columns: int | None = None, keeps_empty: bool = False
 ) -> Iterator[RecordBatch]:
-    """Yield the first columns of the rows that match, copied batch by batch, or the batch itself if all rows do.
+    """Yield the first `num_columns` columns (default: all) of the rows that match, copied batch by batch.
 
-    A batch without such rows is left out, unless `keeps_empty`.
+    If all rows of a batch match, they are not copied. A batch without such rows is left out, unless `keeps_empty`. The
+    filters may use columns after the first `num_columns`.
     """
     for batch in batches:
         rows = np.flatnonzero(filters.evaluate(batch.lazy_columns))
@@ -402,7 +405,7 @@ def record_batch(
     └────────┴────────┘
     """
     check_names_fit(data, names)
-    if data.__class__ not in (dict, list, tuple):
+    if data.__class__ not in (dict, list, tuple):  # these have no protocols, which take time to test
         batch = None
         if isinstance(data, RecordBatch):
             batch = data

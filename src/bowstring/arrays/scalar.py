@@ -20,7 +20,7 @@ class Scalar:
     5
     """
 
-    __slots__ = ("_array",)
+    __slots__ = ("_array",)  # of length 1, so that the functions for arrays apply to scalars
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -74,6 +74,8 @@ class Scalar:
 
     def __len__(self) -> int:
         return len(self.as_py())
+
+    # Equal to the Python object, so it must have the hash of that; lists and structs have none.
 
     def __eq__(self, other: object) -> bool:
         return self.equals(other) if isinstance(other, Scalar) else bool(self.as_py() == other)

@@ -1,4 +1,4 @@
-"""Tables: record batches of one schema. Readers: those that come one after the other."""
+"""Tables: record batches of one schema. Readers: record batches of one schema that are read once, in order."""
 
 from __future__ import annotations
 
@@ -200,8 +200,9 @@ class Table(ColumnContainer):
         return sum(batch.nbytes for batch in self._batches)
 
     def column(self, key: int | str) -> ChunkedArray:
-        """Return a column by index or name; its chunks are created on first use, those of a remote file at once, as it
-        may be closed before. Raises `NotFoundError`.
+        """Return a column by index or name. Raises `NotFoundError`.
+
+        Its chunks are created on first use; those of a remote file at once, because the file may be closed before that.
 
         >>> bs.table({"n": [1, None]}).column("n")
         <bowstring.ChunkedArray int64[2] in 1 chunk>
@@ -216,7 +217,7 @@ class Table(ColumnContainer):
             )
             if batches and not getattr(batches[0].lazy_columns, "is_local", True):
                 _ = column.chunks
-            column = self._columns.setdefault(index, column)
+            column = self._columns.setdefault(index, column)  # another thread may have been first
         return column
 
     def to_batches(self, max_chunksize: int | None = None) -> list[RecordBatch]:
@@ -326,12 +327,14 @@ class Table(ColumnContainer):
 
     def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> Table:
         chunked = ChunkedArray([column], column.type) if isinstance(column, Array) else column
+        # Without other columns, the batches are the chunks of this one. The table may have had no rows.
         if len(schema) == 1:
             return Table.from_arrays([chunked], schema=schema)
         starts = np.array(self._starts)
+        # Each chunk boundary of the column splits a batch: that copies nothing.
         spans = list(pairwise(np.union1d(starts, chunked._starts).tolist()))
         if not spans and self._batches and chunked.chunks:
-            spans = [(0, 0)]
+            spans = [(0, 0)]  # no rows, but maybe dictionaries
         batches = []
         for first, last in spans:
             batch_index = min(int(np.searchsorted(starts, first, "right")), len(self._batches)) - 1
@@ -413,7 +416,7 @@ class Table(ColumnContainer):
 class RecordBatchReader(Closable):
     """Record batches of one schema, read once: iterate over it, or call `read_next_batch` or `read_all`.
 
-    `ipc.StreamReader` and `ipc.FileReader` have the same methods. A batch is created when it is asked for.
+    `ipc.StreamReader` and `ipc.FileReader` have the same methods. Batches are created on demand.
 
     >>> reader = bs.RecordBatchReader.from_stream(bs.table({"a": [1, 2]}))
     >>> [batch.num_rows for batch in reader]
@@ -469,7 +472,7 @@ class RecordBatchReader(Closable):
         return self.read_all().to_pandas(**options)
 
     def close(self) -> None:
-        """Let go of the batches, and close their generator or stream; batches that were read stay valid."""
+        """Release the batches, and close their generator or stream; batches that were read stay valid."""
         batches, self._batches = self._batches, None
         if batches is not None and hasattr(batches, "close"):
             batches.close()
@@ -481,6 +484,7 @@ class RecordBatchReader(Closable):
         if self._batches is None:
             raise ClosedError("the reader is closed")
         batch = next(self._batches)
+        # Usually it is the same object, so that the fields need not be compared.
         if batch.schema is not self._schema and batch.schema != self._schema:
             raise InvalidArgumentError(f"a batch has another schema: {batch.schema!r}, not {self._schema!r}")
         return batch
