@@ -1,4 +1,4 @@
-"""Whole Arrow files with the names of ``pyarrow.feather``. «IPC File Format» is what Feather calls its version 2."""
+"""Whole Arrow files with the names of ``pyarrow.feather``. Version 2 of Feather is the «IPC File Format»."""
 
 # ruff: noqa: PLC0414 -- `read_table` is public here, too
 from __future__ import annotations
@@ -19,7 +19,7 @@ def write_feather(
 ) -> None:
     """Write a pandas DataFrame, or a table of any Arrow library, to an Arrow file.
 
-    Unlike pyarrow, not compressed by default, so that readers can map the file; `dest` and errors as in
+    Unlike in pyarrow, the file is not compressed by default, so that readers can map it. `dest` and errors are those of
     `bowstring.new_file`. Batches have at most `chunksize` rows.
 
     >>> bs.feather.write_feather(bs.table({"a": [1, 2]}), "a.feather")
@@ -32,7 +32,7 @@ def write_feather(
 
 
 def read_feather(source: Any, columns: Sequence[str | int] | None = None, **options: Any) -> Any:
-    """Read an Arrow file into a pandas DataFrame. Parameters as in `read_table`, `options` as in `Table.to_pandas`.
+    """Read an Arrow file into a pandas DataFrame, as `read_table`. `options` are those of `Table.to_pandas`.
 
     >>> bs.feather.write_feather(bs.table({"a": [1, 2]}), "a.feather")
     >>> bs.feather.read_feather("a.feather")["a"].sum().item()

@@ -1,4 +1,4 @@
-"""The names of pyarrow that Bowstring leaves to other libraries, or has in another place, and what to write instead.
+"""The names of pyarrow that Bowstring does not have, or has in another place, and what to write instead.
 
 Classes and modules raise `missing_attribute_error` for an attribute that they lack.
 """
@@ -14,7 +14,7 @@ _PARQUET = "read and write Parquet with pyarrow.parquet or DuckDB, and pass the 
 _FILES = "paths, URLs and binary file objects are sources and sinks: bs.open_file(path), bs.new_file(path, schema)"
 _COMPUTE = "call bs.compute.{name}(column)"
 
-WAYS: dict[str, dict[str, str]] = {
+ALTERNATIVES: dict[str, dict[str, str]] = {
     "bowstring": {
         "parquet": _PARQUET,
         "csv": "read CSV with pyarrow.csv, DuckDB or Polars: bs.table(polars.read_csv(path))",
@@ -94,18 +94,24 @@ WAYS: dict[str, dict[str, str]] = {
         "to_string": "str(column.to_pylist())",
     },
 }
-"""What to write instead of a name, by the module or class that pyarrow has it in. ``{name}`` stands for the name."""
+"""What to write instead of a name, by the module or class of pyarrow. ``{name}`` is replaced by the name."""
 
 
 def missing_attribute_error(owner: str, name: str, what: str) -> AttributeError:
-    """Return the error for a name that `owner`, a key of `WAYS`, lacks; `what` describes the owner in the message."""
-    way = WAYS.get(owner, {}).get(name)
-    hint = f": {way.format(name=name)}" if way else ""
+    """Return the error for a name that `owner`, a key of `ALTERNATIVES`, lacks.
+
+    `what` describes the owner in the message.
+    """
+    alternative = ALTERNATIVES.get(owner, {}).get(name)
+    hint = f": {alternative.format(name=name)}" if alternative else ""
     return AttributeError(f"{what} has no attribute {name!r}{hint}")
 
 
 def explain_missing_attributes(owner: str) -> Callable[[object, str], object]:
-    """Return the `__getattr__` of a class, a key of `WAYS`; Python calls it for names that an object lacks."""
+    """Return the `__getattr__` of a class, a key of `ALTERNATIVES`.
+
+    Python calls it for names that an object lacks.
+    """
 
     def raise_error(_: object, name: str) -> object:
         raise missing_attribute_error(owner, name, f"{owner!r} object")

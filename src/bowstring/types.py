@@ -124,7 +124,7 @@ def is_primitive(t: TypeLike) -> bool:
 
 
 def _name_functions(functions: dict[str, Any]) -> None:
-    """Give the functions that were created by others their names and docstrings, for `help`."""
+    """Set the names and docstrings of the predicates created by `_instance_of` and `_with_width`, for `help`."""
     for name, function in functions.items():
         if name.startswith("is_") and not function.__doc__:
             function.__name__ = function.__qualname__ = name

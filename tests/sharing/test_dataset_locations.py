@@ -92,7 +92,7 @@ def test_the_next_location_is_used_and_the_reasons_are_kept(server: Server, capl
             assert dataset.read_all() == TABLE
             reasons = dataset.unusable_locations
             assert list(reasons) == [UNREACHABLE, "unix:@a?nothing"]
-            assert "nobody answers there" in reasons[UNREACHABLE]
+            assert "nothing is listening there" in reasons[UNREACHABLE]
             assert "want_data is missing" in reasons["unix:@a?nothing"]
             assert repr(dataset).startswith("<bowstring.sharing.DatasetReader 1 part over tcp, not unix, unix>")
     messages = [record.getMessage() for record in caplog.records if record.name == "bowstring.sharing.connect"]
@@ -137,7 +137,7 @@ def test_an_error_names_each_location_and_its_reason(server: Server) -> None:
         bs.connect(DatasetLocations((UNREACHABLE, with_other_scope(tcp))))
     text = str(caught.value)
     assert "unix:@bowstring-nobody: " in text
-    assert "nobody answers there" in text
+    assert "nothing is listening there" in text
     assert f"{tcp.partition('?')[0]}: " in text
     assert "want_data" not in text, "parameters may be secret"
     with no_connection_left(), pytest.raises(NotFoundError, match=r"no data set 'missing'.*no data set 'missing'"):

@@ -222,7 +222,7 @@ def test_locations_that_do_not_work_are_skipped_with_their_reasons(foreign: str)
         assert dataset.location == foreign
         assert dataset.read_all().num_rows == 3000
         assert set(dataset.unusable_locations) == set(FLIGHTS["nobody"][0][1])
-        assert "nobody answers there" in dataset.unusable_locations[UNREACHABLE]
+        assert "nothing is listening there" in dataset.unusable_locations[UNREACHABLE]
 
 
 def test_the_ticket_of_the_flight_info_is_requested_from_its_locations(foreign: str) -> None:

@@ -611,10 +611,10 @@ def test_a_connection_with_an_unrequested_message_is_not_reused(server: bs.shari
 def test_connecting_to_a_closed_server_is_an_error(server: bs.sharing.Server, tmp_path: Path) -> None:
     uri = server.uri("t")
     server.close()
-    with pytest.raises(ConnectionRefusedError, match="nobody answers there") as caught:
+    with pytest.raises(ConnectionRefusedError, match="nothing is listening there") as caught:
         bs.connect(uri)
     assert isinstance(caught.value, ConnectionLostError)
-    with pytest.raises(ConnectionLostError, match="nobody answers there"):
+    with pytest.raises(ConnectionLostError, match="nothing is listening there"):
         bs.connect(f"unix:{tmp_path}/missing?want_data=1&ticket=t")
 
 
@@ -953,5 +953,5 @@ def test_a_server_and_its_clients_may_be_of_one_process_without_sockets() -> Non
             assert data.read_all() == example_table() == data.read_all()
         with pytest.raises(NotFoundError):
             bs.connect(uri, ticket="other")
-    with pytest.raises(ConnectionLostError, match="nobody answers there"):
+    with pytest.raises(ConnectionLostError, match="nothing is listening there"):
         bs.connect(uri)

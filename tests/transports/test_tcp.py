@@ -116,7 +116,7 @@ def test_an_address_in_use_is_refused() -> None:
 def test_an_address_without_a_listener_is_an_error() -> None:
     with BlockingListener.listen(TCP) as listener:
         address = listener.address
-    with assert_descriptors_closed(), pytest.raises(ConnectionLostError, match="nobody answers there"):
+    with assert_descriptors_closed(), pytest.raises(ConnectionLostError, match="nothing is listening there"):
         BlockingChannel.dial(TCP, address, options=DEFAULT_OPTIONS)
 
 

@@ -88,7 +88,7 @@ def test_addresses_that_are_too_long_are_an_error(address: str) -> None:
 
 def test_connecting_without_a_listener_fails_at_once(tmp_path: Path) -> None:
     for address in (random_abstract_address(), str(tmp_path / "none")):
-        with pytest.raises(ConnectionLostError, match="nobody answers there"):
+        with pytest.raises(ConnectionLostError, match="nothing is listening there"):
             BlockingChannel.dial(UNIX, address)
 
 

@@ -1,4 +1,4 @@
-"""The public array: `ArrayData` with the methods that users call and the protocols that other libraries look for."""
+"""The public array: `ArrayData` with methods for users and the protocols of other libraries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Array(ArrayData):
 
     @classmethod
     def from_array_data(cls, data: ArrayData, dictionaries: dict[int, Array] | None = None) -> Array:
-        """Return the public array of an `ArrayData`, sharing its memory; an array is returned as it is.
+        """Return the public array of an `ArrayData`, sharing its memory. An array is returned unchanged.
 
         `dictionaries` has the arrays of dictionaries by the `id` of their data, so that arrays share them, too. The
         caller keeps that data alive meanwhile, as an `id` may be used again.
@@ -147,8 +147,8 @@ class Array(ArrayData):
 
     @property
     def values(self) -> Array:
-        """The child of a list or map array, whole if the array is a slice; the values of the runs of a run-end encoded
-        array.
+        """The child of a list or map array, or the values of the runs of a run-end encoded array; a slice has all of
+        them.
 
         >>> import bowstring as bs
         >>> bs.array([[1], [2, 3]]).values.to_pylist()
@@ -159,9 +159,8 @@ class Array(ArrayData):
 
     @property
     def offsets(self) -> Array:
-        """The offsets of a list or map array, one more than lists; of a list view or dense union array, one a slot.
-
-        Shares the memory.
+        """The offsets of a list or map array, one more than there are lists, or of a list view or dense union array,
+        one per slot. Shares the memory.
         """
         self._require("offsets", List, LargeList, ListView, LargeListView, Map, Union)
         if isinstance(self.type, Union) and self.type.mode == "sparse":
@@ -190,19 +189,19 @@ class Array(ArrayData):
 
     @property
     def run_ends(self) -> Array:
-        """The run ends of a run-end encoded array, all of them if the array is a slice."""
+        """The run ends of a run-end encoded array; a slice has all of them."""
         self._require("run_ends", RunEndEncoded)
         return self.children[0]
 
     @property
     def keys(self) -> Array:
-        """The keys of all maps of a map array, also of those outside of a slice."""
+        """The keys of the maps of a map array; a slice has all of them."""
         self._require("keys", Map)
         return self.children[0].children[0]
 
     @property
     def items(self) -> Array:
-        """The items of all maps of a map array, also of those outside of a slice."""
+        """The items of the maps of a map array; a slice has all of them."""
         self._require("items", Map)
         return self.children[0].children[1]
 
@@ -217,8 +216,9 @@ class Array(ArrayData):
         return Array.from_array_data(lists.value_lengths(self))
 
     def flatten(self) -> Any:
-        """Return the elements of all lists that are not null, as one array; of a struct array a list of its columns, in
-        which the nulls of the structs are null.
+        """Return the elements of all lists that are not null, as one array.
+
+        Of a struct array, return a list of its columns, which are null where the struct is null.
 
         >>> import bowstring as bs
         >>> bs.array([[1], None, [2, 3]]).flatten().to_pylist()
@@ -231,7 +231,7 @@ class Array(ArrayData):
         return Array.from_array_data(lists.flatten(self))
 
     def _require(self, name: str, *types: type[DataType]) -> None:
-        """Raise `AttributeError` if the type is not one of those that have an attribute."""
+        """Raise `AttributeError` unless the array has one of the types that have an attribute."""
         if not isinstance(self.type, types):
             raise AttributeError(f"an array of {self.type} has no attribute {name!r}")
 
@@ -247,7 +247,7 @@ class Array(ArrayData):
     def is_valid(self, index: int | None = None) -> bool | Array:
         """Return whether slot `index` is valid by the array's validity bitmap.
 
-        Without an index, return a boolean array with one element per slot, which also regards nulls in dictionaries,
+        Without an index, return a boolean array with one element per slot, which also considers nulls in dictionaries,
         runs and union children (`bowstring.kernels.nulls`). Raises `IndexError` if the index is out of range.
 
         >>> array = bs.array([1, None])
@@ -376,7 +376,7 @@ class Array(ArrayData):
         return Array.from_array_data(encode.unique(self))
 
     def dictionary_encode(self, index_type: TypeLike | None = None) -> Array:
-        """Dictionary-encode the array, with int32 indices by default; returns a dictionary-encoded array as it is.
+        """Dictionary-encode the array, with int32 indices by default. Dictionary-encoded arrays are returned unchanged.
 
         Raises `TypeMismatchError` if there are too many distinct values for the index type.
 
@@ -387,7 +387,7 @@ class Array(ArrayData):
         return Array.from_array_data(encode.dictionary_encode(self, index_type))
 
     def dictionary_decode(self) -> Array:
-        """Decode a dictionary-encoded array, copied; returns any other array as it is.
+        """Decode a dictionary-encoded array, copied. Any other array is returned unchanged.
 
         >>> bs.array(["a", "b", "a"]).dictionary_encode().dictionary_decode()
         <bowstring.Array string[3]>
@@ -396,7 +396,7 @@ class Array(ArrayData):
         return Array.from_array_data(decode_dictionary(self))
 
     def run_end_encode(self, run_end_type: TypeLike | None = None) -> Array:
-        """Run-end encode the array, with int32 run ends by default; returns a run-end encoded array as it is.
+        """Run-end encode the array, with int32 run ends by default. Run-end encoded arrays are returned unchanged.
 
         >>> bs.array(["a", "a", "b"]).run_end_encode().type
         DataType(run_end_encoded<run_ends: int32, values: string>)
@@ -404,7 +404,7 @@ class Array(ArrayData):
         return Array.from_array_data(encode.run_end_encode(self, run_end_type))
 
     def run_end_decode(self) -> Array:
-        """Decode a run-end encoded array, copied; returns any other array as it is.
+        """Decode a run-end encoded array, copied. Any other array is returned unchanged.
 
         >>> bs.array(["a", "a", "b"]).run_end_encode().run_end_decode()
         <bowstring.Array string[3]>
@@ -470,7 +470,7 @@ class Array(ArrayData):
     # Protocols: DLPack, the buffer protocol, the Arrow C data interface, pickle
 
     def to_host(self) -> Array:
-        """Copy memory of a GPU to the CPU; without any, return the same memory. Only a copy can be read in Python."""
+        """Copy memory of a GPU to the CPU, where Python can read it. Memory of the CPU is not copied."""
         return Array.from_array_data(to_host(self))
 
     def __buffer__(self, flags: int) -> memoryview:
@@ -516,7 +516,7 @@ def _unpickle_array(*args: Any) -> Array:
 
 
 def as_array(values: object) -> Array:
-    """Return an Array as it is and import an array of another library that has `__arrow_c_array__`.
+    """Return an array unchanged, or import one of another library with `__arrow_c_array__`.
 
     Raises `TypeMismatchError` for any other object.
     """

@@ -61,8 +61,9 @@ class ChunkedArray(ColumnChunks):
 
     @classmethod
     def from_lazy_chunks(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
-        """Return a column whose chunks are created on first use, from their index; `starts` are as `chunk_starts`
-        returns them.
+        """Return a column whose chunks `create_chunk` creates on first use, from their index.
+
+        `starts` are those of `bowstring.layouts.indexing.chunk_starts`.
         """
         column = cls.__new__(cls)
         column.type = type
@@ -206,7 +207,7 @@ class ChunkedArray(ColumnChunks):
         return Array.from_array_data(encode.unique(combine_with_wider_indices(self)))
 
     def unify_dictionaries(self) -> ChunkedArray:
-        """Unify the dictionaries of all chunks. Raises `TypeMismatchError` if it is too large.
+        """Unify the dictionaries of all chunks. Raises `TypeMismatchError` if the union is too large for the indices.
 
         >>> column = bs.chunked_array([bs.array(values).dictionary_encode() for values in (["a"], ["b"])])
         >>> [chunk.dictionary.to_pylist() for chunk in column.unify_dictionaries().chunks]
@@ -421,7 +422,7 @@ def import_chunked_array(source: object) -> ChunkedArray:
 
 
 def as_chunked_array(values: object) -> ChunkedArray:
-    """Return a chunked array as it is, an array as one of one chunk, and import a column of another library."""
+    """Return a chunked array unchanged, an array as its only chunk, or import a column of another library."""
     if isinstance(values, ChunkedArray):
         return values
     if not isinstance(values, Array) and hasattr(values, "__arrow_c_stream__"):

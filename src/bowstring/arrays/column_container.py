@@ -137,9 +137,9 @@ class ColumnContainer(ABC):
         return self._take_rows(np.flatnonzero(valid))
 
     def flatten(self) -> Self:
-        """Replace each column of structs by its fields, called ``column.field``; a null struct has null fields.
+        """Replace each column of structs by its fields, named ``column.field``; a null struct has null fields.
 
-        Fields that are structs stay so.
+        Fields that are structs are not flattened.
 
         >>> bs.table({"point": [{"x": 1, "y": 2}, None]}).flatten().to_pydict()
         {'point.x': [1, None], 'point.y': [2, None]}
@@ -169,7 +169,7 @@ class ColumnContainer(ABC):
         return self.schema.field(i)
 
     def get_total_buffer_size(self) -> int:
-        """Return the size of all buffers in bytes, whole ones in place of slices; shared ones are counted once.
+        """Return the size of all buffers in bytes. A slice counts its whole buffers; shared buffers count once.
 
         >>> bs.table({"n": [1, 2, 3, 4]}).slice(2).get_total_buffer_size()
         32
@@ -401,7 +401,7 @@ class ColumnContainer(ABC):
 
 
 def _parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
-    """Return (name, order) pairs; a single name sorts ascending. Raises `InvalidArgumentError` for anything else."""
+    """Return (name, order) pairs; a name alone means ascending. Raises `InvalidArgumentError` for anything else."""
     try:
         return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
     except (TypeError, ValueError):

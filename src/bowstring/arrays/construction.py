@@ -84,10 +84,10 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
 
 
 def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> ChunkedArray:
-    """Create a chunked array of arrays, or of anything else that `array` accepts; nothing that is an array is copied.
+    """Create a chunked array of arrays, or of anything else that `array` accepts. Arrays are not copied.
 
-    The type is that of the first chunk by default. Raises `InvalidArgumentError` if there is neither, or a chunk has
-    another type.
+    The type is that of the first chunk by default. Raises `InvalidArgumentError` if there are neither chunks nor a
+    type, or a chunk has another type.
 
     >>> bs.chunked_array([[1, 2], [None, 4]])
     <bowstring.ChunkedArray int64[4] in 2 chunks>
@@ -106,7 +106,7 @@ def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> Chunke
 
 
 def scalar(value: Any, type: TypeLike | None = None) -> Scalar:
-    """Create a scalar of a Python value, of the given type or of one that is inferred.
+    """Create a scalar of a Python value. By default its type is inferred.
 
     >>> import bowstring as bs
     >>> bs.scalar(5, "int8")
@@ -116,7 +116,7 @@ def scalar(value: Any, type: TypeLike | None = None) -> Scalar:
 
 
 def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
-    """Create an array of a Python value, repeated `size` times, of the given type or of one that is inferred.
+    """Create an array of a Python value, repeated `size` times. By default its type is inferred.
 
     >>> bs.repeat("x", 3)
     <bowstring.Array string[3]>
@@ -139,7 +139,7 @@ def nulls(size: int, type: TypeLike | None = None) -> Array:
 
 
 def infer_type(values: Any) -> DataType:
-    """Return the type that `array` infers of values.
+    """Return the type that `array` infers from values.
 
     >>> bs.infer_type([1, None, 2.5])
     DataType(double)
@@ -148,7 +148,7 @@ def infer_type(values: Any) -> DataType:
 
 
 def from_numpy_dtype(dtype: Any) -> DataType:
-    """Return the type that `array` infers of a NumPy array of a dtype. Raises `TypeMismatchError` if there is none.
+    """Return the type that `array` infers from NumPy arrays of a dtype. Raises `TypeMismatchError` if there is none.
 
     >>> str(bs.from_numpy_dtype("datetime64[ms]"))
     'timestamp[ms]'

@@ -114,7 +114,7 @@ class RecordBatch(ColumnContainer):
     def from_pylist(
         cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
     ) -> RecordBatch:
-        """Create a batch of rows, as `bowstring.record_batch`; without any and a schema, it has no columns.
+        """Create a batch of rows, as `bowstring.record_batch`; without rows and a schema, it has no columns.
 
         >>> bs.RecordBatch.from_pylist([{"n": 1}, {"n": None}]).to_pydict()
         {'n': [1, None]}
@@ -417,7 +417,7 @@ def record_batch(
             return adapt_columns(batch, schema, metadata)
         if c_data.has_c_stream(data):
             raise TypeMismatchError(
-                f"expected one record batch, found a {type(data).__name__} of any number: use bowstring.table"
+                f"expected one record batch, found a {type(data).__name__}, which can have several: use bowstring.table"
             )
     if is_sequence_of_rows(data, has_schema=schema is not None):
         return rows_to_batch(data, schema, metadata)
@@ -449,7 +449,7 @@ def adapt_columns(columns: Columns, schema: SchemaLike | None, metadata: Metadat
 
 
 def check_names_fit(data: Any, names: Sequence[str] | None) -> None:
-    """Raise `InvalidArgumentError` for `names` of columns that have names. A stream is not read."""
+    """Raise `InvalidArgumentError` if there are `names` for columns that already have names. A stream is not read."""
     if names is None:
         return
     is_table = isinstance(data, Mapping) or is_pandas_object(data) or c_data.has_c_array(data)
@@ -463,11 +463,11 @@ def check_names_fit(data: Any, names: Sequence[str] | None) -> None:
 def _check_no_column_is_missing(schema: Schema, names: Container[str]) -> None:
     missing = [name for name in schema.names if name not in names]
     if missing:
-        raise InvalidArgumentError(f"the schema has columns that the data lacks: {missing}")
+        raise InvalidArgumentError(f"the data lacks columns of the schema: {missing}")
 
 
 def is_sequence_of_rows(data: Any, *, has_schema: bool = False) -> bool:
-    """Whether data is a list or tuple of mappings, which are rows; with a schema, no rows are rows, too."""
+    """Whether data is a list or tuple of rows, which are mappings. With a schema, it may be empty."""
     if not isinstance(data, (list, tuple)) or not data:
         return isinstance(data, (list, tuple)) and has_schema
     return {dict}.issuperset(map(type, data)) or all(isinstance(row, Mapping) for row in data)
@@ -522,7 +522,7 @@ def _check_required_columns(schema: Schema, columns: Sequence[Array | ChunkedArr
 
 
 def as_batch(source: object) -> RecordBatch:
-    """Return a record batch as it is, and import one of another library.
+    """Return a record batch unchanged, or import one of another library.
 
     Raises `TypeMismatchError` for any other object.
     """

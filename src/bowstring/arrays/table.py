@@ -143,7 +143,7 @@ class Table(ColumnContainer):
     def from_pylist(
         cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
     ) -> Table:
-        """Create a table of rows, as `bowstring.table`; without any and a schema, it has no columns.
+        """Create a table of rows, as `bowstring.table`; without rows and a schema, it has no columns.
 
         >>> bs.Table.from_pylist([{"n": 1, "s": "a"}, {"n": 2}]).to_pydict()
         {'n': [1, 2], 's': ['a', None]}
@@ -295,9 +295,10 @@ class Table(ColumnContainer):
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
     def filter(self, mask: MaskLike | ChunkedArray | FiltersLike) -> Table:
-        """Return the rows at which `mask` is true, or that match filters, copied batch by batch: `RecordBatch.filter`.
+        """Return the rows at which `mask` is true, or that match filters, as `RecordBatch.filter`.
 
-        Batches without such rows are dropped; if there are none, the table has one empty batch.
+        They are copied batch by batch. Batches without such rows are dropped; if there are none, the table has one
+        empty batch.
 
         >>> table = bs.table({"n": [1, 2, 3], "s": ["a", "b", None]})
         >>> table.filter([("n", ">", 1)])["s"].to_pylist()
@@ -607,7 +608,7 @@ def table(
 
 
 def as_table(source: Any) -> Table:
-    """Return a table as it is, a batch as a table, and import a table of pandas or another Arrow library.
+    """Return a table unchanged, a batch as a table, or import a table of pandas or another Arrow library.
 
     Raises `TypeMismatchError` for any other object; `table` creates tables of Python objects.
     """

@@ -44,7 +44,7 @@ class DataType:
         return () if self.fields else (str(self),)
 
     def to_pandas_dtype(self) -> Any:
-        """Return the dtype of a pandas column without nulls, as pyarrow: a scalar type such as `numpy.int64`, and
+        """Return the dtype of a pandas column without nulls, as in pyarrow: a scalar type such as `numpy.int64`, and
         `numpy.object_` for values without a NumPy type.
         """
         return np.object_

@@ -141,6 +141,7 @@ class Struct(DataType):
 
     def field(self, key: str | int) -> Field:
         """Return a field by name or index. Raises `NotFoundError` unless there is exactly one."""
+        # -1 is the last field, but for a name it means that there is no such field, or several.
         index = self.get_field_index(key) if isinstance(key, str) else key
         if not is_integer_within(index, -len(self.children), len(self.children) - 1) or (index < 0 and index != key):
             raise NotFoundError(f"expected the name or the index of one field of {self}, found {key!r}")

@@ -23,6 +23,7 @@ _FLOAT_FORMATS = {16: b"e", 32: b"f", 64: b"g"}
 class FixedWidth(DataType):
     """The base of the types whose values all have the same width."""
 
+    # Some types have it as a field. As a property of the base class it would be the default value of that field.
     if TYPE_CHECKING:
 
         @property
@@ -208,7 +209,7 @@ class Date(BaseTemporal):
         return (str(self), f"date{self.bit_width}")
 
     def to_pandas_dtype(self) -> Any:
-        """Return the dtype of milliseconds."""
+        """Return the NumPy dtype of milliseconds, which is that of pyarrow for both units."""
         return np.dtype("datetime64[ms]")
 
 
@@ -257,7 +258,7 @@ class Timestamp(BaseTemporal):
 
     @property
     def tz(self) -> str | None:
-        """The time zone, as `timezone`: pyarrow's name."""
+        """The time zone: pyarrow's name for `timezone`."""
         return self.timezone
 
     @property
@@ -354,6 +355,7 @@ class FixedSizeBinary(BaseBinary):
     16
     """
 
+    # Not a `FixedWidth`, which computes the width in bytes from that in bits.
     byte_width: int
 
     def __post_init__(self) -> None:

@@ -133,6 +133,7 @@ class Schema:
         return [i for i, f in enumerate(lazy_fields) if f.name == name]
 
     def _position(self, i: int, count: int) -> int:
+        # As in `list.insert`, -1 is the position before the last field.
         if -count < i < count:
             return i if i >= 0 else i + count - 1
         raise NotFoundError(f"column index {i} is out of range for a schema of length {len(self)}")
@@ -227,6 +228,7 @@ class Schema:
         >>> bs.Schema.from_pandas(pd.DataFrame({"n": [1.5]})).types
         [DataType(double)]
         """
+        # Packages that import this module are imported on use, here and below.
         from bowstring.interop.pandas.from_pandas import frame_to_columns
 
         return frame_to_columns(df, None, preserve_index)[0]
@@ -254,7 +256,7 @@ class Schema:
         return serialize_schema(self)
 
     def to_string(self, show_field_metadata: bool = True, show_schema_metadata: bool = True) -> str:
-        """Return the fields on a line each, and their custom metadata and that of the schema.
+        """Return the fields, one per line, with their custom metadata and that of the schema.
 
         >>> print(bs.schema({"n": "int64", "city": "string"}).to_string())
         n: int64
@@ -388,8 +390,8 @@ def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
 def unify_schemas(schemas: Iterable[SchemaLike]) -> Schema:
     """Return a schema with the fields of all schemas, in order of their occurrence, and the metadata of the first.
 
-    A field is nullable if one of that name is; the type null gives way to any other. Raises `TypeMismatchError`, naming
-    the field, for other differences of types, and `InvalidArgumentError` if two fields of a schema share a name.
+    A field is nullable if one of that name is; any other type replaces the type null. Raises `TypeMismatchError`,
+    naming the field, for other differences of types, and `InvalidArgumentError` if two fields of a schema share a name.
 
     >>> bs.unify_schemas([bs.schema({"a": "int64"}), bs.schema({"a": "int64", "b": "string"})])
     Schema(a: int64, b: string)

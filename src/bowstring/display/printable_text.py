@@ -37,7 +37,10 @@ def display_width(text: str) -> int:
 
 
 def _character_widths(text: str) -> list[int]:
-    """Return the width of each character, as part of the text."""
+    """Return the width of each character in the context of the text.
+
+    Terminals differ; this is the width in those that follow Unicode. Sequences of emoji joined by U+200D are too wide.
+    """
     widths: list[int] = []
     for character in text:
         previous = widths[-1] if widths else 0
@@ -60,7 +63,8 @@ def fit_to_width(text: str, max_width: int) -> str:
     """
     if display_width(text) <= max_width:
         return text
-    end, width = 0, 1
+    end, width = 0, 1  # the width of "…"
+    # Some characters have no width, and text from files may have any number of them: at most four per column are shown.
     for character_width in _character_widths(text[: max_width * 4]):
         width += character_width
         if width > max_width:

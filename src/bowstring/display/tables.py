@@ -44,7 +44,7 @@ def draw_table(columns: Sequence[TextColumn], max_width: int) -> str:
     │   20 ┆ b      │
     └──────┴────────┘
     """
-    widths = [min(column.width, max_width - 4) for column in columns]
+    widths = [min(column.width, max_width - 4) for column in columns]  # 4: the borders and spaces of a single column
     cells = [
         [_align(text, width, column.is_right_aligned) for text in column.texts]
         for column, width in zip(columns, widths, strict=True)
@@ -76,6 +76,7 @@ def to_html_table(caption: str, titles: Sequence[str | tuple[str, str]], rows: I
         for title in titles
     )
     body = ""
+    # `rows` may be an iterator over many rows: of those that are not shown, only the first is read.
     for index, row in enumerate(rows):
         cells = row if index < MAX_HTML_ROWS else ["…"] * len(titles)
         body += "<tr>" + "".join(f"<td>{_escape(cell)}</td>" for cell in cells) + "</tr>"

@@ -45,22 +45,23 @@ def format_value(value: Any) -> str:
 
 
 def format_values(array: Any, start: int, stop: int) -> list[str]:
-    """Format a few values of an array or chunked array; in place of those that can't be read, the error."""
+    """Format a few values of an array or chunked array. Values that can't be read are replaced by the error."""
+    # Slot by slot, because `to_pylist` would convert all elements of long lists.
     try:
         return [_format_slot(array, index) for index in range(start, stop)]
     except _ERRORS as error:
         message = f"<{to_printable(str(error))}>"
     try:
         array.slice(start, stop - start).to_pylist()
-    except _ERRORS as error:  # counts the slots from the first one
+    except _ERRORS as error:  # its message has the index within these values, not within a slice of one
         message = f"<{to_printable(str(error))}>"
     return [_format_slot(array, index, message) for index in range(start, stop)]
 
 
 def _format_slot(array: Any, index: int, error_message: str | None = None) -> str:
-    """Format a value, of whose lists only the elements shown are read."""
+    """Format a value. Of its lists, only the elements shown are read."""
     try:
-        slot = array.slice(index, 1)
+        slot = array.slice(index, 1)  # of a chunked array: one chunk
         slot = getattr(slot, "chunks", [slot])[0]
         return format_value(slot.layout.preview_at(slot, 0, EDGE_ITEMS + 1))
     except _ERRORS:

@@ -161,7 +161,7 @@ class Inspection:
 
     @property
     def format_name(self) -> str:
-        """The name of the format, for people."""
+        """The name of the format for display."""
         return f"Arrow {self.format}"
 
     @property

@@ -197,7 +197,7 @@ class FileReader(Closable):
 
     @property
     def stats(self) -> MessageCounts:
-        """The numbers of messages of the file, which are read when they are used."""
+        """The numbers of messages in the file according to its footer, whether they have been read or not."""
         batches, dictionaries = self.num_record_batches, self.num_dictionary_batches
         return MessageCounts(1 + batches + dictionaries, batches, dictionaries)
 

@@ -314,7 +314,7 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     def stats(self) -> MessageCounts:
         """The numbers of messages that have been read."""
         messages, batches = self._decoder.message_count, self._decoder.batch_count
-        return MessageCounts(messages, batches, messages - batches - 1)
+        return MessageCounts(messages, batches, messages - batches - 1)  # the first one is the schema
 
     def read_next_batch(self) -> RecordBatch:
         """Return the next batch. Raises `StopIteration` at the end.

@@ -182,7 +182,10 @@ class Layout(ABC):
         return self.to_pylist(array.slice(index, 1))[0]
 
     def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        """Return the value as `value_at` does, but of each list in it at most the first `max_elements` elements."""
+        """Return the value as `value_at` does, but of each list in it at most the first `max_elements` elements.
+
+        A `repr` shows few elements, but lists may have millions. Raises as `value_at`.
+        """
         return self.value_at(array, index)
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
@@ -301,7 +304,7 @@ class ArrayData:
         return size + (0 if array.dictionary is None else array.dictionary.nbytes)
 
     def get_total_buffer_size(self) -> int:
-        """Return the size of all buffers in bytes, whole ones also of a slice; shared ones are counted once.
+        """Return the size of all buffers in bytes. A slice counts its whole buffers; shared buffers count once.
 
         >>> bs.array([1, 2, 3, 4])[:2].get_total_buffer_size()
         32
@@ -420,7 +423,7 @@ class ArrayData:
         check_expanded_array(self)
         return self.layout.to_pylist(self)
 
-    tolist = to_pylist
+    tolist = to_pylist  # the name in NumPy
 
     def to_numpy(self, zero_copy_only: bool = True) -> Values:
         """Return the values as a NumPy array of shape (length,), or (length, list_size) for fixed-size lists.
@@ -527,7 +530,8 @@ def join_reprs(values: Iterable[Any]) -> str:
 
 
 def total_buffer_size(arrays: Iterable[ArrayData]) -> int:
-    """Return the size of the buffers of arrays at every depth in bytes; shared ones are counted once."""
+    """Return the size of the buffers of arrays at every depth in bytes; shared buffers count once."""
+    # By address, because `Buffer`s of the same memory are different objects, one for each array that is imported.
     sizes: dict[tuple[int, int], int] = {}
     remaining = list(arrays)
     while remaining:

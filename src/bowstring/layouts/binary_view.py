@@ -121,6 +121,7 @@ class BinaryViewLayout(ByteStringLayout):
     def find_shared_values(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
         if not self._has_shared_bytes(array):
             return None
+        # Distinct views: equal values in different places stay separate, which callers must allow for.
         views = self.views(array)
         codes, firsts = factorize_keys(list(views.view(_WORD).reshape(-1, 2).T), array.length)
         return self._select_views(array, views, firsts), codes

@@ -43,7 +43,7 @@ class ByteStringLayout(Layout):
     def find_shared_values(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
         """Return an array of the distinct values, and the index of each slot in it, if values share bytes; else None.
 
-        End to end, such values may take far more memory than the array. Null slots are empty values.
+        Without sharing, such values may take far more memory than the array. Null slots are empty values.
         """
         return None
 

@@ -13,6 +13,9 @@ ByteStrings: TypeAlias = tuple[Values, Indices, Indices]
 """Bytes, and the starts and lengths of strings in them."""
 _WORD = 8
 _ROUNDS = 8
+"""The number of words that are compared by NumPy. Ties after that are few or have equal long prefixes: Python compares
+them.
+"""
 _MASKS = np.array([(1 << 64) - (1 << 8 * (_WORD - count)) for count in range(_WORD + 1)], np.uint64)
 """A mask of the first 0 to 8 bytes of a word."""
 
@@ -40,7 +43,7 @@ def rank_bytes(data: Values, offsets: Indices) -> Indices:
 
 
 def find_extreme_bytes(data: Values, starts: Indices, lengths: Indices) -> tuple[int, int]:
-    """Return the indices of a smallest and a greatest string of these bytes, of which there are some."""
+    """Return the indices of a smallest and a greatest string of these bytes; there must be one."""
     words = _view_words(data)
     depth, keys = _skip_common_words(words, starts, lengths)
     indices = []
@@ -60,12 +63,17 @@ def find_extreme_bytes(data: Values, starts: Indices, lengths: Indices) -> tuple
 
 
 def _skip_common_words(words: Values, starts: Indices, lengths: Indices) -> tuple[int, tuple[Values, Indices]]:
-    """Return the depth of the first word that differs between strings, or that some lack, and the words there."""
+    """Return the depth of the first word that differs between strings, or that some lack, and the words there.
+
+    At most 64 bytes are skipped. Paths, URLs and dates, for example, have common prefixes.
+    """
     depth, min_length = 0, int(lengths.min())
-    # Most time is for finding the bytes in memory, so two words are read at once.
+    # Most time is for finding the bytes in memory, so two words are read at once. All strings have both, and the bytes
+    # of `words` end 8 bytes after those of the strings: there are 8 fewer pairs than words.
     pairs = np.ndarray((max(len(words) - _WORD, 0),), np.dtype("V16"), words.base, 0, (1,))
     while depth + 2 * _WORD <= min(min_length, _ROUNDS * _WORD):
         for prefixes in pairs[starts + depth].view(">u8").reshape(-1, 2).T:
+            # The first test is fast, and true of most columns without a common prefix.
             if prefixes[0] != prefixes[-1] or (prefixes != prefixes[0]).any():
                 return depth, (prefixes.astype(np.uint64), np.minimum(lengths - depth, _WORD + 1))
             depth += _WORD
@@ -118,11 +126,15 @@ def _view_words(data: Values) -> Values:
 
 def _read_words(words: Values, starts: Indices, lengths: Indices, depth: int) -> tuple[Values, Indices]:
     """Return for each string the eight bytes from `depth` on as an integer, zero after its end, and the number of bytes
-    that are left, at most nine.
+    that are left, at most nine: more than a word.
+
+    Ordering by both orders a string before longer ones that continue with zero bytes.
     """
     left = np.clip(lengths - depth, 0, _WORD + 1)
+    # The common case needs no mask.
     if left.size and left.min() >= _WORD:
         return words[starts + depth].astype(np.uint64), left
+    # Beyond the end of a string any word will do: the mask of 0 bytes makes it zero.
     prefixes = words[np.minimum(starts + depth, len(words) - 1)].astype(np.uint64)
     return prefixes & _MASKS.take(left, mode="clip"), left
 

@@ -425,7 +425,7 @@ class LoopbackTransport(Transport):
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:
         listener = _LISTENERS.get(address)
         if listener is None:
-            raise ConnectionLostError(f"loopback {address!r}: nobody answers there")
+            raise ConnectionLostError(f"loopback {address!r}: nothing is listening there")
         own, other = self.pair(options, listener.options)
         listener.add_pending_channel(other)
         return own

@@ -61,7 +61,7 @@ class TcpConnector:
         connection.close()
         if not self._addresses:
             error = OSError(error_number, os.strerror(error_number))
-            message = f"{self._name}: nobody answers there ({error.strerror})"
+            message = f"{self._name}: nothing is listening there ({error.strerror})"
             if error_number in UNREACHABLE_ERRNOS:
                 raise ConnectionLostError(message, error)
             raise translate_os_error(error, message)

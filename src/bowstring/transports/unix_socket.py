@@ -64,7 +64,7 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
         except BlockingIOError:  # poll can't wait for it
             return connection, False
         except OSError as error:
-            message = f"unix socket {address!r}: nobody answers there ({error.strerror})"
+            message = f"unix socket {address!r}: nothing is listening there ({error.strerror})"
             if isinstance(error, FileNotFoundError):
                 raise ConnectionLostError(message, error, address) from error
             raise translate_os_error(error, message, address) from error

@@ -132,7 +132,7 @@ def _read_asset(name: str) -> str:
 
 
 def hash_content(text: str) -> str:
-    """Return the source of a content security policy that permits this text of a script or style."""
+    """Return the source expression by which a content security policy permits a script or style of this text."""
     return f"'sha256-{b64encode(sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 

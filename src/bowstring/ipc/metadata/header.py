@@ -295,7 +295,7 @@ def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[
         raise UnsupportedError(f"{location}: unknown compression codec {name!r:.60}")
     if codec not in (None, name):
         raise InvalidDataError(f"{location}: two codecs for one body: {codec} and {name}")
-    return _remove_codec(pairs), next((codec for codec in CODECS if codec == name), None)
+    return _remove_codec(pairs), next((codec for codec in CODECS if codec == name), None)  # None for "uncompressed"
 
 
 def _remove_codec(pairs: Metadata) -> Metadata:
