@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,22 @@ _REPOSITORY = Path(__file__).resolve().parent.parent
 def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     """Measure all methods in one Spark session, then the memory of the driver in another one."""
     rows = _QUICK_ROWS if settings.is_quick else _ROWS
+    with open_publish_methods(folder) as create_methods:
+        methods = create_methods(rows)
+        long_calls = settings.for_long_calls(1 if settings.is_quick else 2)
+        published, *peers = measure(methods.candidates(), long_calls)
+        alone, jvm, count = measure(methods.candidates_without_consumer(), long_calls)
+    line = f"{rows:,} rows until another process has summed a column"
+    yield compare_timings(f"{line}, toArrow() and IPC", _TO_ARROW_BOUND, published, peers[:2])
+    yield compare_timings(f"{line}, Parquet and pyarrow", _PARQUET_BOUND, published, peers[2:])
+    yield compare_timings(f"{rows:,} rows published, the JVM's rows to Arrow", _JVM_BOUND, alone, [jvm])
+    yield compare_timings(f"{rows:,} rows published, counted in mapInArrow", _COUNT_BOUND, alone, [count])
+    yield from _measure_driver_memory(rows)
+
+
+@contextmanager
+def open_publish_methods(folder: Path) -> Iterator[Callable[[int], PublishMethods]]:
+    """Start a Spark session and a consumer, and yield a function that creates the methods for a number of rows."""
     local, remote = socket.socketpair()
     with (
         local,
@@ -49,18 +66,11 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     ):
         spark = bowstring.spark.session("local[*]")
         try:
-            methods = PublishMethods(create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows))
-            long_calls = settings.for_long_calls(1 if settings.is_quick else 2)
-            published, *peers = measure(methods.candidates(), long_calls)
-            alone, jvm, count = measure(methods.candidates_without_consumer(), long_calls)
+            yield lambda rows: PublishMethods(
+                create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows)
+            )
         finally:
             spark.stop()
-    line = f"{rows:,} rows until another process has summed a column"
-    yield compare_timings(f"{line}, toArrow() and IPC", _TO_ARROW_BOUND, published, peers[:2])
-    yield compare_timings(f"{line}, Parquet and pyarrow", _PARQUET_BOUND, published, peers[2:])
-    yield compare_timings(f"{rows:,} rows published, the JVM's rows to Arrow", _JVM_BOUND, alone, [jvm])
-    yield compare_timings(f"{rows:,} rows published, counted in mapInArrow", _COUNT_BOUND, alone, [count])
-    yield from _measure_driver_memory(rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,34 +5,20 @@ The peers are `toArrow()` with an IPC stream through a socket, and Parquet (snap
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import bowstring
 from benchmarks.measure import Measurement, Settings, compare_timings, measure
-from benchmarks.publish import PublishMethods
-from benchmarks.spark_dataframe import create_dataframe, expected_sum
-from benchmarks.worker import WorkerProcess
+from benchmarks.publish import open_publish_methods
 
 _SIZES, _QUICK_SIZES = (10_000, 100_000, 1_000_000, 5_000_000), (1_000, 10_000)
 
 
 def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     """Measure each size in one Spark session."""
-    local, remote = socket.socketpair()
-    with (
-        local,
-        remote,
-        WorkerProcess("publish_consumer", str(remote.fileno()), descriptors=(remote.fileno(),)) as consumer,
-    ):
-        spark = bowstring.spark.session("local[*]")
-        try:
-            for rows in _QUICK_SIZES if settings.is_quick else _SIZES:
-                methods = PublishMethods(create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows))
-                publish, stream, _, parquet, _ = methods.candidates()
-                timings = measure((publish, stream, parquet), replace(settings, min_time_s=0.0, warmup_rounds=2))
-                yield compare_timings(f"{rows:,} rows", None, timings[0], timings[1:])
-        finally:
-            spark.stop()
+    with open_publish_methods(folder) as create_methods:
+        for rows in _QUICK_SIZES if settings.is_quick else _SIZES:
+            publish, stream, _, parquet, _ = create_methods(rows).candidates()
+            timings = measure((publish, stream, parquet), replace(settings, min_time_s=0.0, warmup_rounds=2))
+            yield compare_timings(f"{rows:,} rows", None, timings[0], timings[1:])

@@ -160,7 +160,7 @@ def is_module(name: str) -> bool:
 def lazy_exports(package: str) -> dict[str, str]:
     """The modules that a sub-package's lazy exports import on first use, by exported name.
 
-    Whoever imports the sub-package itself may use any of them, perhaps only within a function. Those of `bowstring`
+    Code that imports the sub-package itself may use any of them, perhaps only within a function. Those of `bowstring`
     are not followed: only `IMPORTERS_OF_ROOT`, above all packages, import it.
     """
     stub = SOURCE.joinpath(*package.split(".")[1:], "__init__.pyi")

@@ -1,4 +1,4 @@
-"""The bytes of the protocol, compared with what the specification's words say."""
+"""The bytes of the protocol, compared with the specification's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people who know pyarrow type first: each expression, and what it does here.
+"""Common expressions of pyarrow, each with its effect here.
 
 Each line is evaluated with `pa`, `pc`, `ipc`, `feather` and `types` of pyarrow, then of Bowstring, and both values are compared by
 type and value. A line of two expressions, ``bowstring | pyarrow``, has another one for pyarrow, which lacks the name,

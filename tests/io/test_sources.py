@@ -113,7 +113,7 @@ def test_a_limit_on_bodies_is_a_limit_error() -> None:
 
 
 class InterruptedFile:
-    """Is interrupted once, in the middle of a message, and would go on behind it."""
+    """Is interrupted once, in the middle of a message, and would continue after it."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = io.BytesIO(data)

@@ -72,7 +72,7 @@ def test_a_concatenated_dictionary_must_fit_the_index_type() -> None:
 
 
 def test_views_keep_their_data_buffers() -> None:
-    long = ["a value that is no short one", "another value that is not short"]
+    long = ["a value that is not short", "another value that is not short"]
     arrays = [bs.array([text, "short", None], bs.string_view()) for text in long]
     array = concat(*arrays)
     assert array.to_pylist() == [long[0], "short", None, long[1], "short", None]

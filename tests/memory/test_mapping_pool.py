@@ -1,4 +1,4 @@
-"""The memory pool reuses memory only after its last reference is gone."""
+"""The memory pool reuses memory only after the end of its last reference."""
 
 from __future__ import annotations
 

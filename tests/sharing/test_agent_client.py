@@ -1,4 +1,4 @@
-"""The host agent: it outlives those who gave it memory, and ends with those whose memory it is."""
+"""The host agent: it outlives the processes that passed it memory, and ends with its owners."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_the_agent_inherits_no_descriptors_of_the_process_that_started_it(key: A
     began = time.monotonic()
     process = subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True, timeout=60, check=True)
     assert time.monotonic() - began < 30
-    pid = int(process.stdout)  # the pipe came to its end, though the host agent lives
+    pid = int(process.stdout)  # the pipe has ended, though the host agent still runs
     links = {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()}
     assert not [name for name in links if name.startswith("pipe:")]
     assert os.getsid(pid) != os.getsid(0)

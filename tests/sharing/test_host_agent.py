@@ -1,4 +1,4 @@
-"""The host agent with few descriptors: many partitions, many readers, and many who connect and say nothing."""
+"""The host agent with few descriptors: many partitions, many readers, and many silent connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that break the protocol: clear errors, no foreign byte, and the server goes on."""
+"""Peers that break the protocol: clear errors, no byte of other memory, and the server continues."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 
 @contextmanager
 def false_server(act: Callable[[BlockingChannel, ServerConnection, StoredDataset], object]) -> Iterator[str]:
-    """A server that takes one client's request and then does what `act` says; its URI."""
+    """A server that takes one client's request and then calls `act`; its URI."""
     dataset = index_stored_dataset(store_in_region(TABLE)[0])
     with BlockingListener.listen(UNIX) as listener:
 
@@ -82,7 +82,7 @@ def stream_dataset(
 
 
 def error_after(change: Callable[[AddressBody], AddressBody]) -> BaseException:
-    """What a client says to a server that changes the addresses."""
+    """The error of a client whose server changes the addresses."""
     with false_server(partial(stream_dataset, change=change)) as uri:
         with pytest.raises(BowstringError) as caught, bs.connect(uri, timeout_s=5) as data:
             data.read_all().validate(full=True)

@@ -72,7 +72,7 @@ def count_open_descriptors(pid: int) -> int:
 
 
 def request_reply(other: PythonProcess) -> Any:
-    """What the other process says when asked once more."""
+    """The reply of the other process to one more request."""
     other.send(None)
     return other.receive()
 

@@ -198,7 +198,7 @@ def test_without_a_copy_other_sources_are_errors_that_name_the_column(source: An
         assert server.names == []
 
 
-def test_memory_of_an_arena_is_shared_again_when_nobody_reads_it() -> None:
+def test_memory_of_an_arena_is_shared_again_after_its_last_reader() -> None:
     with Arena() as arena:
         with bs.share(example_table(), arena=arena) as handle:
             inode = handle._references[0].inode

@@ -1,4 +1,4 @@
-"""Signed tickets: who holds one can request its data set until it expires, nobody else; nothing shows one."""
+"""Signed tickets: only their holders can request the data set, until they expire; they are in no text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes whose versions of the frames differ: both ends get a clear error at once, and nobody waits."""
+"""Processes whose versions of the frames differ: both ends get a clear error at once, and do not wait."""
 
 from __future__ import annotations
 

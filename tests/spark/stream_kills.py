@@ -345,7 +345,7 @@ def newest_batch(folder: Path) -> int:
 
 
 def is_complete_file(path: Path) -> bool:
-    """Whether an Arrow file has its end; True if it is gone."""
+    """Whether an Arrow file is complete; True if it no longer exists."""
     with contextlib.suppress(FileNotFoundError):
         return path.read_bytes().endswith(b"ARROW1") and path.stat().st_size > 16
     return True

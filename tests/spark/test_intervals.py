@@ -81,7 +81,7 @@ def test_other_ways_to_read_give_the_parts_of_intervals(spark: SparkSession, fra
             "Row(year.months=None, months=None, days=None)",
         ]
     reader = spark.read.format("arrow").schema("`year.months` interval year to month")
-    with pytest.raises(PySparkException, match=r"PySpark does not take interval year to month from .*: read it without"):
+    with pytest.raises(PySparkException, match=r"does not take interval year to month from .*: read it without"):
         reader.load(str(tmp_path)).collect()
 
 

@@ -1,6 +1,6 @@
 """Publishing in a container with little memory, on a small disk, with a full /dev/shm.
 
-The JVM goes on, with files or an error of ours.
+The JVM survives, with files or an error of ours.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def read_between(reader: ArrowStreamReader, start: dict[str, Any], end: dict[str
 
 
 def follow(reader: ArrowStreamReader, start: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[int]]]:
-    """Yield the offset and the values of each batch until there is no new file."""
+    """Yield the offset and the values of each batch until no file is new."""
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
         yield end, read_between(reader, start, end)
         start = end

@@ -135,7 +135,7 @@ def test_a_failed_batch_leaves_no_rows_and_its_files_go_with_the_next_one(spark:
     assert not (tmp_path / "data" / "_staging").exists()
 
 
-def test_nobody_removes_the_files_of_a_commit_that_outlives_its_driver(
+def test_no_job_removes_the_files_of_a_commit_that_outlives_its_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen(["true"]) as process:

@@ -68,7 +68,7 @@ def test_a_retired_block_is_used_again_when_its_last_lease_has_ended() -> None:
     assert exporter.export(two).address == 1000
 
 
-def test_a_copy_that_nobody_reads_is_kept_until_its_space_is_needed() -> None:
+def test_an_unused_copy_is_kept_until_its_space_is_needed() -> None:
     memory = bytearray(192)
     arena = HostArena(memoryview(memory), 0, "test")
     exporter = ArenaExporter(arena)
@@ -83,7 +83,7 @@ def test_a_copy_that_nobody_reads_is_kept_until_its_space_is_needed() -> None:
     assert exporter.export(new_block()).address == 64, "the least recently used block is filled first"
 
 
-def test_a_large_region_takes_the_space_of_several_that_nobody_reads() -> None:
+def test_a_large_region_takes_the_space_of_several_unused_ones() -> None:
     arena = new_arena(4)
     exporter = ArenaExporter(arena)
     regions = [new_block() for _ in range(4)]

@@ -126,7 +126,7 @@ def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: B
     assert processes_with_memfd(PUBLISHED) == []
 
 
-def test_memory_that_nobody_received_is_freed_with_the_killed_publisher(listener: BlockingListener) -> None:
+def test_memory_without_receivers_is_freed_with_the_killed_publisher(listener: BlockingListener) -> None:
     with running_script(PUBLISHER, listener.address) as child, listener.accept() as transport:
         assert wait_until(lambda: transport_has_input(transport))
         assert processes_with_memfd(PUBLISHED) == [str(child.pid)]

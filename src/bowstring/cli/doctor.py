@@ -1,4 +1,4 @@
-"""`bowstring doctor`: what this machine and environment have of what Bowstring uses."""
+"""`bowstring doctor`: check this machine and environment for what Bowstring uses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _DEVELOPMENT_EXTRAS = frozenset(("dev", "docs", "fuzz", "test"))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one part of the environment is: `missing` disables a feature, `failed` means that much does not work."""
+    """The state of one part of the environment: `missing` disables a feature, `failed` most of them."""
 
     name: str
     status: Status

@@ -43,7 +43,7 @@ from bowstring.transports.tls import TlsOptions
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
     metavar="SECONDS",
-    help="How long the server may be silent.",
+    help="How long to wait for the next message of the server.",
 )
 @click.option("--tls-server-name", help="Name in the server's certificate.  [default: the host of the URI]")
 @record_option

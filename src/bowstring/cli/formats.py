@@ -139,6 +139,7 @@ class TableSource:
         self._stream_size_bytes: int | None = None
         extension_format = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(self.name))
         if isinstance(self.source, str) and is_url(self.source):
+            # Not by its first bytes, which would take another request.
             is_arrow = extension_format is None or extension_format in ARROW_FORMATS
             detected_format = "arrow" if is_arrow else str(extension_format)
         else:
@@ -158,6 +159,7 @@ class TableSource:
             size_bytes = self.source.size - self.source.position
             first_bytes = bytes(self.source.read_at(self.source.position, min(_FIRST_BYTES, max(0, size_bytes))))
             self._stream_size_bytes = self.source.size if is_stream_start(first_bytes) else None
+        # A CSV file may begin with PAR1 or ARROW1, too, but not with control characters.
         if _CONTROL_CHARACTER.search(first_bytes):
             if first_bytes.startswith(_PARQUET_MAGIC):
                 return "parquet"

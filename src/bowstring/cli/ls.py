@@ -35,7 +35,7 @@ _DROPPED_TITLES = ("hosts", "lifetime", "parts", "readers", "age", "rows", "size
     type=click.FloatRange(min=0, min_open=True),
     default=5.0,
     metavar="SECONDS",
-    help="How long a host agent may be silent.",
+    help="How long to wait for the reply of a host agent.",
 )
 def ls(*, as_json: bool, timeout_s: float) -> None:
     """List the data sets that you have published and that have memory on this host, newest first.

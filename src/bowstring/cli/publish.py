@@ -85,7 +85,7 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
     ):
         batches = iter(table.batches)
         first = next(batches, None)
-        rows = Table(table.schema, []) if first is None else chain([first], batches)
+        rows = Table(table.schema, []) if first is None else chain([first], batches)  # no batches have no schema
         dataset = publish_table(rows, name=name, ttl_s=ttl_s)
     try:
         _show_dataset(dataset, as_json)

@@ -136,7 +136,7 @@ def _report_parquet(source: TableSource, options: SourceOptions) -> TableReport:
     null_counts: list[int | None] = []
     encodings: list[str] = []
     codecs: set[str] = set()
-    leaf = 0
+    leaf = 0  # a nested column of Arrow is several columns of Parquet, one for each leaf
     for field in schema:
         count = _count_leaves(field.type)
         chunks = [group.column(index) for group in groups for index in range(leaf, leaf + count)]

@@ -58,11 +58,11 @@ def borderless_table(*columns: tuple[str, bool], is_folded: bool = False, has_he
 
 @dataclass(frozen=True, slots=True)
 class ColumnFit:
-    """How columns with these titles give way on a narrow terminal, so that no word is broken.
+    """How columns with these titles are fitted to a narrow terminal, so that no word is broken.
 
     The `shrinkable` columns are truncated, the widest first; if that is not enough, the `droppable` columns are removed
     one after the other. The `wrapped` columns get at least the width of their longest word, all others that of their
-    cells. Longer words than two thirds of the terminal are broken.
+    cells. Words longer than two thirds of the terminal are broken.
     """
 
     shrinkable: Sequence[str]

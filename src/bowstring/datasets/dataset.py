@@ -164,6 +164,7 @@ class Dataset:
         """
         if not 0 <= start <= stop <= self.num_rows:
             raise InvalidArgumentError(f"rows {start} to {stop} are out of range for {self.num_rows} rows")
+        # The parts of the first and the last row; parts without rows before the first are skipped.
         ends = list(accumulate(part.num_rows for part in self.parts))
         first, last = bisect_right(ends, start), bisect_left(ends, stop)
         if start == stop:

@@ -1,7 +1,7 @@
 """The order in which an epoch visits the rows of a data set.
 
-The order depends on the rows of the parts, the seed and the epoch only, never on who reads. Readers that number rows
-themselves repeat or skip some as soon as the number of ranks or workers changes; here the order comes first, and
+The order depends only on the rows of the parts, the seed and the epoch, and not on the readers. Readers that number
+rows themselves repeat or skip some as soon as the number of ranks or workers changes; here the order comes first, and
 readers divide it.
 
 Any part of the order can be computed alone, in the time that its windows take: the order of parts and blocks from one

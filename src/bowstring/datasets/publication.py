@@ -40,9 +40,9 @@ def publish(
     `close` or `ttl_s` (a day) after it was published. With the lifetime "application", it also ends with this process,
     however that ends. If this process is killed before `publish` returns, nothing remains, or all of it.
 
-    What memory can't be spared for, leaving a margin of a sixteenth, is copied to unnamed files in `spill_folder`, by
-    default in Spark's local folders in its tasks, and else in the temporary folder. They are read in place like memory,
-    and the kernel removes them with their last holder.
+    If memory is short, that is if less than a sixteenth would remain, the rest is copied to unnamed files in
+    `spill_folder`, by default in Spark's local folders in its tasks, and else in the temporary folder. They are read in
+    place like memory, and the kernel removes them with their last holder.
 
     Raises `InvalidArgumentError` for invalid options, `MissingFileError` if there is no such folder, `ResourceError` if
     memory and disk space are short or the agent can't be started, and as `share`.
@@ -64,6 +64,7 @@ def publish(
         parts = []
         for index, region in enumerate(regions):
             num_rows = index_stored_dataset(region).num_rows
+            # Temporary: if this process ends before `agent.publish`, the agent drops the parts with its connection.
             location = agent.put(dataset_id, (index, 0), region, rows=num_rows, ttl_s=ttl_s, is_temporary=True)
             parts.append(DatasetPart(num_rows, region.size_bytes, location.uris, os.uname().nodename))
         agent.commit_attempts(dataset_id, dict.fromkeys(range(len(parts)), 0))

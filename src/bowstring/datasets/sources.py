@@ -33,10 +33,10 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     """Describe data in parts, for `bowstring.connect`, other processes and training loops. Nothing is copied.
 
     A file or stream in Arrow's formats is one part; its rows are counted from the headers of its batches. A folder has
-    the files that its manifest lists, as ``df.write.format("arrow")`` writes it, or without one its .arrow, .feather,
-    .ipc and .arrows files, by name. A served data set is one part, whose rows are counted by reading it once: that is
-    fast in shared memory, and transfers the bytes from another host. The default of `name` is the last part of the
-    path.
+    the files that its manifest lists, as ``df.write.format("arrow")`` writes it, without the columns of partitions,
+    which are not in the files; or without a manifest its .arrow, .feather, .ipc and .arrows files, by name. A served
+    data set is one part, whose rows are counted by reading it once: that is fast in shared memory, and transfers the
+    bytes from another host. The default of `name` is the last part of the path.
 
     All parts need the same columns and types. Raises `InvalidDataError` if they differ or are malformed,
     `NotFoundError` if something does not exist, `InvalidArgumentError` for other sources or none, and as `connect`.

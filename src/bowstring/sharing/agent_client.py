@@ -162,7 +162,7 @@ class AgentClient(Closable):
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
                     raise
-            if not try_launch_agent(address):
+            if not try_launch_agent(address):  # another process starts it, or it is about to end
                 time.sleep(_RETRY_INTERVAL_S)
 
     @classmethod
@@ -339,6 +339,7 @@ def try_launch_agent(address: str) -> bool:
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            # Bound and listening before the agent runs: only one process can start it, and clients wait in the backlog.
             try:
                 listener.bind(encode_unix_address(address))
             except OSError as error:
@@ -357,6 +358,8 @@ def try_launch_agent(address: str) -> bool:
 
 def _spawn_agent(descriptor: int) -> int:
     """Start a process whose child is the agent; return its exit code."""
+    # It finds the packages as this process does, which may be in an archive that Spark has shipped. NumPy's threads of
+    # linear algebra and a working directory, which could not be unmounted, are of no use to it.
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(

@@ -57,11 +57,14 @@ class AgentGroup:
         """Commit one attempt of each partition. Return the partitions that each agent lacks; if there are any, nothing
         is committed.
         """
+        # In two phases. An agent that ends between them is in the reply to the second one: others have committed then,
+        # and take attempts again after `reopen`.
         missing = self.find_missing(dataset, attempts) if len(attempts) > 1 else {}
         if missing:
             return missing
 
         def commit_on(uri: str, agent: AgentClient) -> list[int]:
+            # Before the commit: the executors that own the agents of other hosts may end at any time.
             if uri != LOCAL_AGENT:
                 _ownership.acquire(self.key, uri, dataset)
             return agent.commit_attempts(dataset, attempts[uri], ttl_s)
@@ -182,7 +185,7 @@ class _Ownership:
 
     def acquire(self, key: AgentKey, uri: str, dataset: str) -> None:
         """Own an agent for a data set. Raises as `AgentClient.dial`."""
-        client = _dial_as_owner(key, uri, _REQUEST_TIMEOUT_S)
+        client = _dial_as_owner(key, uri, _REQUEST_TIMEOUT_S)  # without the lock, because it may take long
         with self._lock:
             if self._loop is None:
                 self._loop = EventLoop("bowstring-owner")

@@ -126,7 +126,7 @@ class DatasetReader(Closable):
         return self._is_closed
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """Iterate over all batches, of which those of other hosts are received ahead if `connect` was told so.
+        """Iterate over all batches, of which those of other hosts are received ahead if `connect` got `prefetch_bytes`.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, `InvalidDataError`.
         """

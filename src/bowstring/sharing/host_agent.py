@@ -73,6 +73,7 @@ class HostAgent(Closable):
     """
 
     def __init__(self) -> None:
+        # Regions, readers, tasks and drivers have fixed shares of them, so that none can take those of the others.
         self._max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._server = self._create_server(None)
         self._loop = EventLoop("bowstring-agent")
@@ -109,6 +110,7 @@ class HostAgent(Closable):
         with close_on_error(server):
             options = replace(CONTROL_OPTIONS, tls=access.tls, advertised_host=access.host)
             listener = find_transport(access.scheme, access.scheme).listen(access.listen_address, options)
+        # The previous server has no data sets, since this is the first request of the first owner.
         self._server.close()
         self._server = self.datasets.server = server
         self._access = access
@@ -357,6 +359,7 @@ def _parse_attempts(request: Mapping[str, Any]) -> set[Attempt]:
 
 def main(descriptor: int) -> None:
     """Run the agent on an inherited listening socket."""
+    # The soft limit is often 1024, and each region and reader needs a descriptor.
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     with socket.socket(fileno=descriptor) as listening_socket:

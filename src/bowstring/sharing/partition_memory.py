@@ -63,7 +63,7 @@ class PartitionMemory(Closable):
         if not shortage:
             return
         self._shortage = self._shortage or shortage
-        if self._memory.spill_folder is not None:
+        if self._memory.spill_folder is not None:  # the file is in memory, too, and there is no other place
             raise ResourceError(f"memory is short: {shortage}")
         self._spill()
 
@@ -104,6 +104,7 @@ class PartitionMemory(Closable):
             raise ResourceError(f"memory is short: {self._shortage}; {problem}: {space or 'no folder'}") from problem
         self._is_on_disk = not is_in_memory(self._memory.spill_folder or "")
         if self._is_on_disk:
+            # Returns the memory. The reservation stays open, or the agent would close the connection as idle.
             empty = MemoryRequest(0, 0, 0, None, None)
             self._call_agent(lambda agent: agent.reserve(empty))
 

@@ -150,7 +150,7 @@ class PublishedDatasets(Closable):
         """
         dataset = self._find(name)
         missing = self.find_missing(name, attempts)
-        if missing or dataset.is_complete:
+        if missing or dataset.is_complete:  # a commit is done once, unless the data set is reopened
             return missing
         dataset.is_complete = True
         if math.isinf(dataset.expires_at):

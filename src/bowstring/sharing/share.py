@@ -175,7 +175,9 @@ class SharedTableHandle(Closable):
             raise self._open_error(error) from None
         name = f"share {self._token[:8]}"
         region = Region.attach(descriptor, reference.size_bytes, accept_files=True, name=name)
-        with close_on_error(region):  # memory of an arena keeps its content from now on
+        # Compared again: the descriptor's number may have got another file before it was opened, and memory of an arena
+        # other content, which it keeps from now on.
+        with close_on_error(region):
             if not reference.is_same_file(os.fstat(region.descriptor)):
                 raise self._open_error(None)
         return region
@@ -275,8 +277,8 @@ def to_regions(
     arena: Arena | None = None,
     spill_folders: Sequence[str] = (),
 ) -> tuple[tuple[Region, ...], int | None]:
-    """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`. What
-    memory is short for is copied to unnamed files in one of `spill_folders`, if there are any.
+    """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`. If
+    memory is short, the rest is copied to unnamed files in one of `spill_folders`, if there are any.
     """
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
@@ -327,7 +329,5 @@ def attach(handle: SharedTableHandle) -> Table:
     [3, 1, 4]
     """
     if not isinstance(handle, SharedTableHandle):
-        raise InvalidArgumentError(
-            f"attach: expected the handle that bowstring.share gave, not {type(handle).__name__}"
-        )
+        raise InvalidArgumentError(f"attach: expected a handle of bowstring.share, not {type(handle).__name__}")
     return concat_tables(handle._read_tables())

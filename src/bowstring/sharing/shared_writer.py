@@ -161,7 +161,7 @@ class SharedTableWriter(BatchWriter):
     def _open_writer(self) -> FileWriter | StreamWriter:
         """Return the writer of the last region; add a region if there is none or it was allocated."""
         if self._writer is None:
-            # Files allow no replacement of a dictionary, and the batches are not known yet.
+            # A file can't replace a dictionary, and later batches may have other ones.
             may_replace = has_dictionary_fields(self._schema)
             memory = self._add_memory(Region.create_writer(self._name))
             kind = StreamWriter if may_replace else FileWriter

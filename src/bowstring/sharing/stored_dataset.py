@@ -48,7 +48,7 @@ BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | Suppo
 _PART_BYTES = 32 << 20
 _MAX_PARTS = 8
 _MIN_CHECKED_BYTES, _MAX_CHECKED_BYTES = 1 << 20, 16 << 20
-"""How much is written between two looks at the memory that can be spared: what eight threads write is in its margin."""
+"""How much is written between two checks of the spare memory: its margin covers what eight threads write."""
 
 
 def store_in_region(
@@ -70,8 +70,7 @@ def store_in_region(
         except InvalidArgumentError:
             if not has_dictionary_fields(schema):
                 raise
-            # Begins again, as a stream: files allow no dictionary to be replaced. Of a table this can be tried, of a
-            # reader not.
+            # Begins again, as a stream: a file can't replace a dictionary. Tables can be read twice, readers not.
             batches = as_schema_and_batches(source)[1]
     writer_class = StreamWriter if has_dictionary_fields(schema) else FileWriter
     return _write_region(writer_class, schema, batches, name, arena, spill_folders)
@@ -82,8 +81,8 @@ def store_in_regions(
 ) -> tuple[tuple[Region, ...], int]:
     """As `store_in_region`, but a large table is copied by one thread per processor, each into its own region.
 
-    Memory of an arena is one region, as several threads can write it. With `spill_folders`, what memory can't be spared
-    for is written to unnamed files in the first of them that allows it.
+    Memory of an arena is one region, as several threads can write it. With `spill_folders`, what exceeds the
+    spare memory is written to unnamed files in the first of them that allows it.
 
     Return the regions, whose batches follow one another, and the number of rows. A table with dictionaries is one
     region.
@@ -103,7 +102,7 @@ def store_in_regions(
     try:
         return tuple(future.result()[0] for future in futures), source.num_rows
     except BaseException:
-        # Their memory is freed now, not when the error and its traceback are.
+        # Frees the memory now, and not with the error's traceback.
         for future in futures:
             if future.exception() is None:
                 future.result()[0].close()
@@ -120,6 +119,7 @@ def _group_batches_by_size(source: Table) -> list[list[RecordBatch]]:
     count = min(os.cpu_count() or 1, _MAX_PARTS, total // _PART_BYTES)
     if count < 2:
         return []
+    # A batch belongs to the group of its middle byte, so that the order is kept, and sizes differ by a batch at most.
     middles = np.cumsum(sizes) - sizes / 2
     group_indices = (middles * count / total).astype(np.int64).tolist()
     return [

@@ -1,4 +1,4 @@
-"""Each frame of a session is changed on its way: the client gets all data or an error, and the server goes on."""
+"""Each frame of a session is changed on its way: the client gets all data or an error, and the server continues."""
 
 from __future__ import annotations
 

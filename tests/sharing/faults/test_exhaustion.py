@@ -1,4 +1,4 @@
-"""Descriptors, memory and connections are exhausted: a clear error, nothing is left, and the server goes on."""
+"""Descriptors, memory and connections are exhausted: a clear error, nothing is left, and the server continues."""
 
 from __future__ import annotations
 

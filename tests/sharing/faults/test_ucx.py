@@ -1,4 +1,4 @@
-"""UCX: processes are killed or stopped, or change messages. The peer gets all data or an error, and goes on.
+"""UCX: processes are killed or stopped, or change messages. The peer gets all data or an error, and continues.
 
 UCX has no bytes on the wire that a test could change: memory is shared, or libucp frames what it sends. So the sender
 changes messages before it passes them to libucp. Each fault takes half a second, so a run has only some of them, unless

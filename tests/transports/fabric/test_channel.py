@@ -1,4 +1,4 @@
-"""What channels over libfabric do besides the conformance suite."""
+"""Channels over libfabric, where the conformance suite does not test them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SAMPLE_ROWS = 8
 
 
 class Reader:
-    """Replies to requests; keeps a table from one request to the next, if told to."""
+    """Replies to requests; keeps the table of `attach` for later requests."""
 
     def __init__(self) -> None:
         self._attached: Table | None = None

@@ -88,6 +88,7 @@ def _kill_publisher(rows: PublishedFrame, readers: Readers) -> KilledWriter:
         process.kill()
         process.wait()
         attached = readers.request("read_attached", None)
+        # The agent drops the rows once it has noticed the end of their owner, shortly after.
         end = time.monotonic() + _LOSS_TIMEOUT_S
         while "error" not in (reply := readers.request("attach", uris, 1)) and time.monotonic() < end:
             time.sleep(_POLL_S)
@@ -120,6 +121,7 @@ def _kill_python_workers(frame: DataFrame, executors: set[int]) -> Iterator[None
     tracker = frame.sparkSession.sparkContext.statusTracker()
     is_over = threading.Event()
     workers = _find_children(set(_find_children(executors)))
+    # Stopped first: otherwise a task could end before its worker is killed.
     for worker in workers:
         _send_signal(worker, signal.SIGSTOP)
 

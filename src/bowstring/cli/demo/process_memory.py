@@ -37,7 +37,7 @@ def measure_peak_growth(pids: Sequence[int], call: Callable[[], T]) -> tuple[T, 
 
     def sample_until_finished() -> None:
         nonlocal peak
-        is_last = False
+        is_last = False  # one sample after the end, too, so that a short call has at least one
         while not is_last:
             is_last = is_finished.wait(_INTERVAL_S)
             peak = max(peak, sum(map(private_bytes, pids)))
