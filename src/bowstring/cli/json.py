@@ -188,6 +188,7 @@ class _JsonArrayScanner:
             except RecursionError:
                 raise _nesting_error(self._name) from None
             except json.JSONDecodeError as error:
+                # The object may be incomplete: decoded again with one more block, but not for larger ones than a block.
                 if len(self._buffer) - self._offset < self._block_characters and self._append_block():
                     continue
                 location = f"object {number:,} of the array"

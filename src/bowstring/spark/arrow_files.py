@@ -72,6 +72,7 @@ def write_batches(
                     writer = new_file(sink, file_schema, compression=codec, compression_level=level)
                     if options.statistics:
                         writer.enable_statistics(find_orderable_columns(file_schema))
+            # With the schema of the file, because the batches may have other names, nullability and metadata.
             _, array = encoder.encode(batch).__arrow_c_array__()
             writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
             num_rows += batch.num_rows
@@ -116,6 +117,7 @@ class _DictionaryEncoder:
         if values is None:
             self._values[index] = encoded.dictionary
             return encoded
+        # New values are appended, so the indices of earlier batches stay valid, and the file gets deltas.
         codes = pc.index_in(encoded.dictionary, value_set=values)
         if codes.null_count:
             is_new = codes.is_null()
@@ -179,6 +181,7 @@ def estimate_cost_share(path: FolderPath, column_names: Collection[str]) -> floa
             if _is_stream(path):
                 return 1.0
             with open_file(path) as reader:
+                # The header alone has the sizes of all buffers; of a store, no column is requested.
                 header, _ = reader.read_batch_message(0)
                 lengths_bytes = header.buffers()["length"]
                 positions = reader.ipc_schema.column_positions(header.template.version)

@@ -36,7 +36,7 @@ def _read_jvm_growth_bytes() -> int:
             return 0
         status = Path(f"/proc/{jvm.pid}/status").read_text().splitlines()
         resident_bytes = next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon:"))
-        heap_bytes = parse_byte_size("-Xmx", sizes[-1])
+        heap_bytes = parse_byte_size("-Xmx", sizes[-1])  # Java uses the last one
         overhead_bytes = max(heap_bytes // _OVERHEAD_DIVISOR, _MIN_OVERHEAD_BYTES)
         return max(heap_bytes + overhead_bytes - resident_bytes, 0)
     except (OSError, ValueError, StopIteration):  # the JVM has ended

@@ -113,4 +113,4 @@ def _join(column: Any, data_type: Any) -> Any:
             )
             return f.map_from_entries(entries)
     children = [_join(column.getField(c.name), c.dataType).alias(c.name, metadata=c.metadata) for c in data_type.fields]
-    return f.when(column.isNotNull(), f.struct(*children))
+    return f.when(column.isNotNull(), f.struct(*children))  # a struct of nulls would not be null

@@ -190,6 +190,7 @@ def _start_process(command: list[str], output: IO[bytes]) -> subprocess.Popen[by
     deadline_s = time.monotonic() + _BUSY_FILE_TIMEOUT_S
     while True:
         try:
+            # In a process group of its own: a java may be a script, whose child would survive it.
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -240,7 +241,7 @@ def _write_script(path: Path, script: str) -> None:
         OSError: it can't be written, or other users can write to its folder.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in list(path.parents)[:4]:
+    for folder in list(path.parents)[:4]:  # bin, java-…, bowstring, and the folder that contains it
         status = folder.stat()
         if status.st_uid != os.getuid() or status.st_mode & 0o002:
             raise PermissionError(f"{folder} can be written by others")

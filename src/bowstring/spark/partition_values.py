@@ -26,6 +26,7 @@ _INTEGER = re.compile("[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DOUBLE = re.compile(rf"[\0- ]*([+-]?(NaN|Infinity)|{_DECIMAL.pattern}[fFdD]?)[\0- ]*")
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# Spark infers timestamps by the pattern yyyy-MM-dd HH:mm:ss[.S], with one digit of the fraction.
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9])?")
 _MAX_DIGITS = 38
 _BITS = {"ByteType": 8, "ShortType": 16, "IntegerType": 32, "LongType": 64}
@@ -101,6 +102,7 @@ def parse_partition_value(text: str, data_type: DataType, zone: tzinfo) -> Any:
 def _parse_double(text: str, _: Any) -> float | None:
     if not _DOUBLE.fullmatch(text):
         return None
+    # As Java's parseDouble, which trims control characters, too, and allows a suffix. NaN and Infinity have none.
     trimmed = text.strip("".join(map(chr, range(33))))
     return float(trimmed if trimmed[-1] in "Ny" else trimmed.rstrip("fFdD"))
 

@@ -37,6 +37,7 @@ def extend_reader_and_writer(spark: SparkSession) -> None:
 
     This applies to sessions of the kind of `spark`, classic or Connect.
     """
+    # `functools.wraps` sets `__wrapped__`, by which a second call recognizes methods that are extended already.
     for reader in (type(spark.read), type(spark.readStream)):
         if not hasattr(reader.format, "__wrapped__"):
             reader.format = _pass_settings(reader.format)  # type: ignore[method-assign]

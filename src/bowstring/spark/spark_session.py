@@ -127,6 +127,7 @@ def _stop_quietly(spark: SparkSession) -> None:
 
 def _terminate_launcher() -> None:
     """End the child processes that start Java, with SIGTERM, after a while with SIGKILL."""
+    # Descriptors, because before the second signal a number may become that of another process.
     pidfds = [
         (pid, os.pidfd_open(pid))
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
