@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bowstring as bs
 from bowstring.sharing.processes import ProcessIdentity, wait_for_exit
 from bowstring.spark import spark_session, staging
 
@@ -114,6 +115,24 @@ def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSessi
         assert print_of_a_worker_whose_socket_is_closed(module, Path(folder)) == ""
         printed = print_of_a_worker_whose_socket_is_closed("pyspark.daemon", Path(folder))
         assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.worker_daemon"
+
+
+def test_the_daemon_of_workers_imports_the_installed_pyspark_and_nothing_that_starts_threads() -> None:
+    """Spark puts a ZIP file first, which each process would compile; threads don't survive that the daemon forks."""
+    pyspark = pytest.importorskip("pyspark")
+    compressed = (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip")
+    path = os.pathsep.join(map(str, [*compressed, Path(bs.__file__).parents[1]]))
+    process = subprocess.run(
+        [sys.executable, "-v", "-m", "bowstring.spark.worker_daemon", "pyspark.worker"],
+        env=os.environ | {"PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    imports = [line for line in process.stderr.decode().splitlines() if line.startswith("import ")]
+    assert any("'pyspark.worker'" in line for line in imports)
+    assert not any("zipimporter object" in line or "'numpy'" in line or "'pyarrow'" in line for line in imports)
 
 
 def test_a_wrong_master_is_named_beside_the_reason_of_spark() -> None:

@@ -1,5 +1,9 @@
 """PySpark's daemon, which forks the Python workers, without tracebacks of broken pipes and slow garbage collection.
 
+Spark puts PySpark on the daemon's path as a ZIP file, whose modules Python compiles in each process: 0.9 s of CPU for
+the daemon and 0.3 s for each worker, against 0.2 s and 0 if the installed package is found first and the daemon imports
+what each worker needs. It imports nothing that starts threads, such as NumPy and pyarrow, as it forks.
+
 Spark closes the socket of a worker that is idle for a minute, and of all when it stops. A worker answers the end of its
 input with an error message, which a unix socket refuses then: PySpark prints a traceback for each worker.
 
@@ -13,10 +17,26 @@ sources; on a cluster, PySpark's own daemon runs. There, `adopt_worker` replaces
 from __future__ import annotations
 
 import gc
+import importlib
 import socket
 import sys
+from pathlib import Path
 
-from pyspark import daemon
+
+def _is_compressed_copy(entry: str) -> bool:
+    """Whether an entry of the path is the ZIP file that an installed PySpark has of itself, or py4j's beside it."""
+    folder = Path(entry).parent
+    return (
+        entry.endswith(".zip")
+        and folder.parts[-3:] == ("pyspark", "python", "lib")
+        and str(folder.parents[2]) in sys.path
+    )
+
+
+if __name__ == "__main__":
+    sys.path[:] = sorted(sys.path, key=_is_compressed_copy)
+
+from pyspark import daemon  # noqa: E402
 
 _work = daemon.worker
 
@@ -41,5 +61,6 @@ def adopt_worker() -> None:
 
 
 if __name__ == "__main__":
+    importlib.import_module("pyspark.worker")
     daemon.worker = worker
     daemon.manager()
