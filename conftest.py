@@ -18,9 +18,6 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 # Some environments set this: then each process that the tests start compiles the modules again that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Each Java of the tests runs for seconds: compiling its code more thoroughly takes longer than that saves.
-# One thread collects the garbage of a small heap with the least work.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Python imports this folder's `sitecustomize` in each process that the tests start.
 _STARTUP = str(Path(__file__).resolve().parent / "tests" / "child_process_startup")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.get("PYTHONPATH")]))
@@ -29,7 +26,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.ge
 collect_ignore = [f"src/bowstring/datasets/{package}.py" for package in ("torch", "ray") if not find_spec(package)]
 collect_ignore += ["docs/site_pages.py", "docs/docstring_examples.py"]  # MkDocs imports them
 
-pytest_plugins = ["tests.written_files", "tests.xdist_scheduling"]
+pytest_plugins = ["tests.written_files", "tests.xdist_scheduling", "tests.spark.class_archive"]
 
 
 def _enter_empty_folder(namespace: dict[str, Any]) -> None:
