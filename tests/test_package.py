@@ -32,10 +32,7 @@ def list_files(*folders: str) -> list[str]:
 
 def copy_sources(target: Path, seconds: int, mode: int) -> None:
     """Copy what is under version control, with this time of modification and these permissions."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True, text=True
-    ).stdout
-    for name in filter(None, listed.split("\0")):
+    for name in list_files():
         if name.startswith(("src/", "docs/")) or "/" not in name:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(REPOSITORY / name, target / name)

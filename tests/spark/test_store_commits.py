@@ -33,16 +33,17 @@ from bowstring.spark.options import WriteOptions
 from bowstring.spark.part_files import PartFiles
 
 
-def commit_file(folder: StorePath) -> str:
-    """Write a file of two rows as a task does, and commit it; return its name."""
+def commit_file(folder: StorePath, attempts: int = 1) -> str:
+    """Write a file of two rows as so many attempts of a task do, and commit that of the last one; return its name."""
     from pyspark.sql.types import LongType, StructType
 
     job = FolderJob.begin(folder, StructType().add("id", LongType()), "append", WriteOptions())
     assert job is not None
     staging.create_staging_folder(folder, job.id, owner=ProcessIdentity.current())
-    name_file = partial(part_file_name, job.id, 0, 0)
     batch = pa.record_batch({"id": pa.array([1, 2], pa.int64())})
-    entries = PartFiles(folder, name_file, ["id"], WriteOptions(), None).write(iter([batch]))
+    for attempt in range(attempts):
+        name_file = partial(part_file_name, job.id, 0, attempt)
+        entries = PartFiles(folder, name_file, ["id"], WriteOptions(), None).write(iter([batch]))
     job.commit(entries)
     return entries[0].name
 
@@ -68,6 +69,12 @@ def test_jobs_that_commit_at_once_try_again_after_a_conflict(
     assert {entry.name for entry in manifest.entries} == {name for each in names for name in each}
     assert conflicts, "otherwise the jobs ran one after the other"
     assert not [name for name in list_objects(store_folder) if name.startswith("_staging")]
+
+
+def test_a_commit_leaves_no_file_of_attempts_that_it_does_not_list(store_folder: StorePath) -> None:
+    other = commit_file(store_folder)
+    name = commit_file(store_folder, attempts=3)
+    assert sorted(each for each in list_objects(store_folder) if each.endswith(".arrow")) == sorted([other, name])
 
 
 def test_a_server_that_ignores_the_condition_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from bowstring.errors import (
     UnmetRequirementError,
     translate_os_error,
 )
-from bowstring.io.store_path import FolderPath, StorePath
+from bowstring.io.store_path import FolderPath, StorePath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark import staging
 from bowstring.spark.arrow_files import describe_file
@@ -176,11 +176,11 @@ class FolderJob:
             return
         # In this order: a manifest lists only files that are there; the staging folder, of which this process is the
         # owner, keeps others from removing them until they are listed; and files that no manifest lists go last.
-        self._place_files(entries)
+        unused_names = self._place_files(entries)
         manifest, superseded_names = self._commit_manifest(entries, batch)
         staging.remove_staging_folder(self.folder, self.id)
         try:
-            for name in superseded_names:
+            for name in (*superseded_names, *unused_names):
                 (self.folder / name).unlink(missing_ok=True)
             staging.remove_empty_partition_folders(self.folder, superseded_names)
             if manifest.base is None:  # a complete one replaces others
@@ -197,8 +197,11 @@ class FolderJob:
         """The folder of the job's files until the commit."""
         return self.folder / STAGING_FOLDER / self.id
 
-    def _place_files(self, entries: Sequence[ManifestEntry]) -> None:
-        """Move the staged files to the folder, where no manifest lists them yet; in a store they are there."""
+    def _place_files(self, entries: Sequence[ManifestEntry]) -> list[str]:
+        """Move the staged files to the folder, where no manifest lists them yet; in a store they are there.
+
+        Return the names of the job's other files in a store: those of attempts that were killed, or slower than a copy.
+        """
         # If the commit fails from here on, `discard` finds moved files by the job's ID in their names.
         try:
             staging.take_over(self.folder, self.id)
@@ -206,8 +209,8 @@ class FolderJob:
                 written = {path: path for path in staging.list_part_files(self.folder, self.id)}
                 for entry in entries:
                     path = self.folder / entry.name
-                    _check_size(written.get(path, path), entry)  # a listed path has its size
-                return
+                    _check_size(written.pop(path, path), entry)  # a listed path has its size
+                return [find_relative_name(path, self.folder) or "" for path in written]
             staging_folder = self.folder / STAGING_FOLDER / self.id
             for entry in entries:
                 target = self.folder / entry.name
@@ -217,6 +220,7 @@ class FolderJob:
             if self.options.fsync:
                 for folder in {self.folder, *((self.folder / entry.name).parent for entry in entries)}:
                     sync_folder(folder)
+            return []  # they are in the staging folder
         except FileNotFoundError as problem:
             raise MissingFileError(
                 f"{problem.filename}: was written by a task, but does not exist at the commit", problem

@@ -70,7 +70,7 @@ class PartFiles:
                     for partition, rows in gathered:
                         self._write_partition(partition, rows)
         except BaseException:
-            # A killed task does not get here: its files go with the staging folder, in a store by abort or vacuum.
+            # A killed task does not get here: the job's commit or abort removes its files.
             for path in self._paths:
                 path.unlink(missing_ok=True)
             raise
