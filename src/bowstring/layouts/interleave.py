@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import ArrayData, Indices, Values
 
 
-_LONGEST_RUN = 1 << 20
+_MAX_RUN_BYTES = (1 << 31) - 1
+"""The size of the longest run that is copied as one element: NumPy's elements have no more bytes."""
 
 
 class SlotSelection:
@@ -86,6 +87,7 @@ class SlotSelection:
         for array in self.arrays:
             source, start = array.buffers[buffer_index], array.offset * width
             size = (array.length + spec.num_extra) * width
+            # `buffer_values` raises if the buffer is too short, and returns zeros if an empty array has none.
             if source is None or start + size > source.size:
                 source, start = Buffer.of(np.ascontiguousarray(array.buffer_values(buffer_index))), 0
             buffers.append(Buffer(source.memory, source.offset + start, size))
@@ -93,9 +95,12 @@ class SlotSelection:
         starts, memory = view_enclosing_range(buffers)
         slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.slot_indices, count)
         array_indices, indices, run_length = slots._runs
+        if run_length * width > _MAX_RUN_BYTES:
+            array_indices, indices, run_length = slots.array_indices, slots.slot_indices, 1
         if run_length == 1 and not (starts % width).any():
             typed: Values = memory[: memory.size // width * width].view(spec.dtype)
             return typed[self.broadcast_to_slots(starts // width) + indices]  # type: ignore[no-any-return]
+        # Unaligned elements, or runs: copy the bytes of each run as one element, from a view that begins at any byte.
         bases = starts if len(self.arrays) == 1 else starts[array_indices]
         byte_offsets, run_bytes = bases + indices * width, run_length * width
         windows = np.ndarray(memory.size - run_bytes + 1, np.dtype((np.void, run_bytes)), memory, strides=(1,))
@@ -107,7 +112,7 @@ class SlotSelection:
             bits = np.ones(len(self), np.bool_)
             with_bits = np.array(has_bits)[self.array_indices].nonzero()[0]
             if with_bits.size:
-                renumbered = np.cumsum(has_bits) - 1
+                renumbered = np.cumsum(has_bits) - 1  # the index of each array among those with bits
                 arrays = list(compress(self.arrays, has_bits))
                 bits[with_bits] = SlotSelection(
                     arrays, renumbered[self.array_indices[with_bits]], self.slot_indices[with_bits]
@@ -145,6 +150,7 @@ class SlotSelection:
         firsts, memory = view_enclosing_range(buffers)
         if memory is buffers[0].memory.bytes:
             return gather_bytes(memory, self.broadcast_to_slots(firsts) + starts, lengths)
+        # A view over several owners may be read only by indexing: see `view_enclosing_range`.
         out = allocate(total, is_zeroed=False)
         copy_ranges(out, np.cumsum(lengths) - lengths, memory, self.broadcast_to_slots(firsts) + starts, lengths)
         return out
@@ -160,7 +166,7 @@ class SlotSelection:
             return arrays[0].layout.take(arrays[0], starts[:0])
         check_expanded_arrays(arrays, total)
         run_length = int(lengths[0])
-        if run_length <= _LONGEST_RUN and (lengths == run_length).all():
+        if (lengths == run_length).all():
             slots = SlotSelection(arrays, self.array_indices, starts, run_length)
         else:
             slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), range_indices(starts, lengths))

@@ -373,10 +373,13 @@ class LoopbackListener(Listener):
         self._lock = threading.Lock()
 
     def add_pending_channel(self, channel: LoopbackChannel) -> None:
-        """Add a connection, to be accepted."""
+        """Add a connection, to be accepted. If the listener was closed meanwhile, the connection ends."""
         with self._lock:
-            self._pending_channels.append(channel)
-            self._accept_event.set_readable(True)
+            if not self.is_closed:
+                self._pending_channels.append(channel)
+                self._accept_event.set_readable(True)
+                return
+        channel.close()
 
     def accept(self, limit: int = 16) -> list[Channel]:
         if self.is_closed:
