@@ -92,7 +92,7 @@ class FlatTable:
     def __init__(self, flatbuffer: Flatbuffer, spec: TableSpec, position: int) -> None:
         self.flatbuffer = flatbuffer
         self.spec = spec
-        self.position = position
+        self.position = position  # at least 4 bytes before the end: `follow_offset` checks that
         if flatbuffer.tables_left < 1:
             flatbuffer.check_table_limit(1)
         flatbuffer.tables_left -= 1
@@ -143,7 +143,7 @@ class FlatTable:
         return position, int(position > 0)
 
     def get_element_table(self, name: str, index: int) -> FlatTable:
-        """Return one table of a vector of tables; `index` has to be less than its length."""
+        """Return one table of a vector of tables; `index` must be less than its length."""
         slot = self.spec.slots[name]
         assert isinstance(slot.type, TableVector)
         return self._read_table(slot, self.locate_elements(name)[0] + 4 * index, slot.type.spec)
@@ -164,6 +164,7 @@ class FlatTable:
 
     def _locate(self, slot: Slot) -> int:
         offset: int = 0
+        # A vtable may be shorter than the specification: writers omit trailing slots that are absent or new.
         if slot.vtable_offset < self.vtable_size:
             offset = _U16.unpack_from(self.flatbuffer.raw, self.vtable + slot.vtable_offset)[0]
         if offset == 0:
@@ -184,7 +185,7 @@ class FlatTable:
     def _read_string(self, slot: Slot, position: int, is_utf8: bool) -> str | bytes:
         flatbuffer = self.flatbuffer
         start, length = flatbuffer.locate_vector(position, 1, slot.path)
-        flatbuffer.text_left -= length
+        flatbuffer.text_left -= length  # strings may share bytes, but only a few times
         if flatbuffer.text_left < 0:
             size = flatbuffer.size
             raise LimitError(f"{flatbuffer.location}: text of more than {4 * size} bytes in a flatbuffer of {size}")

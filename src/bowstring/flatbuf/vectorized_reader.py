@@ -1,8 +1,11 @@
 """Read many tables of one specification at once with NumPy.
 
-`TableArray` corresponds to `bowstring.flatbuf.reader.Table`: it reads the same specifications and applies the same
+`TableArray` corresponds to `bowstring.flatbuf.reader.FlatTable`: it reads the same specifications and applies the same
 rules (`bowstring.flatbuf.bounds`). Instead of raising an error it returns for each table whether the rules hold;
-reading an invalid table with `Table` raises the error.
+reading an invalid table with `FlatTable` raises the error.
+
+Positions from untrusted offsets are replaced by 0 unless they are in bounds. A flatbuffer has at least 8 bytes, so
+position 0 can always be read; what is read there is ignored.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ class VectorizedReader:
     def read_integers(self, positions: IntArray, dtype: np.dtype[Any]) -> IntArray:
         """Read an integer of `dtype` at each position."""
         item_bytes = dtype.itemsize
+        # Writers align integers, but a hostile one need not: if one is unaligned, all are read byte by byte.
         if int(np.bitwise_or.reduce(positions)) & (item_bytes - 1):
             rows = np.ascontiguousarray(self.bytes[positions[:, None] + np.arange(item_bytes)])
             unaligned: IntArray = rows.view(dtype)[:, 0].astype(np.int64)
@@ -68,6 +72,7 @@ class VectorizedReader:
         distances = self.read_integers(positions, _U32)
         targets = positions + distances
         is_valid: BoolArray = is_valid_offset(distances, targets, self.size)
+        # Usually all are present and valid, so that no mask is needed.
         if positions.all() and is_valid.all():
             return targets, is_valid
         return np.where((positions > 0) & is_valid, targets, 0), is_valid | (positions == 0)
@@ -99,7 +104,10 @@ def flatten_table_vectors(vectors: VectorSpans) -> tuple[IntArray, IntArray]:
 
 
 class _SharedVtable(NamedTuple):
-    """A vtable that all tables share: its size, the size of the tables, and its position."""
+    """A vtable that all tables share: its size, the size of the tables, and its position.
+
+    Writers store equal vtables once, so this is the usual case, in which slots need no look-up for each table.
+    """
 
     vtable_size: int
     table_size: int
@@ -197,6 +205,7 @@ class TableArray:
         assert isinstance(type_, SubTable | UnionSlot)
         spec = self._reader.specs[type_.spec] if isinstance(type_, SubTable) else TableSpec(name)
         targets, is_valid = self.follow_offsets(name)
+        # The member of a union is not known here, so its table has no slots until `take` passes the specification.
         return TableArray(self._reader, spec, targets, is_valid & (targets > 0))
 
     def take(self, indices: IntArray, spec: TableSpec | None = None) -> TableArray:
@@ -220,5 +229,6 @@ def _find_shared_vtable(reader: VectorizedReader, vtables: IntArray, positions: 
     if not is_valid_vtable(vtable, reader.size):
         return None
     vtable_size, table_size = _VTABLE.unpack_from(reader.raw, vtable)
+    # All tables have the same size: if the last one ends in the flatbuffer, all do.
     is_valid = is_valid_table(int(positions.max()), table_size, vtable, vtable_size, reader.size)
     return _SharedVtable(vtable_size, table_size, vtable) if is_valid else None

@@ -65,6 +65,7 @@ def _with_canonical_map_names(type_or_field: Any) -> Any:
         return tuple(map(_with_canonical_map_names, type_or_field))
     if not isinstance(type_or_field, (DataType, Field)):
         return type_or_field
+    # Types and fields are dataclasses, so their attributes are all of their children.
     attributes = {slot.name: getattr(type_or_field, slot.name) for slot in dataclasses.fields(type_or_field)}
     changed = {name: _with_canonical_map_names(value) for name, value in attributes.items()}
     if isinstance(type_or_field, Map):
@@ -116,6 +117,7 @@ def _compare_batches(batch_index: int, expected: RecordBatch, actual: RecordBatc
 
 def _find_first_different_row(expected: ArrayData, actual: ArrayData) -> int:
     """Return the index of the first row that differs, by binary search."""
+    # The rows before `low` are equal; one of those from `low` to `high` differs.
     low, high = 0, expected.length
     while high - low > 1:
         middle = (low + high) // 2

@@ -63,10 +63,11 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Table:
 
 
 def _read_document(source: Any, limits: DocumentLimits) -> tuple[str, bytes]:
-    max_bytes = limits.max_bytes + 1
+    max_bytes = limits.max_bytes + 1  # one more, to detect that there are too many
     with closing(open_sequential(source)) as opened:
         name, content = opened.name, opened.read(max_bytes)
     if content[:2] == _GZIP_MAGIC:
+        # Decompression stops at the limit, whatever the size of the document is.
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as gzip_file:
                 content = gzip_file.read(max_bytes)

@@ -68,12 +68,12 @@ class StoreFileStatus:
 
     @property
     def st_mtime_ns(self) -> int:
-        """As of `os.stat_result`."""
+        """The time of the last change in nanoseconds, as in `os.stat_result`."""
         return int(self.st_mtime * 1e9)
 
 
 class StorePath:
-    """The path of an object or of a folder, which is whatever objects have names below it.
+    """The path of an object or of a folder. A folder exists as long as there are objects below its name.
 
     `options` are fsspec's storage options; they may be secret, and appear in no text. Methods raise errors as those of
     `pathlib.Path`, which are also Bowstring's. A path from `iterdir` keeps the size and time of the listing.
@@ -161,20 +161,20 @@ class StorePath:
         return StoreFileStatus(int(info.get("size") or 0), modified_s)
 
     def exists(self) -> bool:
-        """Whether there is an object of this name, or one below it."""
+        """Whether there is an object with this name, or below it."""
         return self._find_kind() is not None
 
     def is_dir(self) -> bool:
-        """Whether there are objects below this name, and none of it."""
+        """Whether there are objects below this name, but none with this name."""
         return self._find_kind() == "directory"
 
     def is_file(self) -> bool:
-        """Whether there is an object of this name."""
+        """Whether there is an object with this name."""
         return self._find_kind() == "file"
 
     @property
     def version(self) -> tuple[object, ...]:
-        """What changes if the object is replaced."""
+        """A value that changes when the object is replaced."""
         info = self._info if self._info is not None else self._request_info()
         status = self.stat()
         return info.get("ETag") or info.get("etag"), status.st_mtime_ns, status.st_size
@@ -243,7 +243,7 @@ class StorePath:
     def create(self, content: bytes) -> bool:
         """Create the object by a conditional put; False if an object with other content exists.
 
-        A request that was repeated because its reply was lost finds its own object: so equal content is success.
+        If a reply was lost, the client repeats the request and finds its own object, so equal content is success.
         """
         file_system, path = self.resolve_location()
         for attempt in range(MAX_CREATE_ATTEMPTS):
@@ -255,15 +255,16 @@ class StorePath:
                     return self.read_bytes() == content
                 if code not in _CONFLICT_CODES:
                     raise self.translate_error(error, "written") from error
+                # Another request for the same object is in progress: its outcome is not known yet.
                 time.sleep(CREATE_RETRY_S * attempt)
             else:
                 return True
         raise ResourceError(f"{self}: other requests conflicted with {MAX_CREATE_ATTEMPTS} attempts to create it")
 
     def check_conditional_put(self) -> None:
-        """Raise `UnmetRequirementError` unless the store of this folder refuses to create an object twice.
+        """Raise `UnmetRequirementError` unless the store of this folder rejects creating an object twice.
 
-        A server that ignores the condition is found by trying.
+        Servers that ignore the condition are detected by a probe, once for each bucket and client.
         """
         file_system, _ = self.resolve_location()
         protocol = file_system.protocol

@@ -67,6 +67,7 @@ class FixedSizeListLayout(Layout):
         return first + np.arange(array.length) * self.size, np.full(array.length, self.size)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        # A null has elements, too: a type from a file can declare any number of them.
         count = sum(value is None for value in values)
         check_expanded_values(count * self.size, len(values))
         lists, mask = replace_none(values, self._create_filler(values) if count else ())
@@ -100,6 +101,7 @@ class FixedSizeListLayout(Layout):
         return set_nulls_to_none(lists, array.validity_mask())
 
     def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
+        # With nulls, in the lists or in them, `lists_to_numpy` returns objects: NumPy has no null rows.
         if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
             elements = self.elements(array).to_numpy(zero_copy_only=not allow_copy)
             return elements.reshape(array.length, self.size, *elements.shape[1:])

@@ -84,6 +84,8 @@ class StructLayout(Layout):
         fit.
         """
         names, name_set = self.names, set(self.names)
+        # Rows are usually dictionaries that all have the same keys, which `itemgetter` reads without Python code. If
+        # the number of keys is right but a name is missing, another one is too many.
         if {dict}.issuperset(map(type, values)):
             if len(name_set) == len(names) and sum(map(len, values)) == len(names) * len(values):
                 with suppress(KeyError):
@@ -114,6 +116,7 @@ class StructLayout(Layout):
         return self._to_row([child.layout.preview_at(child, slot, max_elements) for child in array.children])
 
     def _to_row(self, values: list[Any]) -> Any:
+        # Arrow allows fields of the same name; a dictionary would have only the last of them.
         is_distinct = len(set(self.names)) == len(self.names)
         return dict(zip(self.names, values, strict=True)) if is_distinct else tuple(values)
 

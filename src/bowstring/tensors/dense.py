@@ -80,11 +80,13 @@ class Tensor(ShapeMixin):
             values = dlpack.numpy_from_dlpack(values)
         array = to_native_byte_order(as_unmasked_array(values))
         type_ = dtype_to_element_type(array.dtype)
+        # The format has no negative strides, and a view with gaps would need bytes that are not its own.
         if min(array.strides, default=0) < 0 or not is_contiguous_in_any_order(
             array.shape, array.strides, array.itemsize
         ):
             array = np.array(array, order="C")
         names = as_dim_names(dim_names, array.ndim)
+        # NumPy's strides of an array without elements are arbitrary.
         strides = array.strides if array.size else row_major_strides(array.shape, array.itemsize)
         return cls(type_, as_buffer(array), array.shape, tuple(strides), names)
 
@@ -138,6 +140,7 @@ class Tensor(ShapeMixin):
         return element_type_to_dtype(self.type).itemsize
 
     def _has_strides(self, strides: tuple[int, ...]) -> bool:
+        # The stride of a dimension of size 1 is never used.
         return 0 in self.shape or all(
             size == 1 or actual == expected
             for size, actual, expected in zip(self.shape, self.strides, strides, strict=True)

@@ -129,6 +129,7 @@ class SparseTensor(ShapeMixin, ABC):
             raise LimitError(f"NumPy does not support the dense shape {self.shape}: its sizes overflow 63 bits")
         dense = np.zeros(self.shape, dtype)
         coordinates = self.coordinates()
+        # NumPy would keep the last value of duplicates; other readers add them up.
         _check_unique(coordinates)
         if self.ndim:
             dense[tuple(coordinates.T.astype(np.intp))] = self.values
@@ -172,6 +173,7 @@ def shared_prefix_mask(rows: Values) -> Values:
 def _check_unique(coordinates: Values) -> None:
     if len(coordinates) < 2:
         return
+    # `lexsort` takes the most significant key last.
     ordered = coordinates[np.lexsort(coordinates.T[::-1])] if coordinates.shape[1] else coordinates
     is_duplicate = shared_prefix_mask(ordered)[:, -1] if ordered.shape[1] else np.ones(len(ordered) - 1, np.bool_)
     if is_duplicate.any():
@@ -240,6 +242,7 @@ class SparseCOOTensor(SparseTensor):
     def from_dense_numpy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a tensor of the non-zero elements of a NumPy array, in canonical order; copies."""
         array = as_unmasked_array(values)
+        # `argwhere` returns coordinates in C order, which is the canonical order.
         coordinates = np.ascontiguousarray(np.argwhere(array))
         non_zero = array[tuple(coordinates.T)] if array.ndim else array.reshape(-1)[: len(coordinates)]
         return cls.from_numpy(non_zero, coordinates, array.shape, dim_names, True)
@@ -248,8 +251,7 @@ class SparseCOOTensor(SparseTensor):
     def from_scipy(cls, values: Any, dim_names: Iterable[str | None] | None = None) -> Self:
         """Create a tensor from SciPy's `coo_array` or `coo_matrix`. Copies the coordinates, but not the values."""
         scipy.check_sparse_format(values, "coo")
-        coords = getattr(values, "coords", None) or (values.row, values.col)
-        return cls.from_numpy(values.data, np.stack(coords, axis=1), values.shape, dim_names)
+        return cls.from_numpy(values.data, np.stack(values.coords, axis=1), values.shape, dim_names)
 
     def to_scipy(self) -> Any:
         """Convert to SciPy's `coo_array` without copying values. Checks every index. Requires the extra `sparse`."""
@@ -313,6 +315,7 @@ def _is_canonical(coordinates: Values) -> bool:
     if not coordinates.shape[1]:
         return False
     is_equal = shared_prefix_mask(coordinates)
+    # A row of the mask is True up to the first difference and False after it, so that the mask changes once, there.
     is_first_difference = np.diff(is_equal, axis=1, prepend=True) if coordinates.shape[1] > 1 else ~is_equal
     return bool(not is_equal[:, -1].any() and (coordinates[1:] > coordinates[:-1])[is_first_difference].all())
 
@@ -352,7 +355,7 @@ class SparseMatrix(SparseTensor):
         array = as_unmasked_array(values)
         if array.ndim != 2:
             raise InvalidArgumentError(f"expected an array with two dimensions, found {array.ndim}")
-        transposed = array.T if cls.AXIS else array
+        transposed = array.T if cls.AXIS else array  # the compressed axis first; `nonzero` sorts by it
         outer, inner = np.nonzero(transposed)
         pointers = np.zeros(transposed.shape[0] + 1, np.int64)
         np.cumsum(np.bincount(outer, minlength=transposed.shape[0]), out=pointers[1:])
