@@ -220,6 +220,18 @@ def test_bounds_of_another_type_and_nan_are_rejected() -> None:
         reader.find_batches("none", 1)
 
 
+def test_batches_of_other_libraries_are_counted() -> None:
+    sink = io.BytesIO()
+    with bs.new_file(sink, {"n": "int64"}) as writer:
+        writer.enable_statistics()
+        writer.write_batch(pa.record_batch({"n": [1, 2, None]}))
+        writer.write_batch(bs.record_batch({"n": [7]}))
+    statistics = bs.open_file(sink.getvalue()).statistics
+    assert statistics is not None
+    assert statistics.row_counts.tolist() == [3, 1]
+    assert statistics.columns[0].null_counts.tolist() == [1, 0]
+
+
 def test_pyarrow_reads_the_file_and_its_statistics() -> None:
     raw = file_with_statistics(*NUMBERS)
     reader = pa.ipc.open_file(raw)

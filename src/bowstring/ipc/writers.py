@@ -139,6 +139,7 @@ class _IpcWriter(BatchWriter):
                 raise ClosedError("the writer is closed")
             if not self._is_schema_written:
                 self._encoder.assign_shared_dictionary_ids(batch)
+            # Encoded before anything is written, so that an error writes nothing.
             messages = self._encoder.encode_batch(batch)
             self._write_schema()
             for message in messages:
@@ -302,8 +303,9 @@ class FileWriter(_IpcWriter):
         if collector is None:
             super().write_batch(batch)
             return
+        batch = as_batch(batch)
         with self._lock:
-            if getattr(batch, "schema", None) == self.schema:
+            if batch.schema == self.schema:  # otherwise writing it raises an error
                 statistics = collector.compute_batch(batch)
             super().write_batch(batch)
             if statistics is not None:
