@@ -32,11 +32,10 @@ _SEQUENCE_TYPES = {list, tuple}
 class CoalescingWriter(BatchWriter):
     """Gathers batches until they have `min_rows` rows or about `max_bytes` bytes, and writes them as one batch.
 
-    `schema` is the schema of the batches.
-    Closing it closes `writer`. As a context manager it abandons `writer` if the block raises an error. Gathered batches
-    are copied when they are joined. A batch of `min_rows` rows or more, or with custom metadata, is written unchanged.
-    The order of rows is kept. Several threads may write; the rows of one call stay together. Raises
-    `InvalidArgumentError` for a limit below 1.
+    Closing it closes `writer`. As a context manager it abandons `writer` if the block raises an error. `schema` is the
+    schema of the batches. Gathered batches are copied when they are joined. A batch of `min_rows` rows or more, or with
+    custom metadata, is written unchanged. The order of rows is kept. Several threads may write; the rows of one call
+    stay together. Raises `InvalidArgumentError` for a limit below 1.
 
     >>> import io
     >>> sink = io.BytesIO()
@@ -79,7 +78,7 @@ class CoalescingWriter(BatchWriter):
             if batch.schema is not schema and batch.schema != schema:
                 raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
             if self._rows.num_rows:
-                self._move_rows_to_batches()
+                self._move_rows_to_batches()  # they precede this batch
             if batch.pairs or batch.num_rows >= self._min_rows:
                 self.flush()
                 self._writer.write_batch(batch)
@@ -107,6 +106,7 @@ class CoalescingWriter(BatchWriter):
 
     def _move_rows_to_batches(self) -> None:
         """Add the buffered rows as a batch, or one batch per call without the calls that have invalid values."""
+        # First, so that rows with an invalid value are not converted again by the next call.
         rows, self._rows = self._rows, _RowBuffer(self.schema)
         try:
             batch = rows.to_batch()
@@ -149,6 +149,7 @@ class CoalescingWriter(BatchWriter):
             self._writer.abandon()
 
     def __del__(self) -> None:
+        # Without the attribute, the constructor has raised an error.
         if not getattr(self, "_is_closed", True) and self.num_buffered_rows:
             self._is_closed = True
             self._writer.abandon_with_warning(self, self.num_buffered_rows)

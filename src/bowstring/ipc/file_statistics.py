@@ -213,6 +213,7 @@ def _read_statistics_batch(
         return None
     columns = {}
     for index, name in enumerate(names[3:], 3):
+        # `int` also accepts other digits and underscores, and takes long for long texts.
         column_index = int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1
         if not 0 <= column_index < len(schema):
             raise InvalidDataError(f"there is no column {name!r}")

@@ -180,6 +180,7 @@ class MessageReader(Generic[Header]):
         if self._is_marker_read:
             prefix = CONTINUATION + prefix
         elif prefix == CONTINUATION and self.bytes_needed == LEGACY_PREFIX_BYTES:
+            # Only now ask for the length: a socket may end with the legacy end marker, which has 4 bytes.
             self._is_marker_read = True
             self.offset = start + LEGACY_PREFIX_BYTES
             return None
@@ -214,6 +215,7 @@ class MessageReader(Generic[Header]):
     def check_body_is_complete(self, message: Message[Any], size_bytes: int) -> None:
         """Raise `TruncatedError` if the source has only `size_bytes` bytes of a message's body."""
         if size_bytes < message.body_bytes:
+            # The reader expects the next message already, but the error is about this one.
             self._start = message.offset
             if self._index is not None:
                 self._index -= 1

@@ -51,10 +51,15 @@ from bowstring.memory.buffer import Buffer
 
 _VECTOR_LENGTH = struct.Struct("<I")
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
+"""Headers up to this size are fetched whole; of larger ones, only the fixed parts and the entries of some columns."""
 _SMALL_BODY_BYTES = 1 << 16
+"""Bodies of dictionaries up to this size are fetched together with their headers."""
 _PREVIEW_BYTES = 1 << 12
+"""The size of the beginning of a header from which the positions of its parts are derived."""
 _MAX_ITERATED_BATCHES = 64
+"""The number of batches that iteration fetches together."""
 _MAX_HEADERS_PER_FETCH = 10_000
+"""The number of headers that one round fetches."""
 
 
 class RemoteFileMessages(FileMessages):
@@ -119,6 +124,8 @@ class RemoteFileMessages(FileMessages):
     ) -> None:
         """Fetch the fixed parts of the headers of batches, and their entries for the columns at `column_indices`."""
         blocks = self.select_valid_blocks(self.get_block(headers.RECORD_BATCH, index) for index in indices)
+        # The beginning of the first batch was fetched with the footer, if it is the first message. Headers of one size
+        # usually have one layout.
         for block in [self.get_block(headers.RECORD_BATCH, 0), *blocks[:1]] if blocks else []:
             self._derive_header_template(block, ipc_schema)
         unknown_headers = [

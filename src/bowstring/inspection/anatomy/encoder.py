@@ -133,14 +133,15 @@ def _limit_byte_ranges(
     for part in parts:
         byte_ranges = part.byte_ranges
         range_count += len(byte_ranges)
-        has_room = range_count <= max_byte_ranges or len(byte_ranges) <= 5
-        if not has_room:
+        # A part with few ranges would not become smaller. Of others, the buffers become one range: the body.
+        is_complete = range_count <= max_byte_ranges or len(byte_ranges) <= 5
+        if not is_complete:
             is_buffer = byte_ranges.kinds == ByteRangeKind.BUFFER
             count = int(np.argmax(is_buffer)) if is_buffer.any() else len(byte_ranges)
             body = ByteRanges.from_sizes((int(byte_ranges.lengths_bytes[count:].sum()), ByteRangeKind.BODY))
             byte_ranges = byte_ranges.head(count).concat(body)
         visible_parts.append((part, byte_ranges))
-        is_detailed.append(has_room)
+        is_detailed.append(is_complete)
     return visible_parts, is_detailed
 
 
@@ -170,6 +171,7 @@ def _add_parts(
             columns["buffers"][index] = 0 if part.lengths is None else len(part.lengths)
             if part.lengths is not None and part.offsets is not None and len(shared) < _MAX_SHARED:
                 buffer_bytes = int(byte_ranges.lengths_bytes[byte_ranges.kinds == ByteRangeKind.BUFFER].sum())
+                # The page computes spans from the ranges, unless buffers overlap.
                 if buffer_bytes != int(part.lengths.clip(0).sum()):
                     spans = zip(part.offsets[:1000].tolist(), part.lengths[:1000].tolist(), strict=True)
                     shared[str(index)] = list(map(list, spans))
@@ -214,6 +216,7 @@ def _sampled_ranges(
     batches = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is not None]
     others = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is None]
     remaining_bytes = limits.max_sample_bytes
+    # Metadata first, then the first batches and the last one, which readers of a page look at first.
     for part, byte_ranges in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
         is_small = (byte_ranges.kinds == ByteRangeKind.BUFFER) | (byte_ranges.kinds == ByteRangeKind.PADDING)
         max_bytes = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)

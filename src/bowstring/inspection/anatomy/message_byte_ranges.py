@@ -34,6 +34,7 @@ def body_byte_ranges(offsets: _Numbers, lengths: _Numbers, body_bytes: int) -> B
     non_empty = np.flatnonzero(lengths > 0)
     order = non_empty[np.argsort(offsets[non_empty], kind="stable")]
     starts, stops = offsets[order], offsets[order] + lengths[order]
+    # Ranges alternate between padding and buffers. Bytes that several buffers share belong to the first of them.
     reached_offsets = np.zeros(len(order) + 1, np.int64)
     np.maximum.accumulate(stops, out=reached_offsets[1:])
     previous_stops = reached_offsets[:-1]

@@ -191,8 +191,8 @@ class DictionaryTracker:
                 yield use, replace_dictionary(use.array, unified, None if is_unchanged else index_map)
             except TypeMismatchError as error:
                 raise InvalidArgumentError(
-                    f"{location}: they had one dictionary in the first batch and share its id, but not any more, and "
-                    f"{error}: write with share_dictionaries=False"
+                    f"{location}: they share the id of one dictionary since the first batch, but their dictionaries "
+                    f"differ now, and {error}: write with share_dictionaries=False"
                 ) from None
 
     def _prepare_batches_if_changed(
@@ -239,7 +239,8 @@ class DictionaryTracker:
 
 def assign_shared_ids(ipc_schema: IpcSchema, columns: Sequence[ArrayData]) -> list[int]:
     """Return ids for the dictionaries of a schema, in its order: one id for those in the same memory in these columns.
-    Dictionaries inside another one keep to it.
+
+    Fields that share a dictionary share the ids of the dictionaries inside it, too.
     """
     numbers = count()
     ids_by_memory: dict[object, list[int]] = {}
@@ -248,6 +249,7 @@ def assign_shared_ids(ipc_schema: IpcSchema, columns: Sequence[ArrayData]) -> li
         if declarations:
             for declaration, array in zip(declarations, iter_dictionary_arrays(column), strict=True):
                 dictionary = array.dictionary
+                # `object()` equals nothing else: empty dictionaries have no memory that could be the same.
                 memory = (
                     object()
                     if dictionary is None or dictionary.length == 0

@@ -153,11 +153,12 @@ class _ExistingFile:
     def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
         self.reader = reader = FileReader(source, None, limits)
         self._source = source
-        _ = reader.ipc_schema.dictionaries_by_id
+        _ = reader.ipc_schema.dictionaries_by_id  # raises errors of malformed fields now
         check_metadata_version(reader.footer["version"], source.name)
         footer_offset = reader.footer_offset
         start = len(FILE_START)
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
+        # The framing of the schema message is that of the file; appended messages have the same.
         self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
         self._schema_bytes, prefix_bytes = parse_first_message_prefix(prefix, footer_offset - start)
         self._schema_offset = start + prefix_bytes
@@ -170,6 +171,7 @@ class _ExistingFile:
                 raise InvalidDataError(f"{source.name}: footer: a block of {kind} is outside the file")
             self.end = max([self.end, *(sum(block) for block in blocks)])
             self.blocks[kind] = blocks
+        # New messages begin after the last old one, in place of the old end marker and footer.
         self.end += -self.end % 8
 
     def create_write_options(

@@ -177,6 +177,7 @@ class _Concatenator:
         if self._output is None:
             raise InvalidArgumentError("nothing to concatenate: give at least one file or stream")
         output, parts = self._output, [part for part in self._statistics if part is not None]
+        # Statistics list all batches of a file: those of a part of the sources would be useless.
         statistics = (
             concat_statistics(output.first.ipc_schema.schema, parts)
             if parts and len(parts) == len(self._statistics)
@@ -268,6 +269,7 @@ class _MessageCopier:
                 self._write_remapped(batch_columns, remapped, message.location)
                 return
         self._pending.append(message)
+        # Bodies in one memory are copied together; those of other sources would all stay in memory until then.
         if self._source.memory is None:
             self._flush()
 
@@ -346,6 +348,7 @@ def _map_dictionaries(ipc_schema: IpcSchema, source_schema: IpcSchema) -> dict[i
 
 
 _MAX_EQUAL_SCHEMAS = 64
+"""The number of schemas that are kept so that sources with the same object need no comparison."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class DictionaryMerger:
         """Return the dictionary batches that make a source's dictionary available as `declaration`; `messages` are all
         messages that define it.
 
-        Dictionaries inside it have to be merged first. Raises `InvalidArgumentError` if a file would have to replace a
+        Dictionaries inside it must be merged first. Raises `InvalidArgumentError` if a file would have to replace a
         dictionary that can't be unified, `InvalidDataError` for values that can't be read.
         """
         self._index_maps.pop(declaration.id, None)
@@ -109,6 +109,7 @@ class DictionaryMerger:
         output = self._output_dictionaries.get(declaration.id)
         if output is None:
             return self._reuse_messages(declaration.id, messages, values)
+        # Equal messages are found without decoding values: sources often repeat a dictionary or extend it by deltas.
         common_count = _count_equal_leading(output.messages, messages)
         if declaration.id in self._stale_ids:
             return self._replace_or_unify(declaration.id, messages, values, "a dictionary inside it differs")
@@ -137,6 +138,7 @@ class DictionaryMerger:
         output_values, source_values = output.values(), values()
         for array in (output_values, source_values):
             array.validate(full=True)
+        # If one dictionary begins with the other, indices stay valid, and at most a delta is written.
         common_length = min(output_values.length, source_values.length)
         if not has_prefix(
             *(
@@ -163,11 +165,14 @@ class DictionaryMerger:
             raise self._unreplaceable_error(
                 id_, f"its ordered dictionary differs from that of earlier sources: {reason}"
             )
+        # Unifying changes indices. Those into an inner dictionary are values of the outer one, which is not rewritten.
         if self._inner_ids[id_] or any(id_ in inner_ids for inner_ids in self._inner_ids.values()):
             raise self._unreplaceable_error(id_, f"its dictionary is nested and differs: {reason}")
         return self._extend_by_missing_values(id_, self._output_dictionaries[id_], values)
 
     def _mark_replaced(self, id_: int) -> None:
+        # Readers resolve inner dictionaries when a batch is read: outer ones that were written for the old values must
+        # be written again before they are used.
         self.has_replaced = True
         self._stale_ids |= {
             outer

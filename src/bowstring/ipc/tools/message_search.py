@@ -318,6 +318,8 @@ class MessageSearch:
 
     def find_messages(self) -> Iterator[BatchMessage | DroppedRange]:
         """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
+        # The next message should be at `offset`. If it is not, the body length before may be damaged: then the search
+        # begins at `search_start`, the end of the buffers of that message.
         offset, search_start, size = self.schema.stop, self.schema.stop, self.source.size
         while offset < size:
             self._prefetch.fetch_from(offset)
@@ -368,6 +370,8 @@ class MessageSearch:
             return None
         if CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
             return None
+        # No message follows: the body has fewer bytes than declared if one begins inside it, or its padding shows that
+        # its bytes were shifted.
         next_offset = self._find_valid_batch(message.body_offset)
         if next_offset < buffers_end:
             return DroppedRange(
@@ -396,6 +400,7 @@ class MessageSearch:
             return None, size
         kind: MessageKind | None = None
         rows: int | None = None
+        # If the next message is where this one declares its end, only this message is damaged.
         declared_end = 0
         try:
             candidate = self._candidates.read(offset)
@@ -410,7 +415,7 @@ class MessageSearch:
                 self.single_batch_losses.add(offset)
         else:
             next_offset = self._find_valid_batch(min(search_start, offset) if search_start != offset else offset + 1)
-            if next_offset < offset:  # the message before had a length that swallowed this one
+            if next_offset < offset:  # this message is inside the body that the one before declares
                 kind = rows = None
         problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"message at byte {offset}: ")
         return DroppedRange(offset, max(next_offset, offset), problem, kind, rows), next_offset

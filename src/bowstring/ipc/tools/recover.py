@@ -408,7 +408,7 @@ class _FileSelector(_MessageSelector):
                 self.drop(message, str(error))
                 for later_delta in messages[number + 1 :]:
                     self.drop(later_delta, "a delta after one that is not valid")
-                del messages[number:]
+                del messages[number:]  # `select` writes the others
                 break
         return DeltaDictionary([[values] for values in parts]).concat(len(parts)) if parts else None
 
