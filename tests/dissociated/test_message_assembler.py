@@ -130,7 +130,7 @@ def test_a_body_for_a_header_without_one_is_an_error_in_both_orders() -> None:
 def test_messages_after_the_end_are_an_error_in_both_orders() -> None:
     assembler = MessageAssembler()
     assembler.add_end(2)
-    with pytest.raises(ProtocolError, match="body 2 lies after the end"):
+    with pytest.raises(ProtocolError, match="body 2 is after the end"):
         assembler.add_body(2, body(2))
     assembler = MessageAssembler()
     assembler.add_metadata(2, b"h", False)

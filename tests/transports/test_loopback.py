@@ -18,5 +18,6 @@ def test_a_connection_to_a_listener_that_was_closed_meanwhile_ends() -> None:
         listener.close()
         listener.add_pending_channel(server)
         (event,) = client.progress(RECEIVE)
-        assert isinstance(event, DirectionEnded) and isinstance(event.error, ConnectionLostError)
+        assert isinstance(event, DirectionEnded)
+        assert isinstance(event.error, ConnectionLostError)
         client.close()

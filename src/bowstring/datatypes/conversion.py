@@ -23,7 +23,7 @@ TypeLike: TypeAlias = SupportsArrowSchema | str
 
 
 def as_type(value: object, what: str = "a data type") -> DataType:
-    """Return a data type as it is; convert one of another library (`__arrow_c_schema__`), or a name such as "int64".
+    """Return a data type unchanged, or convert one of another library (`__arrow_c_schema__`) or a name such as "int64".
 
     Raises `InvalidArgumentError` for any other object; `what` names the argument in the message.
 

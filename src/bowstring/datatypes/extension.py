@@ -199,6 +199,6 @@ def _deserialize(extension: type[ExtensionType], storage_type: DataType, paramet
 
 
 def to_storage_field(field: Field) -> Field:
-    """Return a field of an extension type with the storage type and custom metadata; any other field as it is."""
+    """Return a field of an extension type with the storage type and custom metadata; any other field unchanged."""
     type_, pairs = field.type.to_storage_and_metadata(field.pairs)
     return field if type_ is field.type else Field(field.name, type_, field.nullable, pairs)

@@ -360,7 +360,7 @@ SchemaLike: TypeAlias = Schema | FieldsLike
 
 
 def as_schema(value: SchemaLike, what: str = "a schema") -> Schema:
-    """Return a schema as it is, and convert anything that `schema` does.
+    """Return a schema unchanged, or convert anything that `schema` accepts.
 
     Raises `InvalidArgumentError` for other objects. `what` names the argument in the message.
     """

@@ -56,7 +56,7 @@ from bowstring.datatypes.schema import FieldsLike as FieldsLike, as_fields as as
 
 
 def as_child_field(value: TypeLike, name: str) -> Field:
-    """Return a field as it is, and for a type a nullable field of this name.
+    """Return a field unchanged, or for a type a nullable field of this name.
 
     An object of another library is a field if it has a name or metadata, or is not nullable.
     """

@@ -122,7 +122,7 @@ class LeaseTable:
             body = self._bodies[key]
             if not body.count:  # the addresses of empty buffers may be freed again
                 continue
-            # Any owner: bodies with the same addresses are the same memory, and a message does not tell which of them
+            # Any owner: bodies with the same addresses are the same memory, and a message does not identify which of them
             # it frees.
             body.owners.pop()
             self.outstanding -= body.count
@@ -181,7 +181,7 @@ class LeaseTable:
                 )
 
     def _free_addresses(self, addresses: Addresses) -> None:
-        # All are checked before one is freed: a message that is wrong must leave the leases as they are.
+        # All addresses are checked before one is freed: an invalid message must not change the leases.
         counts = Counter[int](addresses.tolist())
         for address, count in counts.items():
             num_leases = self._addresses.get(address, _AddressLeases()).num_leases

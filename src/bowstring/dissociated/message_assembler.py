@@ -140,7 +140,7 @@ class MessageAssembler:
             return pending
         distance = sequence_distance(self._next, sequence)
         if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
-            raise ProtocolError(f"{self._stream}: {kind} {sequence} lies after the end of stream")
+            raise ProtocolError(f"{self._stream}: {kind} {sequence} is after the end of the stream")
         if distance >= SEQUENCE_MODULUS // 2:
             raise ProtocolError(f"{self._stream}: {kind} {sequence} came again: message {self._next} is the next one")
         if distance >= self._limits.max_pending_messages:

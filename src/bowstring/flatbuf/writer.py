@@ -138,7 +138,7 @@ class _Builder:
     def _begin_table(self, vtable: bytes, size: int, slot: int) -> int:
         """Write the vtable, unless an equal one follows `slot`, and zeros for the table; return the table's position.
 
-        Readers such as Polars' look at nothing before the slot once they have followed its offset.
+        Readers such as Polars' read nothing before the slot once they have followed its offset.
         """
         if self.vtables.get(vtable, -1) < slot:
             self.pad_to(2, 0)

@@ -194,7 +194,7 @@ class Inspection:
         return sum(dictionary.deltas for dictionary in self.dictionaries)
 
     def properties(self) -> Iterator[tuple[str, str]]:
-        """Yield names and values of rows, batches and encoding, as text for people; absent ones are left out."""
+        """Yield names and values of rows, batches and encoding, as human-readable text; absent ones are omitted."""
         batches, encoding = self.batches, self.encoding
         yield "rows", f"{self.rows:,} in {format_count(batches.count, 'record batch')}"
         if batches.count > 1:

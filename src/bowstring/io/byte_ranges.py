@@ -76,7 +76,7 @@ class FetchedRanges:
 
 
 def merge_fetched_ranges(ranges: Iterable[tuple[int, Buffer]]) -> list[tuple[int, Buffer]]:
-    """Concatenate ranges that touch or overlap, with a copy; leave others as they are."""
+    """Concatenate ranges that touch or overlap, with a copy; leave others unchanged."""
     joined: list[tuple[int, Buffer]] = []
     for start, buffer in sorted(ranges, key=lambda byte_range: byte_range[0]):
         if joined and start <= joined[-1][0] + joined[-1][1].size:

@@ -121,7 +121,7 @@ def _translate_http_status(status: int, reason: str, name: str, path: object) ->
 
 
 def _find_root_error(error: Exception) -> Exception:
-    """The error behind a `FileNotFoundError` without a number: fsspec raises one whatever a server answers."""
+    """The error behind a `FileNotFoundError` without a number: fsspec raises one for any reply of a server."""
     while isinstance(error, FileNotFoundError) and error.errno is None and isinstance(error.__cause__, Exception):
         error = error.__cause__
     return error

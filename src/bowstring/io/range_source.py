@@ -163,7 +163,7 @@ class RangeSource:
         return self._fetch_with_readahead(start, size_bytes).slice(0, size_bytes)
 
     def fetch(self, spans: Sequence[Span], gap_bytes: int = MAX_GAP_BYTES) -> FetchedRanges:
-        """Fetch all spans, which must lie within the file, in rounds of at most `MAX_ROUND_BYTES`.
+        """Fetch all spans, which must be within the file, in rounds of at most `MAX_ROUND_BYTES`.
 
         Each range has memory of its own, whose address equals the file offset modulo 64.
         """

@@ -320,7 +320,7 @@ class ChecksumSink:
 
 
 def open_sink(sink: Any) -> Sink:
-    """Open a sink for a path, a URL, a descriptor, a socket or a binary file object; return a `ChecksumSink` as it is.
+    """Open a sink for a path, a URL, a descriptor, a socket or a binary file object; return a `ChecksumSink` unchanged.
 
     Raises `InvalidArgumentError` for other objects, `MissingExtraError` for a URL if fsspec is not installed.
     """

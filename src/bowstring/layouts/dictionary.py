@@ -288,7 +288,7 @@ def _find_unique_integers(numbers: Indices, bound: int) -> tuple[Indices, Indice
 
 
 def decode_dictionary(array: ArrayData) -> ArrayData:
-    """Decode a dictionary-encoded array, copied; return an array of another layout as it is."""
+    """Decode a dictionary-encoded array, copied; return an array of another layout unchanged."""
     layout = array.layout.storage
     if not isinstance(layout, DictionaryLayout):
         return array

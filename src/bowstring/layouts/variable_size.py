@@ -39,7 +39,7 @@ class VariableSizeLayout(Layout):
         """Return the size of the data or the length of the child, which offsets must not exceed."""
 
     def offsets(self, array: ArrayData) -> Values:
-        """Return the offsets; raises `InvalidDataError` unless they ascend and lie between 0 and `max_valid_offset`.
+        """Return the offsets; raises `InvalidDataError` unless they ascend and are between 0 and `max_valid_offset`.
 
         The buffer of an empty array is ignored; its offset is 0.
         """

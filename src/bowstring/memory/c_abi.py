@@ -2,7 +2,7 @@
 Standard»).
 
 A structure is read and written as an array of 64-bit fields, which is several times as fast as one field at a time.
-Everything that an exported structure points to is in one `ExportedStructBlock`, which lives until the structure is
+Everything that an exported structure points to is in one `ExportedStructBlock`, which exists until the structure is
 released.
 """
 

@@ -62,7 +62,7 @@ class _PooledArrayOwner:
     """The base object of an array over a mapping; returns the mapping to the pool when it is deleted.
 
     The garbage collector does not track arrays or their reference to the owner. In a cycle the owner therefore
-    lives at least as long as the array, whatever other objects of the cycle do with the array in their `__del__`.
+    exists at least as long as the array, whatever other objects of the cycle do with the array in their `__del__`.
     """
 
     __slots__ = ("__array_interface__", "_mapping", "_pool")

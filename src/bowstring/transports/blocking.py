@@ -57,7 +57,7 @@ connection.
 _CLOSE_TIMEOUT_S = 5.0
 _FREE_TIMEOUT_S = 1.0
 _BUSY_WAIT_S = 2e-4
-"""How long a session waits for the first message after a request without sleeping: most servers answer sooner, and
+"""How long a session waits for the first message after a request without sleeping: most servers reply sooner, and
 waking a thread takes about a third of the time of a small request.
 """
 _MAX_WAIT_S = 1.0
@@ -154,7 +154,7 @@ class BlockingSession(Closable):
         with self.lock:
             self._events.clear()  # those after the end of an earlier stream
             self.session.start_request(core, request, time.monotonic())
-            # The first look at the answer is left to `next_event`, which may wait without sleeping.
+            # `next_event` checks for the reply first: it may wait without sleeping.
             self._step(SEND)
         self._is_answer_due = True
 

@@ -42,7 +42,7 @@ from bowstring.transports.export_arena import ArenaExporter
 from bowstring.transports.timer import Timer
 
 RETRY_S = 0.001
-"""The time after which a library is asked again that can't report when it can continue."""
+"""The time after which a library that can't report when it can continue is called again."""
 MAX_SEND_WAIT_S = 0.2
 """How long `MessageChannel.close` waits for messages that are still being sent."""
 _MAX_ROUNDS = 8

@@ -135,7 +135,7 @@ class StreamChannel(Channel):
             except BowstringError as error:
                 self._parser.close()
                 self._lost_directions |= RECEIVE
-                # The peer learns the reason from the answer. Nothing is sent after other errors: another thread may be
+                # The reply has the reason for the peer. Nothing is sent after other errors: another thread may be
                 # sending to a peer that has only ended its own direction.
                 if not self._parser.has_common_version and not self._lost_directions & SEND:
                     self._answer_hello()

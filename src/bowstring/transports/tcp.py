@@ -1,7 +1,7 @@
 """The TCP transport: frames over TCP, plain (`tcp`) or with TLS (`tcp+tls`); bodies are sent as bytes.
 
 A plain endpoint listens only at loopback addresses, where every user of the machine can connect to it. Other addresses
-need TLS, with client certificates to know who the clients are, or the option `allow_other_hosts`.
+need TLS, with client certificates to authenticate clients, or the option `allow_other_hosts`.
 """
 
 from __future__ import annotations

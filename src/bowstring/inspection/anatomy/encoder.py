@@ -216,7 +216,7 @@ def _sampled_ranges(
     batches = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is not None]
     others = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is None]
     remaining_bytes = limits.max_sample_bytes
-    # Metadata first, then the first batches and the last one, which readers of a page look at first.
+    # Metadata first, then the first three batches and the last one, then the others until the limit.
     for part, byte_ranges in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
         is_small = (byte_ranges.kinds == ByteRangeKind.BUFFER) | (byte_ranges.kinds == ByteRangeKind.PADDING)
         max_bytes = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)

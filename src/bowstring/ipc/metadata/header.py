@@ -230,7 +230,7 @@ def find_order_error(
 ) -> InvalidDataError | None:
     """Return the error for a message of a stream unless the schema comes first, and once; None if there is none.
 
-    `has_schema` says whether it came before this message, which `location` names.
+    `has_schema` is whether it came before this message, which `location` names.
     """
     if has_schema == isinstance(header, BatchHeader):
         return None

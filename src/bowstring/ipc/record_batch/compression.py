@@ -36,7 +36,7 @@ _Result = TypeVar("_Result")
 def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunction) -> list[list[Any]]:
     """Compress buffers; return each as a list of parts: none for an empty buffer, else prefix and bytes.
 
-    A buffer that does not shrink is not copied and stays as it is, after the prefix -1.
+    A buffer that does not shrink is neither copied nor compressed, and follows the prefix -1.
     """
 
     def compress_buffer(job: tuple[Buffer, memoryview | None]) -> list[Any]:

@@ -41,7 +41,7 @@ class FabricFrameKind(IntEnum):
     READY = 2
     """The receiver of the long message `number` is ready for its content."""
     REFUSED = 3
-    """The receiver of the long message `number` does not want its content."""
+    """The receiver of the long message `number` rejects its content."""
     FREED = 4
     """Only the number of freed frames."""
     END = 5

@@ -30,7 +30,7 @@ class FabricArena(HostArena):
         if size_bytes <= 0:
             raise InvalidArgumentError(f"fabric: arena_bytes: expected at least 1, found {size_bytes}")
         mapping = mmap.mmap(-1, size_bytes)
-        # Clients learn the key from the URI; it must not be guessed.
+        # The URI has the key for clients; it must be hard to guess.
         self._registration = RegisteredMemory(domain, Memory(mapping), secrets.randbits(8 * domain.max_key_bytes))
         super().__init__(memoryview(mapping), self._registration.base_address, "fabric")
         self.handle = _HANDLE.pack(self.address, size_bytes, self._registration.key)

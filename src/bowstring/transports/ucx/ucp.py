@@ -201,7 +201,7 @@ class ActiveMessage:
         self.header_bytes = header_bytes
         """The length of the header, which is not kept."""
         self.reply_endpoint = reply_endpoint
-        """The sender's endpoint (`UcpEndpoint.handle`), if it asked for replies."""
+        """The sender's endpoint (`UcpEndpoint.handle`), if it requested replies."""
         self.payload: bytes | None = None
 
     @property
@@ -639,7 +639,7 @@ class UcpListener(Closable):
 
 
 class UcpEndpoint:
-    """A connection. `status` is negative once it has failed; `error` says why."""
+    """A connection. `status` is negative once it has failed; `error` is the reason."""
 
     def __init__(self, worker: Worker, params: libucp.EpParams, error_mode: ErrorMode, name: str) -> None:
         self.worker = worker
@@ -688,7 +688,7 @@ class UcpEndpoint:
     def send_active_message(
         self, parts: MessageParts, message_id: int = 0, *, flags: int = libucp.AM_SEND_REPLY
     ) -> Request:
-        """Send an active message without a header. By default the receiver learns the endpoint.
+        """Send an active message without a header. By default the receiver can reply to the endpoint.
 
         The parts are not copied and must not change until the request is complete. Raises `InvalidArgumentError`,
         `ClosedError`, and the error of a failed connection.
@@ -766,7 +766,7 @@ class RemoteKey(Closable):
     def fetch(self, address: int, buffer: Any) -> Request:
         """Copy the peer's memory at `address` into a writable buffer, without the peer's help if the hardware can.
 
-        libucp does not check the address: the caller must know that the range is inside the memory of this key.
+        libucp does not check the address: the caller must ensure that the range is inside the memory of this key.
         Raises `ClosedError`, `InvalidArgumentError`.
         """
         local, size_bytes, owner = receive_buffer_arguments(buffer, None)
