@@ -122,7 +122,7 @@ class LeaseTable:
             body = self._bodies[key]
             if not body.count:  # the addresses of empty buffers may be freed again
                 continue
-            # Any owner: bodies with the same addresses are the same memory, and a message does not identify which of them
+            # Any owner: bodies with the same addresses are the same memory, and messages do not identify which of them
             # it frees.
             body.owners.pop()
             self.outstanding -= body.count

@@ -58,8 +58,8 @@ def device_array_to_dlpack(array: ArrayData, device: Device, options: dict[str, 
     """Return a DLPack capsule of numbers without nulls on a device; never copies.
 
     `options` are those of the array API standard. The elements are complete, so any `stream` may read them. Consumers
-    must not write, also those before DLPack 1.0, whose capsules can't be marked as read-only. Raises `BufferExchangeError` for other
-    arrays, `copy=True` and another `dl_device`.
+    must not write to them; capsules before DLPack 1.0 can't be marked as read-only. Raises `BufferExchangeError` for
+    other arrays, `copy=True` and another `dl_device`.
     """
     if not isinstance(array.type, Int | FloatingPoint) or array.null_count:
         raise BufferExchangeError(f"DLPack: {array.type} with {array.null_count} nulls on {device}: expected numbers")

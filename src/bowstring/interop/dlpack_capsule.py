@@ -113,8 +113,7 @@ def new_dlpack_capsule(tensor: DLPackTensor, is_versioned: bool) -> object:
 def consume_dlpack_capsule(capsule: object) -> DLPackTensor:
     """Take over the structure in a capsule; its deleter is called when the tensor's owner is garbage-collected.
 
-    Raises `BufferExchangeError` for another object, and for elements that are not contiguous or no numbers that Arrow
-    has.
+    Raises `BufferExchangeError` for another object, and for elements that are not contiguous or have no Arrow type.
     """
     capsule_format = next(
         (candidate for candidate in (_VERSIONED, _UNVERSIONED) if c_abi.is_capsule(capsule, candidate.name)), None

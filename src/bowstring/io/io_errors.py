@@ -97,7 +97,7 @@ def translate_io_error(error: Exception, name: str, operation: str = "read", pat
 
 
 def _describe_connection_failure(error: Exception) -> str | None:
-    """Why no connection was made, where aiohttp's text has the address and the settings of TLS around it."""
+    """The reason why a connection failed: aiohttp's text also has the address and the settings of TLS."""
     reason = getattr(error, "os_error", None)
     if isinstance(reason, ConnectionError) and reason.errno:
         return os.strerror(reason.errno)

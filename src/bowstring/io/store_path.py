@@ -33,7 +33,7 @@ MAX_CREATE_ATTEMPTS = 10
 CREATE_RETRY_S = 0.1
 
 _CONDITIONAL_PROTOCOLS = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"))
-"""File systems whose ``pipe_file(mode="create")`` is one conditional request; fsspec's own checks first, then writes."""
+"""File systems whose ``pipe_file(mode="create")`` is one conditional request; fsspec's own is two requests."""
 _EXISTS_CODES = frozenset(("PreconditionFailed", "412"))
 _CONFLICT_CODES = frozenset(("ConditionalRequestConflict", "OperationAborted", "409"))
 """Another put of the same name was in progress: neither may have succeeded."""

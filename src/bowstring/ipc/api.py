@@ -36,7 +36,7 @@ def open_file(
 ) -> FileReader:
     """Open an Arrow file («IPC File Format») for random access.
 
-    `source` is a path (mapped), bytes or anything with the buffer protocol (used as it is), a URL or what `fsspec.open`
+    `source` is a path (mapped), bytes or anything with the buffer protocol (used in place), a URL or what `fsspec.open`
     returns (read by ranges), a binary file object or a descriptor (mapped if it is a regular file, else read by ranges
     if it can seek, else read whole: `LimitError` for more than `max_piped_bytes`). `columns` are names or indices of
     the columns to read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign
@@ -66,11 +66,10 @@ def open_stream(
 ) -> StreamReader:
     """Open an Arrow stream («IPC Streaming Format») and read its schema.
 
-    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used as it is), a URL or
-    what `fsspec.open` gives, a binary file object such as `sys.stdin.buffer`, a descriptor or a socket (read as batches
-    are asked for, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for
-    a file or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes
-    `DeadlineError`.
+    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used in place), a URL or
+    what `fsspec.open` returns, a binary file object such as `sys.stdin.buffer`, a descriptor or a socket (read on
+    demand, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a file
+    or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes `DeadlineError`.
 
     >>> import io
     >>> sink = io.BytesIO()

@@ -101,7 +101,7 @@ class FileStatistics:
     columns: Mapping[int, ColumnStatistics]
 
     def find_batches(self, index: int, low: Any, high: Any) -> list[int]:
-        """The batches that may hold a value from `low` to `high`, both included, None for no bound.
+        """Return the batches that may contain a value from `low` to `high`, both included, None for no bound.
 
         Raises `TypeMismatchError` for bounds of another type, `InvalidArgumentError` for NaN.
         """

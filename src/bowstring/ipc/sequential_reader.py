@@ -83,7 +83,7 @@ class SequentialReader(Closable, Generic[Header, Element]):
                 raise ClosedError(f"{self._source.name}: the reader is closed")
             try:
                 item = None if self._is_at_end else self._read_next()
-            except BaseException:  # also an interrupt may leave the source in the middle of a message
+            except BaseException:  # an interrupt, too, may leave the source in the middle of a message
                 self.close()
                 raise
             if item is None:

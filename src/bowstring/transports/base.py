@@ -547,7 +547,7 @@ class Transport(ABC):
     supports_tls: ClassVar[bool] = False
     """Whether it takes `TransportOptions.tls`."""
     identifies_users: ClassVar[bool] = False
-    """Whether channels determine the user of their peer, and refuse others unless `TransportOptions.allow_other_users`."""
+    """Whether channels authenticate the peer's user, and refuse others unless `TransportOptions.allow_other_users`."""
     unsupported_options: ClassVar[tuple[str, ...]] = ()
     """The `TransportOptions` that have to be false."""
     is_local: ClassVar[bool] = False

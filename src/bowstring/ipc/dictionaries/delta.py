@@ -48,14 +48,14 @@ class DeltaDictionary:
             return resolve_inner(first)
         if not _is_growable(first.layout):
             return concat_parts([resolve_inner(part[0]) for part in self.parts[:part_count]])
-        # `resolve_inner` locks the inner dictionaries inside. That has an end, because the values of one id have one
-        # type, which can't contain itself.
+        # `resolve_inner` locks inner dictionaries while this one is locked. The order is the same in all threads, from
+        # outer to inner ones: the values of one id have one type, which can't contain itself.
         with self._lock:
             array = self._array or _GrowableArray(first.layout)
             self._array = None  # after an error, the next call starts over and raises it again
             ends = self._ends if array.length else []
             for part in self.parts[len(ends) : part_count]:
-                # Before it is appended: offsets that are wrong would be in every later dictionary.
+                # Before it is appended: invalid offsets would be part of every later dictionary.
                 part[0].validate()
                 array.append(part[0].compact())
                 ends.append(array.length)
@@ -211,7 +211,7 @@ class _GrowableBuffer:
         if count & 7:
             last_bits = np.unpackbits(self._bytes_with_capacity[first : first + 1], count=count & 7, bitorder="little")
             bits = np.concatenate((last_bits, bits))
-        # Earlier arrays may refer to the last byte: it is written again with the same bits of theirs.
+        # Earlier arrays may refer to the last byte: writing it again does not change their bits.
         self.size = first
         self.append(np.packbits(bits, bitorder="little"))
 

@@ -92,7 +92,7 @@ class BodyDecompressor:
         request it. Raises `InvalidDataError` for an invalid length, `LimitError` if the body exceeds the limits.
         """
         lengths = [_read_uncompressed_length(buffer) for buffer in buffers]
-        # Columns are decompressed by several threads, and the limit is one for all of a body.
+        # Columns are decompressed by several threads, and the limit applies to all of a body.
         with self._lock:
             if first_node in self._counted_columns:
                 return lengths
