@@ -36,7 +36,7 @@ def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_byte
 
     FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
     terminal. The page shows every message, buffer and padding byte, its meaning according to the specification, its
-    bytes and values, and the size of each column. Of a damaged file, the readable parts are drawn.
+    bytes and values, and the size of each column. The readable parts of a damaged file are drawn.
     """
     source, is_path = resolve_source(file), file is not None and file != "-"
     target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")

@@ -17,7 +17,7 @@ from bowstring.datasets.published_dataset import open_published
 )
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_dataset_names)
 def close(names: tuple[str, ...]) -> None:
-    """Free the memory of published data sets. Processes that have read one keep what they have.
+    """Free the memory of published data sets. Tables that processes have read from them stay valid.
 
     NAME is an ID of bowstring ls, or the name of the newest data set with it.
     """

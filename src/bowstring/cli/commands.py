@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "ls": "List the published data sets of this host.",
     "fetch": "Save a served or published data set as Arrow, Parquet, CSV or JSON.",
     "close": "Free the memory of published data sets.",
-    "doctor": "Check what this machine and environment have for Bowstring.",
+    "doctor": "Check this machine and environment for what Bowstring uses.",
     "trace": "Show the recorded messages between servers and clients.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }

@@ -16,10 +16,10 @@ DEFAULT_BLOCK_BYTES = 8 << 20
 class SourceOptions:
     """How to read a source; each format has its own among the options.
 
-    `columns` selects columns, all without any. `max_piped_bytes` limits a file that is read from a pipe into memory,
+    `columns` selects columns; empty for all. `max_piped_bytes` limits a file that is read from a pipe into memory,
     `batch_rows` is the number of rows of batches of Parquet, `block_bytes` the size of blocks of CSV and JSON. All
-    others are the dialect and the types of CSV, of which JSON has `column_types`. No `delimiter` is one that is
-    detected, `default_delimiter` if possible. No `quote` is empty text.
+    others are the dialect and the types of CSV; `column_types` is also for JSON. Without a `delimiter`, it is detected,
+    and `default_delimiter` preferred. An empty `quote` disables quoting.
     """
 
     columns: tuple[str, ...] = ()

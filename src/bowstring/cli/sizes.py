@@ -38,8 +38,8 @@ def sizes(file: str | None, *, source_format: str | None, as_json: bool, show_al
     """Show the size of each column of a file, largest first.
 
     FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
-    terminal. Of Arrow and Parquet the sizes are those stored, and only headers are read; CSV and JSON are read
-    completely, and the sizes are those as Arrow in memory.
+    terminal. The sizes of Arrow and Parquet are those in the file; only headers are read. CSV and JSON are read
+    completely; their sizes are those of Arrow in memory.
     """
     with refer_to_convert(), open_table_source(file, source_format) as source:
         if source.format == "arrow":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = Table | Dataset | SharedTableHandle | DatasetReader | Target
 """A table, or one of another library that `bowstring.table` accepts; a data set in parts; the handle of a shared table;
-what else `bowstring.connect` accepts, or what it returned.
+or anything else that `bowstring.connect` accepts or returns.
 """
 ColumnKeys: TypeAlias = str | int | Iterable[str | int]
 
@@ -52,8 +52,8 @@ class PartTables:
     """The parts of a data set as tables, by their indices; of one thread.
 
     Parts in shared memory of this host are opened once. Others are read in other threads, before they are needed, and
-    dropped afterwards: those in memory are the ones that `select` needs, and as many of the next ones as all have
-    `prefetch_bytes`. Anything but a `Dataset` is one part, which is opened here. A pickled object opens them again.
+    dropped afterwards: in memory are the parts that `select` needs, and the next ones, up to `prefetch_bytes` in all.
+    Anything but a `Dataset` is one part, which is opened here. A pickled object opens them again.
 
     Raises as `connect` and `attach`, and `NotFoundError` for columns that do not exist.
     """

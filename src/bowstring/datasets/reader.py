@@ -17,7 +17,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.transports.tls import TlsOptions
 
 End: TypeAlias = Literal["keep", "drop", "pad"]
-"""What to do with the last batches of an epoch, of which not every rank gets one."""
+"""What to do with the last batches of an epoch, which are not enough for all ranks."""
 
 _STATE_VERSION = 2
 _MAX_GATHERED_ROWS = 1 << 16
@@ -32,16 +32,16 @@ Split: TypeAlias = Callable[[Rows, Sequence[int]], Iterable[Rows]]
 
 
 class EpochReader:
-    """Iterates over the batches of one epoch after the other, that is over those of one rank.
+    """Iterates over the batches of one epoch after the other, or over those of one rank.
 
     The rows of an epoch are in one order (`RowOrder`), which all readers with equal arguments share, and are cut into
     batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank; `for_worker`
     divides them further. Each iteration is an epoch, or the rest of the one that `load_state_dict` names.
 
     `source` is a `Dataset`, such as a published one, and is read part by part: parts in shared memory of this host are
-    mapped once, others are read ahead and dropped. In memory are those of about one window, and more if they fit in
-    `prefetch_bytes`. Anything else is one part: a table, or of another library one that `bowstring.table` accepts; the
-    handle of a shared table; or what `bowstring.connect` accepts, or returned. `columns` selects columns by name or
+    mapped once, others are read ahead and dropped. About one window of parts is in memory, and more if they fit in
+    `prefetch_bytes`. Anything else is one part: a table, also of another library; the handle of a shared table; or
+    anything that `bowstring.connect` accepts or returns. `columns` selects columns by name or
     index, and `tls` is that of `connect`.
 
     Batches in order share the memory of a record batch if they are within one; shuffled rows are copied, about 64 MiB

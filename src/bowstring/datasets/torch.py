@@ -74,9 +74,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
         """The reader of the last iteration in this process."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iterations: at its beginning, or, if the epoch is that of the position that was
-        loaded, there.
-        """
+        """Set the epoch of the next iterations. They begin at its start, or at the loaded position in it."""
         if epoch != self._position[0]:
             self._position.copy_(torch.tensor([epoch, 0]))
 
@@ -101,10 +99,10 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return a position for `load_state_dict`.
 
-        With `num_batches` it is that of a loop that has received so many batches of this rank since the beginning of
-        the epoch or the position that was loaded: a reader with other numbers of ranks and workers continues there.
-        Without, it is that of this process, as torchdata's `StatefulDataLoader` expects of each worker, and continues
-        with the same numbers only.
+        With `num_batches`, it is the position of a loop that has received this number of batches of this rank since the
+        beginning of the epoch or the loaded position; readers with other numbers of ranks and workers can continue
+        there. Otherwise it is the position of this process, as torchdata's `StatefulDataLoader` expects of each worker,
+        and needs the same numbers.
         """
         if num_batches is None and self._running is not None:
             return self._running.state_dict()

@@ -39,7 +39,7 @@ _LABEL = b"bowstring agent control 1"
 _DIGEST_BYTES = 32
 _ANY_PORT = 9
 _ANY_REMOTE_ADDRESS = "192.0.2.1"
-"""Of a network for documentation (RFC 5737): packets to it take the default route."""
+"""An address for documentation (RFC 5737): packets to it take the default route."""
 _NUMBER_AND_TAG = struct.Struct("<Q?Q")
 
 

@@ -284,10 +284,10 @@ class DatasetReader(Closable):
     def _find_alternatives(
         self, request: JointRequest, others: Iterable[JointRequest], error: BowstringError, errors: _LocationErrors
     ) -> list[JointRequest]:
-        """Return requests in place of one that failed, for each of its parts, or at their next locations; and the ones
-        after it.
+        """Replace a request that failed by one for each of its parts, or by their next locations; return these and
+        `others`.
 
-        Raises the error if there is none.
+        Raises the error if there is no other location.
         """
         if len(request.parts) > 1 and isinstance(error, _REFUSALS):
             return [*request.split(), *others]
@@ -473,7 +473,7 @@ def _check_size(request: FileRequest) -> None:
 
 
 class _SelectedColumns:
-    """Some columns of a stream; if it lacks one, `schema` is that of the stream, which is another than expected."""
+    """Some columns of a stream. If it lacks one, `schema` is that of the stream, which is not the expected one."""
 
     def __init__(self, stream: Stream, indices: tuple[int, ...]) -> None:
         self._stream = stream

@@ -108,19 +108,19 @@ def connect(  # noqa: PLR0913 -- all but two are options
 ) -> DatasetReader:
     """Connect to a data set of another process, and read its schema.
 
-    `target` is a URI; `DatasetLocations`, or their text, of which the nearest that works is used; the URIs of several
-    parts; or a `Dataset`, such as a published one. The URI of a file or of an object of a store stands for its rows;
+    `target` is a URI; `DatasetLocations` or their text (the nearest that works is used); the URIs of several parts;
+    or a `Dataset`, such as a published one. The URI of a file or of an object of a store stands for its rows;
     local files are mapped. The URI of a Flight server, `grpc://HOST:PORT/NAME`, stands for the locations that the
     server lists; the data is requested from itself if none works.
 
     `ticket` is the name of the data set, or the bytes that another implementation's server expects; the default is that
     of the URI. With `copy`, bytes are copied into this process's memory; otherwise memory is shared and nothing is
-    copied, if the transport can do that. `timeout_s` is how long the server may be silent; it applies to each location.
+    copied, if the transport can do that. `timeout_s` limits each wait for the server; it applies to each location.
     `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
-    `schema` is the expected schema, required if there are no URIs, as of a list of the parts of an empty data set.
+    `schema` is the expected schema, required if there are no URIs, as for an empty data set without parts.
     `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
-    `prefetch_bytes` is how many bytes a loop over the batches receives ahead, and one batch more, in a thread, of parts
-    that are not in shared memory of this host; 0 for none.
+    With `prefetch_bytes`, a thread receives up to so many bytes and one batch ahead of a loop over the batches, except
+    for parts in shared memory of this host.
     `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,

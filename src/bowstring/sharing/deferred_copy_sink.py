@@ -35,6 +35,7 @@ class DeferredCopySink:
         """Record the parts, `size_bytes` in total."""
         end = self.position + size_bytes
         for part in parts:
+            # Heads, padding and short buffers are joined here, because a copy of each would cost more than its bytes.
             if len(part) <= _MAX_GATHERED_BYTES:
                 self._small.extend(part)
             else:

@@ -50,6 +50,7 @@ class DeviceTable:
         buffers: list[Buffer | None] = []
         for field, column in zip(self.schema.fields, batch.columns, strict=True):
             _append_nodes_and_buffers(field.name, column, nodes, buffers)
+        # The offsets of a body that does not exist yet: the region copies the buffers there when a client reads it.
         sizes = np.array([0 if buffer is None else buffer.size for buffer in buffers], np.int64)
         ends = np.cumsum((sizes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES)
         starts, body_bytes = np.concatenate(([0], ends[:-1])), int(ends[-1]) if len(ends) else 0

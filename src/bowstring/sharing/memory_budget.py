@@ -1,11 +1,11 @@
-"""The memory of a host agent: what its partitions take, and what tasks have reserved for those that they write.
+"""The memory of a host agent: that of its partitions, and what tasks have reserved for the ones they write.
 
 A task reserves memory before it writes, in growing chunks. Where a reservation is refused, it continues in an unnamed
 file: the kernel would otherwise end a process, often the JVM, because memory that others can map is never reclaimed.
 
-Two limits apply. The limit of the publisher counts what the agent's regions take, and all that is reserved. The memory
-that is available now, which the task reads, because its control group pays for what it writes, has to cover what is
-reserved and not written yet. Reservations of other control groups count, too, since the agent can't identify them.
+Two limits apply. The publisher's limit is for the agent's regions and all reservations. The memory that is available
+now has to cover what is reserved and not written yet. The task reads it, because its control group is charged for what
+it writes. Reservations of other control groups count, too, since the agent can't identify them.
 """
 
 from __future__ import annotations

@@ -137,6 +137,7 @@ def join_adjacent_requests(
         request_bytes = len(request.ticket.encode())
         first = joined[0][1] if joined else request
         assert isinstance(first, PartRequest)
+        # Zero bytes separate the names of a request for several, so a ticket that contains one is requested alone.
         is_opaque = any("\0" in one.ticket.names[0] for one in (request, first))
         is_full = (
             len(joined) >= parse_max_tickets(request.uri) or is_opaque or size_bytes + request_bytes > _REQUEST_BYTES

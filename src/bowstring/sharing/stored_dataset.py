@@ -328,7 +328,7 @@ def index_stored_dataset(region: Region) -> StoredDataset:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     scan = create_scan(MemorySource(Memory(region.memory), region.name), DEFAULT_LIMITS)
     tuple(scan.ipc_schema.schema)  # raises errors of malformed fields now
-    # Of a file, other readers use the schema in the footer.
+    # For a file, the schema in the footer, which other readers use.
     schema = (
         scan.schema.flatbuffer.raw
         if isinstance(scan, StreamScan)

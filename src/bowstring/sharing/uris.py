@@ -7,8 +7,8 @@ A URI of `bowstring.serve` looks like `unix:@bowstring-…?want_data=1&free_data
   ticket sends one message with this tag before it closes the connection: a line with the kind of error, then the text.
   Clients that do not support the parameter only see a closed connection.
 * `max_tickets`: the maximum number of data sets, with one schema, in a request; one stream has all batches.
-* `scope`: where the address is that of the server, if not everywhere; see `bowstring.transports.address_scope`. Only
-  clients with several locations compare it.
+* `scope`: the host, network or folder in which the address is valid, if not everywhere; see
+  `bowstring.transports.address_scope`. Only clients with several locations compare it.
 * `bodies`: the URI of the server of the bodies, if another one sends the metadata; it has its own `ticket`.
 
 A ticket is the name of a data set, signed if the server has a key. Followed by a zero byte and "packed", it requests
@@ -216,7 +216,7 @@ def requests_packed_bodies(uri: StreamURI, copy: bool) -> bool:
 
     Only servers of Bowstring support it.
     """
-    *_, server = servers_by_role(uri).values()
+    *_, server = servers_by_role(uri).values()  # of two, the one of the bodies
     return server.get_parameter("max_tickets") is not None and (copy or server.free_data is None)
 
 

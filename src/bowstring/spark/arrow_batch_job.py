@@ -146,8 +146,8 @@ def _create_batch_rdd(frame: Any) -> RDD[bytes] | None:
 def _create_converter(frame: Any, java_class: Any) -> Any:
     """The function from the rows of a partition to pairs of an IPC stream and its number of rows.
 
-    It is a method of a class for the execution of one query of Connect, of which it uses nothing. So the object is
-    created without the constructor, which needs such a query.
+    It is a method of Connect's class for the execution of a query, but uses no state of the object. So the object is
+    created without its constructor, which needs a query.
     """
     settings = frame.sparkSession.conf
     own_max_bytes = settings._jconf.getAllAsJava().get(_MAX_BYTES_SETTING)

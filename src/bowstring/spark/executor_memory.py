@@ -11,14 +11,15 @@ from bowstring.spark.options import parse_byte_size
 
 _MIN_OVERHEAD_BYTES = 384 << 20
 _OVERHEAD_DIVISOR = 10
-"""What a JVM needs besides its heap, as by Spark's own defaults (`spark.executor.memoryOverhead`)."""
+"""The overhead of a JVM beyond its heap, by Spark's own defaults (`spark.executor.memoryOverhead`)."""
 _BATCHES_BYTES = 2 * MAX_BATCH_BYTES
 """The next batch, in the JVM and in this process."""
 
 
 def spare_executor_bytes() -> int | None:
-    """`spare_memory_bytes`, without what this process's JVM may still take, and the next batch: the kernel would end
-    the JVM, which can't know that others have filled the memory. None if unknown.
+    """Return `spare_memory_bytes`, less what this process's JVM may still allocate and the next batch; None if unknown.
+
+    The kernel would end the JVM, whose heap grows whatever other processes have allocated.
     """
     spare_bytes = spare_memory_bytes()
     return None if spare_bytes is None else max(spare_bytes - _BATCHES_BYTES - _read_jvm_growth_bytes(), 0)

@@ -184,7 +184,7 @@ def _read_listing(
 def find_manifest(folder: FolderPath, *, is_below_root: bool = False) -> tuple[FolderPath, Manifest] | None:
     """Return the folder with the manifest that lists the files of `folder`, and the manifest; None without one.
 
-    It is that of the folder, or if that is a partition folder, of one that contains it.
+    A partition folder may be in the manifest of a folder that contains it.
     """
     while True:
         manifest = read_manifest(folder)

@@ -36,7 +36,7 @@ def add_metadata_column(schema: StructType, name: str) -> StructType:
 
 
 def create_metadata_column(path: FolderPath, batch_index: int, first_row: int | None, num_rows: int) -> Any:
-    """Return the pyarrow array for the rows of a batch, of which the first has the index `first_row` in the file."""
+    """Return the pyarrow array for the rows of a batch, whose first one has the index `first_row` in the file."""
     import pyarrow as pa
 
     try:

@@ -126,7 +126,7 @@ def parse_flag(options: Mapping[str, str], name: str, default: str = "false") ->
 
 
 def parse_choice(options: Mapping[str, str], name: str, choices: Sequence[Choice]) -> Choice:
-    """Parse an option that is one of some words in upper case, of which the first is the default."""
+    """Parse an option that is one of `choices`, which are in upper case; the first is the default."""
     value = options.get(name, choices[0]).upper()
     for choice in choices:
         if value == choice:

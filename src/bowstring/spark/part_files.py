@@ -44,7 +44,7 @@ class PartFiles:
     name_file: Callable[[int], str]
     """Returns the name of the file with an index in the task."""
     column_names: Sequence[str]
-    """The names of the batches' columns, of which those to sort and partition by are some."""
+    """The names of all columns of the batches, including those to sort and partition by."""
     options: WriteOptions
     schema: Schema | None
     """As for `write_batches`, without the columns of partitions."""
@@ -128,7 +128,7 @@ class PartFiles:
 
 
 class _Rows:
-    """The rows of some batches, taken in other numbers; not those of batches without any."""
+    """The rows of some batches, taken in other numbers. Batches without rows are skipped."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self._batches = batches
@@ -143,7 +143,7 @@ class _Rows:
         return self._next
 
     def take(self, max_rows: int | None, max_bytes: int | None) -> Iterator[Any]:
-        """Yield batches of up to so many rows and bytes in all, but at least one row."""
+        """Yield batches of up to `max_rows` and `max_bytes` in all, but at least one row."""
         taken_rows = taken_bytes = 0
         while (batch := self.peek()) is not None:
             count = batch.num_rows if max_rows is None else min(batch.num_rows, max_rows - taken_rows)

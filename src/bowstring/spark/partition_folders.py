@@ -49,7 +49,7 @@ def split_by_partition(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the folder and the rows of each partition of a pyarrow batch, without the columns of the partition.
 
-    `partition_columns` has their names and indices, `time_zone` is that of timestamps if it is not that of their type.
+    `partition_columns` has their names and indices. `time_zone` overrides the time zone of timestamp types.
     """
     codes, folders = np.zeros(batch.num_rows, np.int64), [""]
     for name, index in partition_columns.items():

@@ -69,12 +69,13 @@ class PartitionJob:
         return tuple(self._reports[partition_id].part for partition_id in sorted(self._reports))
 
     def drop(self) -> None:
-        """Free the memory of the data set on all hosts, or of what a failed job has left on the driver's."""
+        """Free the memory of the data set on all hosts; after a failed job, the attempts on the driver's host."""
         self._agents.drop(self._dataset, self._agent_uris or {LOCAL_AGENT})
 
     def drop_unreported_attempts(self) -> None:
-        """Free what a failed job has left on other hosts, on as many as run tasks now: the agents of attempts that were
-        not reported are known only there.
+        """Free the attempts of a failed job on other hosts, by tasks on as many of them as possible.
+
+        The driver has the agents of reported attempts only.
         """
         self._run_on_hosts(partial(drop_on_this_host, self._dataset, self.agent_key))
 

@@ -70,7 +70,7 @@ class ArrowDataSource(DataSource):
     @hide_traceback()
     def schema(self) -> StructType:
         """The schema of the files: the first one's, or with ``mergeSchema`` the columns of all; or some ``columns``."""
-        check_options(self.options, "reading", "reading a stream")
+        check_options(self.options, "reading", "reading a stream")  # Spark calls this for both
         if self._names_dataset():
             dataset = self._dataset()
             source, schema = dataset.name, to_spark_schema(dataset.schema)

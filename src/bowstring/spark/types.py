@@ -1,7 +1,7 @@
 """Convert schemas between Spark and Arrow («Data Types»).
 
-Spark types without an Arrow type of their own have the one that Spark stores them as: a string for a string with a
-collation, a struct for a vector. Other readers see plain values; the metadata of the column's field has Spark's type
+Spark types without an Arrow type of their own have that of their stored form: a string for a string with a collation,
+a struct for a vector. Other readers see plain values; the metadata of the column's field has Spark's type
 (`TYPE_KEY`), so that Spark reads it back.
 
 Types that `_to_arrow_type` or `_to_spark_type` do not list are unsupported. Errors name the column path, in which
@@ -301,9 +301,7 @@ def parse_struct_type(folder: FolderPath, schema: dict[str, Any]) -> spark.Struc
 
 
 def parse_json_schema(schema: dict[str, Any]) -> spark.StructType:
-    """Parse a schema in Spark's JSON format, in which user-defined types that are not trusted become what they are
-    stored as.
-    """
+    """Parse a schema in Spark's JSON format; user-defined types that are not trusted become their stored types."""
 
     def replace_types(node: Any) -> Any:
         if isinstance(node, list):

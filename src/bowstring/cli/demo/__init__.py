@@ -102,7 +102,7 @@ def _create_frame(spark: SparkSession, path: str | None, lines: int) -> DataFram
 
 
 def create_other_frame(frame: DataFrame, rows: int, size_bytes: int) -> DataFrame:
-    """Return a few of the rows, or of a small frame so many copies that they have about `_LARGE_BYTES`."""
+    """Return a few of the rows, or enough copies of a small frame for about `_LARGE_BYTES`."""
     if size_bytes >= _SMALL_BYTES:
         return frame.limit(_FEW_ROWS)
     spark = frame.sparkSession

@@ -66,6 +66,7 @@ def _walk_python_files() -> Iterator[PythonFile]:
 
 def _is_python_file(name: str, path: str) -> bool:
     """Return whether a file is Python, and not ignored by Spark, which skips names with a leading underscore."""
+    # Spark quotes the paths that it returns, which are joined with these.
     return name.endswith(".py") and not name.startswith("_") and not os.path.islink(path) and quote(path) == path
 
 
