@@ -14,7 +14,7 @@ from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combi
 from bowstring.arrays.construction import array
 from bowstring.arrays.preview import preview_as_html
 from bowstring.datatypes.conversion import import_field_if_foreign
-from bowstring.datatypes.field import Field, check_field_name
+from bowstring.datatypes.field import Field, MetadataLike, check_field_name
 from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
@@ -24,7 +24,8 @@ from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
 from bowstring.kernels.nulls import inherit_nulls
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
-from bowstring.layouts.base import Indices, Values, to_object_array, total_buffer_size
+from bowstring.layouts.base import Indices, Values, to_object_array
+from bowstring.layouts.buffer_sizes import total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import as_indices, to_integer
 from bowstring.layouts.struct_ import StructLayout
@@ -49,6 +50,40 @@ class ColumnContainer(ABC):
         >>> bs.table({"a": [1], "b": [2], "c": [3]}).select(["c", "a"]).column_names
         ['c', 'a']
         """
+
+    @classmethod
+    def from_pydict(
+        cls, mapping: Mapping[str, Any], schema: SchemaLike | None = None, metadata: MetadataLike = None
+    ) -> Self:
+        """Create columns by name, as `bowstring.table` and `bowstring.record_batch`.
+
+        >>> bs.Table.from_pydict({"n": [1, None]}, schema=bs.schema({"n": "int8"})).schema
+        Schema(n: int8)
+        """
+        if not isinstance(mapping, Mapping):
+            raise TypeMismatchError(f"from_pydict: expected columns by name, found {type(mapping).__name__}")
+        return cls._from_columns_or_rows(mapping, schema, metadata)
+
+    @classmethod
+    def from_pylist(
+        cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
+    ) -> Self:
+        """Convert rows, as `bowstring.table` and `bowstring.record_batch`.
+
+        Without rows and a schema, there are no columns.
+
+        >>> bs.Table.from_pylist([{"n": 1, "s": "a"}, {"n": 2}]).to_pydict()
+        {'n': [1, 2], 's': ['a', None]}
+        """
+        rows = list(mapping)
+        if not all(isinstance(row, Mapping) for row in rows):
+            raise TypeMismatchError("from_pylist: expected a sequence of mappings")
+        return cls._from_columns_or_rows(rows, Schema(()) if schema is None and not rows else schema, metadata)
+
+    @classmethod
+    @abstractmethod
+    def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> Self:
+        """Create a container of columns by name, or of rows."""
 
     @abstractmethod
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Self:

@@ -98,31 +98,8 @@ class RecordBatch(ColumnContainer):
         return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
 
     @classmethod
-    def from_pydict(
-        cls, mapping: Mapping[str, Any], schema: SchemaLike | None = None, metadata: MetadataLike = None
-    ) -> RecordBatch:
-        """Create a batch of columns by name, as `bowstring.record_batch`.
-
-        >>> bs.RecordBatch.from_pydict({"n": [1, None]}).to_pylist()
-        [{'n': 1}, {'n': None}]
-        """
-        if not isinstance(mapping, Mapping):
-            raise TypeMismatchError(f"from_pydict: expected columns by name, found {type(mapping).__name__}")
-        return record_batch(mapping, schema, metadata=metadata)
-
-    @classmethod
-    def from_pylist(
-        cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
-    ) -> RecordBatch:
-        """Create a batch of rows, as `bowstring.record_batch`; without rows and a schema, it has no columns.
-
-        >>> bs.RecordBatch.from_pylist([{"n": 1}, {"n": None}]).to_pydict()
-        {'n': [1, None]}
-        """
-        rows = list(mapping)
-        if not all(isinstance(row, Mapping) for row in rows):
-            raise TypeMismatchError("from_pylist: expected a sequence of mappings")
-        return record_batch(rows, Schema(()) if schema is None and not rows else schema, metadata=metadata)
+    def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
+        return record_batch(data, schema, metadata=metadata)
 
     @classmethod
     def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:

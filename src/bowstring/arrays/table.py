@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, overload
 
@@ -127,31 +127,8 @@ class Table(ColumnContainer):
         return cls(schema, [RecordBatch.from_arrays(arrays, schema=schema) for arrays in arrays_by_batch])
 
     @classmethod
-    def from_pydict(
-        cls, mapping: Mapping[str, Any], schema: SchemaLike | None = None, metadata: MetadataLike = None
-    ) -> Table:
-        """Create a table of columns by name, as `bowstring.table`.
-
-        >>> bs.Table.from_pydict({"n": [1, None]}, schema=bs.schema({"n": "int8"})).schema
-        Schema(n: int8)
-        """
-        if not isinstance(mapping, Mapping):
-            raise TypeMismatchError(f"from_pydict: expected columns by name, found {type(mapping).__name__}")
-        return table(mapping, schema, metadata=metadata)
-
-    @classmethod
-    def from_pylist(
-        cls, mapping: Sequence[Mapping[str, Any]], schema: SchemaLike | None = None, metadata: MetadataLike = None
-    ) -> Table:
-        """Create a table of rows, as `bowstring.table`; without rows and a schema, it has no columns.
-
-        >>> bs.Table.from_pylist([{"n": 1, "s": "a"}, {"n": 2}]).to_pydict()
-        {'n': [1, 2], 's': ['a', None]}
-        """
-        rows = list(mapping)
-        if not all(isinstance(row, Mapping) for row in rows):
-            raise TypeMismatchError("from_pylist: expected a sequence of mappings")
-        return table(rows, Schema(()) if schema is None and not rows else schema, metadata=metadata)
+    def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> Table:
+        return table(data, schema, metadata=metadata)
 
     @classmethod
     def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import TimestampWithOffset
 from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.base import prefix_errors
+from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 
 _MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
@@ -55,14 +55,9 @@ def iterate_rows(batch: RecordBatch, error_prefix: str = "") -> Iterator[tuple[A
 
 
 def _rows_per_chunk(batch: RecordBatch) -> int:
-    total_bytes = max(1, sum(map(_buffer_bytes, batch.columns)))
+    total_bytes = max(1, sum(sum_buffer_sizes(column, with_dictionaries=False) for column in batch.columns))
     rows = min(_MAX_CHUNK_CELLS // max(1, batch.num_columns), _MAX_CHUNK_BYTES * batch.num_rows // total_bytes)
     return max(1, min(rows, _MAX_CHUNK_ROWS))
-
-
-def _buffer_bytes(array: Array) -> int:
-    """Return the size of all buffers of an array and its children, without dictionaries."""
-    return sum(b.size for b in array.buffers if b is not None) + sum(map(_buffer_bytes, array.children))
 
 
 def encode_lines(

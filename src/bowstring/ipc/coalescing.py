@@ -19,6 +19,7 @@ from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchErro
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.layouts.base import ArrayData, Layout, prefix_errors
+from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import abandon_on_error
 
@@ -273,7 +274,7 @@ class _BatchBuffer:
         for index, layout in enumerate(self._layouts):
             arrays = columns[index::width]
             if layout.children or layout.VARIADIC:
-                size_bytes += sum(map(_total_buffer_bytes, arrays))
+                size_bytes += sum([sum_buffer_sizes(array, with_dictionaries=False) for array in arrays])
                 continue
             for number, spec in enumerate(layout.buffers):
                 if spec.per_slot:
@@ -283,8 +284,9 @@ class _BatchBuffer:
                     size_bytes += sum([0 if buffer is None else buffer.size for buffer in buffers])
             if layout.dictionary is not None:
                 dictionaries = {id(array.dictionary): array.dictionary for array in arrays}
-                new_ids = dictionaries.keys() - self._dictionaries.keys()
-                size_bytes += sum([_total_buffer_bytes(dictionaries[key]) for key in new_ids])
+                for key in dictionaries.keys() - self._dictionaries.keys():
+                    values = dictionaries[key]
+                    size_bytes += 0 if values is None else sum_buffer_sizes(values, with_dictionaries=False)
                 self._dictionaries |= dictionaries
         return size_bytes
 
@@ -324,12 +326,3 @@ class _BatchBuffer:
 
 def _concat_arrays(arrays: Sequence[ArrayData], layout: Layout) -> Array:
     return Array.from_array_data(concat_and_unify(arrays) if has_dictionary(layout) else layout.concat(arrays))
-
-
-def _total_buffer_bytes(array: ArrayData | None) -> int:
-    """Return the size of all buffers, including the parts outside a slice."""
-    if array is None:
-        return 0
-    return sum([0 if buffer is None else buffer.size for buffer in array.buffers]) + sum(
-        map(_total_buffer_bytes, array.children)
-    )

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from bowstring.display.values import array_to_html, format_preview, format_type
 from bowstring.errors import InvalidDataError, TypeMismatchError, WouldCopyError
+from bowstring.layouts.buffer_sizes import total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.indexing import as_indices, clip_slice
 from bowstring.layouts.validation import validate
@@ -527,15 +528,3 @@ def join_reprs(values: Iterable[Any]) -> str:
     """Join the `repr`s of up to eight values for a message."""
     reprs = [repr(value) for _, value in zip(range(9), values, strict=False)]
     return ", ".join(reprs[:8]) + (", …" if len(reprs) > 8 else "")
-
-
-def total_buffer_size(arrays: Iterable[ArrayData]) -> int:
-    """Return the size of the buffers of arrays at every depth in bytes; shared buffers count once."""
-    # By address, because `Buffer`s of the same memory are different objects, one for each array that is imported.
-    sizes: dict[tuple[int, int], int] = {}
-    remaining = list(arrays)
-    while remaining:
-        array = remaining.pop()
-        sizes |= {(b.address, b.size): b.size for b in array.buffers if b is not None}
-        remaining += [*array.children, *([] if array.dictionary is None else [array.dictionary])]
-    return sum(sizes.values())

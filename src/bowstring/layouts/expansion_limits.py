@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bowstring.errors import LimitError
+from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import ArrayData
@@ -63,7 +64,7 @@ def check_expanded_array(array: ArrayData) -> None:
 def check_expanded_arrays(arrays: Sequence[ArrayData], num_values: int) -> None:
     """Raise `LimitError` if `num_values` exceed both the limit and the number of bits in the memory of arrays."""
     if num_values > MAX_VALUES:
-        check_expanded_values(num_values, sum(map(get_total_buffer_size, arrays)) * 8)
+        check_expanded_values(num_values, sum(map(sum_buffer_sizes, arrays)) * 8)
 
 
 def check_expanded_containers(arrays: Iterable[ArrayData], num_containers: int) -> None:
@@ -71,11 +72,5 @@ def check_expanded_containers(arrays: Iterable[ArrayData], num_containers: int) 
     bits in their memory; each takes as much memory as several values.
     """
     if num_containers * _VALUES_PER_CONTAINER > MAX_VALUES:
-        source_bits = sum(map(get_total_buffer_size, arrays)) * 8
+        source_bits = sum(map(sum_buffer_sizes, arrays)) * 8
         check_expanded_values(num_containers * _VALUES_PER_CONTAINER, source_bits * _VALUES_PER_CONTAINER)
-
-
-def get_total_buffer_size(array: ArrayData) -> int:
-    """Return the size in bytes of all buffers of an array, its children and its dictionary."""
-    nested = (*array.children, array.dictionary) if array.dictionary is not None else array.children
-    return sum(b.size for b in array.buffers if b is not None) + sum(map(get_total_buffer_size, nested))

@@ -16,7 +16,8 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
-from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_values, get_total_buffer_size
+from bowstring.layouts.buffer_sizes import sum_buffer_sizes
+from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_values
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.variable_size import VariableSizeLayout
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
@@ -100,7 +101,7 @@ class _GrowableArray:
 
     def append(self, array: Array) -> None:
         """Add an array that begins at offset 0; after an error this object is unusable."""
-        self._source_bytes += get_total_buffer_size(array)
+        self._source_bytes += sum_buffer_sizes(array)
         check_expanded_values(self.length + array.length, 8 * self._source_bytes)
         offsets = self._shift_offsets(array)
         for child, child_array in zip(self._children, array.children, strict=True):
