@@ -35,14 +35,14 @@ WITHOUT_EXAMPLE = {
         for name in ("Client", "ExportedMemory", "Protocol", "Server", "Transport")
     ),
 }
-"""Those that need Spark, a GPU, or a class that implements them."""
+"""They need Spark, a GPU, or a class that implements them."""
 METHODS_WITHOUT_EXAMPLE = {
     *("from_array_data", "from_lazy_chunks", "from_lazy_columns"),
     *("buffer_values", "compact", "compact_validity", "is_null_at", "require_dictionary", "slice_buffer"),
     *("take_validity", "validity_mask", "with_layout"),
     *("close", "iterate", "to_host"),
 }
-"""Those for other modules of Bowstring, `close`, and one that needs a GPU."""
+"""Methods for other modules of Bowstring, `close`, and one that needs a GPU."""
 METHODS = (FunctionType, classmethod, staticmethod, property, functools.cached_property)
 
 

@@ -63,11 +63,11 @@ class Constants:
 
     @classmethod
     def load(cls) -> Constants:
-        """Those of docs/evidence/scale.md."""
+        """Return the constants in docs/evidence/scale.md."""
         return cls(**json.loads(_PATH.read_text()))
 
     def save(self) -> None:
-        """Replace those of docs/evidence/scale.md."""
+        """Replace the constants in docs/evidence/scale.md."""
         _PATH.write_text(
             json.dumps({name: float(f"{value:.4g}") for name, value in asdict(self).items()}, indent=2) + "\n"
         )

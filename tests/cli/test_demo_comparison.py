@@ -87,7 +87,7 @@ def test_publishing_that_pays_by_further_reads_names_the_read() -> None:
     )
 
 
-def test_a_difference_within_the_noise_is_no_verdict() -> None:
+def test_a_difference_within_the_noise_gives_no_verdict() -> None:
     main = compare(100 << 20, (1.0, 0.1, 0.4), (1.0, 0.1, 0.41), (2.0, 0.5, 4.0))
     toggled = {
         name: [
@@ -109,7 +109,7 @@ def test_ratios_of_the_same_round_cancel_the_load_of_the_machine() -> None:
     assert loaded.ratio("toArrow()", ONE).interval == pytest.approx((1.1 / 1.2, 1.1 / 1.2))
 
 
-def test_too_few_rounds_are_no_verdict() -> None:
+def test_too_few_rounds_give_no_verdict() -> None:
     main = compare(1 << 20, (1.0, 0.1, 0.4), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0), noise=(1.0,) * 5)
     assert describe_verdict(main, None) == (
         "1,000 rows, 1.00 MiB: fewer than 6 rounds, too few to distinguish differences from noise."

@@ -24,7 +24,7 @@ def console(width: int) -> tuple[Console, StringIO]:
 
 
 @pytest.mark.parametrize(("width", "columns"), [(20, 1), (60, 2), (80, 3), (200, 9)])
-def test_a_sample_has_the_columns_that_fit_and_says_how_many_do_not(width: int, columns: int) -> None:
+def test_a_sample_has_the_columns_that_fit_and_the_number_of_the_others(width: int, columns: int) -> None:
     out, written = console(width)
     report.show_sample(out, SAMPLE)
     lines = written.getvalue().splitlines()

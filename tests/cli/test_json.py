@@ -62,7 +62,7 @@ def test_objects_without_a_key_are_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "[]", " [ ] \n"])
-def test_no_objects_are_no_rows(tmp_path: Path, text: str) -> None:
+def test_without_objects_a_table_has_no_rows(tmp_path: Path, text: str) -> None:
     assert convert_text(tmp_path / "x.json", text).shape == (0, 0)
 
 

@@ -130,7 +130,7 @@ def test_closed_input_is_one_error_line_and_status_1() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["cat"], ["convert", "--to", "stream"], ["concat", "-o", "-"], ["recover"]])
-def test_a_closed_output_pipe_is_no_error_line_and_status_1(arguments: list[str], path: Path) -> None:
+def test_a_closed_output_pipe_gives_status_1_and_no_error_line(arguments: list[str], path: Path) -> None:
     target = ["-"] if arguments[0] in ("convert", "recover") else []
     with subprocess.Popen(
         command(*arguments, path, *target), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=BUFFERED

@@ -281,7 +281,7 @@ def test_parts_of_a_table_are_copied_to_files_by_several_threads(
         assert dataset.read_all() == table
 
 
-def test_if_there_is_no_space_either_the_error_has_what_is_missing(
+def test_without_memory_and_disk_space_the_error_has_the_missing_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_dataset, "spare_memory_bytes", lambda: 1000)

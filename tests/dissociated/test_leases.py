@@ -52,7 +52,7 @@ def test_an_unknown_address_frees_nothing() -> None:
 
 
 @pytest.mark.parametrize("pieces", [[[1, 2, 3]], [[3], [1], [2]], [[2, 1], [3]], [[3, 2, 1]]])
-def test_the_owner_lives_until_the_last_of_its_addresses_is_freed(pieces: list[list[int]]) -> None:
+def test_the_owner_is_kept_until_the_last_of_its_addresses_is_freed(pieces: list[list[int]]) -> None:
     leases = LeaseTable()
     owner = Owner()
     alive = weakref.ref(owner)
@@ -185,7 +185,7 @@ def test_freeing_one_address_of_a_body_that_was_leased_often_takes_little_memory
     assert (leases.outstanding, leases.outstanding_bytes) == (0, 0)
 
 
-def test_every_owner_of_an_address_lives_as_long_as_one_lease_of_it() -> None:
+def test_every_owner_of_an_address_is_kept_as_long_as_one_lease_of_it() -> None:
     leases, owners = LeaseTable(), [Owner() for _ in range(3)]
     references = [weakref.ref(owner) for owner in owners]
     leases.lease_body(body(1, 2), owners[0])

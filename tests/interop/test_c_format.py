@@ -44,7 +44,7 @@ EXAMPLES: list[tuple[bytes, t.DataType]] = [
 
 
 @pytest.mark.parametrize(("text", "type"), [*EXAMPLES, *SIMPLE_TYPES_BY_FORMAT.items()])
-def test_types_are_written_as_the_specification_says_and_read_back(text: bytes, type: t.DataType) -> None:
+def test_types_are_written_as_in_the_specification_and_read_back(text: bytes, type: t.DataType) -> None:
     assert type.c_format() == text
     assert parse_format_string(text, type.fields, 0) == type
 

@@ -406,7 +406,7 @@ ELSEWHERE = {
     "pc.list_value_length(lists)": "column.value_lengths()",
     "pc.quantile(a)": "quantile_cont(amount, 0.5)",
 }
-"""Expressions that Bowstring leaves to other libraries, and a part of the message that names the way."""
+"""Expressions that Bowstring leaves to other libraries, and a part of the message with the alternative."""
 
 BATCHES = [
     pa.record_batch({"a": pa.array(a, pa.int64()), "b": b}) for a, b in (([3, 1], ["x", "y"]), ([None, 2], ["y", "x"]))

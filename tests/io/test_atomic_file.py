@@ -31,7 +31,7 @@ def batch() -> bs.RecordBatch:
 
 @pytest.fixture
 def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system that has none."""
+    """Simulate a file system without unnamed files."""
     monkeypatch.delattr(os, "O_TMPFILE", raising=False)
 
 

@@ -15,7 +15,7 @@ from bowstring.datatypes.extension import ExtensionType
 from tests.layouts.random_arrays import FLAT, any_type, random_array
 
 NOT_IN_PYARROW = (r"month_interval|day_time_interval", r"values: run_end_encoded", r"opaque\[extension")
-"""Types that it has not, or not as a part of such a one; extensions of extensions have no words in C structures."""
+"""Types that pyarrow lacks, or lacks in nested types. The C structures can't describe extensions of extensions."""
 BLOCKS = pytest.mark.parametrize("block", range(12))
 SEEDS_PER_BLOCK = 50
 

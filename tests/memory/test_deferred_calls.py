@@ -86,7 +86,7 @@ def test_a_wait_that_fails_is_repeated_before_the_call(calls: DeferredCalls, mon
     assert events == ["wait", "wait", "wait", "call"]
 
 
-def test_errors_of_a_driver_that_is_gone_do_not_end_the_thread(calls: DeferredCalls) -> None:
+def test_errors_of_a_driver_that_has_ended_do_not_end_the_thread(calls: DeferredCalls) -> None:
     def fail() -> None:
         raise UnmetRequirementError("deinitialized")
 

@@ -45,7 +45,7 @@ def readers() -> Iterator[Readers]:
 
 @pytest.fixture(scope="module", autouse=True)
 def large_batches(spark: SparkSession) -> Iterator[None]:
-    """A hundred rows a batch, as for the other tests, are more objects than data."""
+    """Batches of a hundred rows, as in other tests, have more objects than data."""
     setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = str(spark.conf.get(setting))
     spark.conf.set(setting, 10_000)

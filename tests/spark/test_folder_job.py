@@ -1,4 +1,4 @@
-"""A job's commit in the place of Spark's, without a session."""
+"""Commits of a job on the driver, without a session."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def begin_job(folder: Path) -> tuple[FolderJob, ManifestEntry]:
 
 
 def let_others_commit_first(times: int) -> Callable[[Path, Manifest], bool]:
-    """As `try_create_manifest`, but so many times another job is faster."""
+    """As `try_create_manifest`, but another job commits first this many times."""
     others = list(range(times))
 
     def commit_of_another_job(folder: Path, manifest: Manifest) -> bool:

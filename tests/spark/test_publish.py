@@ -229,7 +229,7 @@ def test_threads_publish_concurrently(spark: SparkSession) -> None:
         assert list(pool.map(one, [spark.range(10), spark.range(20).selectExpr("string(id)")])) == [10, 20]
 
 
-def test_the_lifetime_begins_at_the_commit_and_readers_are_told_that_it_has_ended(spark: SparkSession) -> None:
+def test_the_lifetime_begins_at_the_commit_and_errors_of_readers_name_its_end(spark: SparkSession) -> None:
     def wait(batches: Iterator[Any]) -> Iterator[Any]:
         import time
 

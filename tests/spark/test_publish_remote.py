@@ -106,7 +106,7 @@ def test_a_certificate_that_does_not_exist_is_an_error(spark: SparkSession, auth
 def test_attempts_that_were_never_reported_are_dropped_on_the_hosts_of_the_executors(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on other hosts, whose agents are unknown to the driver when the job has failed."""
+    """Simulate other hosts, whose agents are unknown to the driver when the job has failed."""
     monkeypatch.setattr("bowstring.spark.partition_job.PartitionJob.drop", lambda _: None)
     monkeypatch.setattr("bowstring.spark.partition_job.count_executors", lambda _: 1)
     with publish(spark.range(1), remote=LOCAL) as other:

@@ -95,7 +95,7 @@ def print_of_a_worker_whose_socket_is_closed(daemon_module: str, folder: Path) -
 
 
 def test_a_worker_freezes_the_objects_of_its_imports_after_its_first_task(spark: SparkSession) -> None:
-    """Or collecting garbage after each task would take most of the time of a small one."""
+    """Otherwise, collecting garbage after each task takes most of the time of a small one."""
 
     def count_frozen_objects(batches: Iterator[Any]) -> Iterator[Any]:  # here, as workers can't import this module
         import pyarrow as pa

@@ -143,7 +143,7 @@ def test_newer_files_come_first_also_when_they_arrive_in_between(tmp_path: Path)
     assert second["files"] == "0-4"
 
 
-def test_what_comes_after_the_start_is_not_read_if_only_what_is_available_now_is_wanted(tmp_path: Path) -> None:
+def test_available_now_does_not_read_what_is_added_after_the_start(tmp_path: Path) -> None:
     write_numbers(tmp_path / "a.arrow", 1)
     reader = create_reader(tmp_path)
     reader.prepareForTriggerAvailableNow()

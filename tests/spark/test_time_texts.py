@@ -38,7 +38,7 @@ def test_parts_that_are_missing_are_the_first() -> None:
 @pytest.mark.parametrize(
     "text", ["", "soon", "2024-13-01", "2024-02-30", "2024-01-01T25:00:00", "2024-01-01T00:00", "99"]
 )
-def test_other_texts_are_no_timestamps(text: str) -> None:
+def test_other_texts_are_not_timestamps(text: str) -> None:
     assert parse_timestamp(text, UTC) is None
     assert parse_timestamp("2024-01-01 00:00:00 Nowhere/City", UTC) is None
 

@@ -29,7 +29,7 @@ def address_of(view: memoryview) -> int:
     return address
 
 
-def test_memory_is_used_again_after_the_last_view_is_gone() -> None:
+def test_memory_is_used_again_after_its_last_view() -> None:
     message = frames._allocate_message(SIZE_BYTES, "test")
     message[:3] = b"abc"
     slice_of_it, first = message[1:3], address_of(message)
