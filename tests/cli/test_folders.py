@@ -71,7 +71,7 @@ def test_each_missing_damaged_and_unlisted_file_is_named(folder: Path, capsys: p
     assert lines[1].startswith(f"{longer}: expected ")
     assert f"{longer.stat().st_size - 8} bytes, as in the manifest, found {longer.stat().st_size}" in lines[1]
     assert lines[2].startswith(f"{damaged}: expected the checksum crc32:")
-    assert lines[3] == f"{other_rows}: expected 4 rows in 1 batches, as in the manifest, found (5, 1)"
+    assert lines[3] == f"{other_rows}: expected 4 rows in 1 batch, as in the manifest, found 5 rows in 1 batch"
     assert lines[4:] == [f"{unlisted}: is not listed in manifest 3 (warning)"]
     assert main(["validate", "--json", str(folder)]) == 1
     report = json.loads(capsys.readouterr().out)

@@ -110,9 +110,10 @@ def _validate_listed_file(folder: Path, entry: ManifestEntry, *, quick: bool) ->
     validator = Validator(str(path), not quick)
     faults = list(validator.faults())
     validation = validator.validation
-    numbers = (validation.rows, validation.record_batches)
-    if not faults and entry.rows is not None and numbers != (entry.rows, entry.batches):
-        message = f"expected {entry.rows} rows in {entry.batches} batches, as in the manifest, found {numbers}"
+    expected, actual = (entry.rows, entry.batches), (validation.rows, validation.record_batches)
+    if not faults and entry.rows is not None and actual != expected:
+        texts = [f"{rows} rows in {format_count(batches or 0, 'batch')}" for rows, batches in (expected, actual)]
+        message = f"expected {texts[0]}, as in the manifest, found {texts[1]}"
         faults.append(Fault(None, None, None, InvalidDataError.__name__, message))
         validation.fault_count += 1
     return validation, faults
