@@ -17,7 +17,7 @@ CHECK_AVAILABLE_BYTES = 64 << 20
 _MIN_MARGIN_BYTES = 128 << 20
 _MAX_MARGIN_BYTES = 1 << 30
 _UNLIMITED_BYTES = 1 << 60
-"""cgroup v1 has no word for no limit, but a number that is close to 2**63."""
+"""cgroup v1 represents no limit by a number close to 2**63."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class MemoryLimit:
 
     @property
     def spare_bytes(self) -> int:
-        """What is available beyond a margin for the processes that run: a sixteenth, 128 MiB to 1 GiB."""
+        """The available memory without a margin for running processes: a sixteenth, 128 MiB to 1 GiB."""
         return self.available_bytes - min(max(self.total_bytes // 16, _MIN_MARGIN_BYTES), _MAX_MARGIN_BYTES)
 
 

@@ -436,7 +436,7 @@ class RegionWriter(UnsealedRegion):
         if self.spill_folder is None:
             return super().seal()
         descriptor = self.fileno()
-        # Receivers get a descriptor that can't write. Who had this one is trusted: see above.
+        # Receivers get a descriptor that can't write. Processes that had this one are trusted: see above.
         region = Region(
             reopen_read_only(descriptor, self.name), os.fstat(descriptor).st_size, self.name, is_sealed=False
         )

@@ -28,7 +28,7 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
     """Reads a stream of tensors: iterate over it. Made by `open_tensor_stream`.
 
     Raises `TruncatedError` if the source ends within a message, other `InvalidDataError`s for malformed ones; after
-    an error it is closed. Of several threads that read, each gets whole tensors that no other one gets.
+    an error it is closed. Several threads may read; each tensor is returned once.
 
     >>> import io
     >>> import numpy as np

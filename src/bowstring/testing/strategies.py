@@ -232,7 +232,7 @@ def arrays(
 ) -> Array:
     """Arrays of a type (any by default), of `length` slots if given; some are slices of longer ones.
 
-    They may have nulls unless `nullable` is False. Children of fields that are not nullable have none but under nulls.
+    They may have nulls unless `nullable` is False. Children of required fields have nulls only under nulls.
 
     >>> from hypothesis import find
     >>> find(arrays(bs.int8()), lambda array: array.length == 2 and array.null_count == 0)

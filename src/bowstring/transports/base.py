@@ -168,9 +168,9 @@ class TransportOptions:
     allow_other_users: bool = False
     """Whether the peer may be a process of another user (other than root)."""
     allow_other_hosts: bool = False
-    """Plain TCP: whether a listener may be where other hosts can connect; its user has to authorize requests."""
+    """Plain TCP: whether other hosts may reach a listener; its user must then authorize requests."""
     advertised_host: str | None = None
-    """TCP: the host in a listener's address, if others reach it by another than it listens at."""
+    """TCP: the host in a listener's address, if it differs from the host at which it listens."""
     tls: TlsOptions | None = None
     """The certificates, for transports with TLS."""
     queue_messages: int = 1024

@@ -3,7 +3,7 @@
 A client reads all of an arena, if its transport can map it, or fetches buffers (RMA). So a block is filled again only
 when no client may read it: each has freed its addresses, or has disconnected. A client that this end has disconnected
 may have the arena mapped for any time. Its connection is therefore kept, half-closed, until the other end closes it;
-the kernel does that for a killed process. A region that finds no space is sent as bytes (`ResourceError`).
+the kernel does that for a killed process. A region for which there is no space is sent as bytes (`ResourceError`).
 """
 
 from __future__ import annotations

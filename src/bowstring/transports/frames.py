@@ -32,7 +32,7 @@ from bowstring.transports.base import (
 )
 
 FRAME_HEADER = struct.Struct("<4sBBHQQ")
-"""Magic, kind, number of descriptors, zero, tag or region index, length in bytes of what follows."""
+"""Magic, kind, number of descriptors, zero, tag or region index, length in bytes of the rest."""
 MAGIC = b"BWS1"
 HELLO_BODY = struct.Struct("<HH")
 """The lowest and the highest version of the frames that the sender can receive."""

@@ -1,6 +1,6 @@
 """A session: one side of the protocol over its channels and its peer's memory.
 
-A `Session` does what every transport and every driver need: it passes messages between channels and a
+A `Session` does what all transports and drivers need: it passes messages between channels and a
 `ClientStream` or `ServerConnection`, checks lengths before memory is allocated and addresses before they are read,
 limits queued bytes and leases, and measures deadlines from the last progress. It does not wait: a driver calls `step`
 as `next_wait` says, when the time of `next_deadline` has passed, and after `wake`.
@@ -63,7 +63,7 @@ _MAX_COALESCED_ADDRESSES = 1 << 12
 
 
 class ProtocolCore(Protocol):
-    """What a session needs of a `ClientStream` or `ServerConnection`."""
+    """The methods of a `ClientStream` or `ServerConnection` that a session uses."""
 
     leases: LeaseTable
 

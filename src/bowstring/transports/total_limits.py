@@ -1,7 +1,7 @@
 """Limits of what several sessions together have outstanding: leases, and messages that are queued.
 
-Half of a limit is common: sessions use it as they come, and those that have to wait for it continue in the order in
-which they began to wait. The other half is reserved in equal parts. A session may always use its part, and one element
+Half of a limit is common: first come, first served. Sessions that wait for it continue in the order in which they began
+to wait. The other half is reserved in equal parts. A session may always use its part, and one element
 of its stream, whatever others have outstanding: a peer that frees or receives nothing slows only itself. So the total
 exceeds a limit by less than one element per session.
 """
@@ -22,7 +22,7 @@ class OutstandingAmounts(NamedTuple):
 
 
 class WakeableSession(Protocol):
-    """A session, as far as it is needed here."""
+    """The interface of a session for these limits."""
 
     wake: Callable[[], None]
 

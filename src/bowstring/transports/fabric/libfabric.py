@@ -1,4 +1,4 @@
-"""The C interface of libfabric: where the library is, its structures, constants and functions.
+"""The C interface of libfabric: loading the library, its structures, constants and functions.
 
 Most calls of libfabric are inline functions of its headers that call through tables of functions in its objects. The
 tables and objects are declared here as far as they are used. Structures that libfabric allocates may be longer: later

@@ -1,6 +1,6 @@
 """The transport `fabric`: URIs such as `fabric://127.0.0.1:31337/tcp?want_data=1`, with the name of a provider.
 
-It listens at a port of 127.0.0.1 unless told otherwise, and needs the system library libfabric. libfabric neither
+By default it listens at a port of 127.0.0.1. It needs the system library libfabric. libfabric neither
 authenticates nor encrypts: use it among processes and hosts that trust each other.
 
 By default bodies are sent as bytes. `FabricOptions.shares_memory` lets a server export memory, which clients fetch.

@@ -1,4 +1,4 @@
-"""The C interface of libucp: where the library is, its structures, constants and functions.
+"""The C interface of libucp: loading the library, its structures, constants and functions.
 
 `load` returns the library of the wheel `libucx-cu12` (the extra `ucx`) or of a path. Structures have the layout of UCX
 1.22. Later versions only append fields, and each structure has a mask of the fields in use, so the library may be older

@@ -1,6 +1,6 @@
 """The transport `ucx`: URIs such as `ucx://127.0.0.1:31337?want_data=1`.
 
-It listens at a port of 127.0.0.1 unless told otherwise, and needs the extra `ucx` or another libucp (`UcxOptions`).
+By default it listens at a port of 127.0.0.1. It needs the extra `ucx` or another libucp (`UcxOptions`).
 UCX neither authenticates nor encrypts, and trusts its peers: use it among processes and hosts that trust each other.
 
 By default bodies are sent as bytes. `UcxOptions.shares_memory` lets a server export memory and clients map it or fetch
