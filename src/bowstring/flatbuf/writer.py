@@ -174,7 +174,7 @@ class _Builder:
         return position
 
     def _write_vector(self, items: npt.NDArray[Any]) -> int:
-        self.pad_to(8, 4)
+        self.pad_to(8, 4)  # so that the elements, after the length, are aligned to 8 bytes
         position = len(self.out)
         self.out += _U32.pack(len(items)) + items.tobytes()
         return position
@@ -182,6 +182,7 @@ class _Builder:
     def _write_table_vector(self, spec: TableSpec, records: Sequence[Record]) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
+        # The offsets are known only when the tables have been written.
         self.out += _U32.pack(len(records)) + bytes(4 * len(records))
         for index, record in enumerate(records):
             at = position + 4 + 4 * index

@@ -235,6 +235,7 @@ def _import_field_and_array(source: Any) -> tuple[Field, ArrayData]:
             f"expected an object with __arrow_c_array__ or two capsules, found {type(source).__name__}"
         )
     schema_capsule, array_capsule = pair
+    # The array is moved last: after an error in its schema, its capsule still releases it.
     is_device_array = c_abi.is_capsule(array_capsule, c_abi.DEVICE_ARRAY_CAPSULE)
     address = c_abi.capsule_pointer(
         array_capsule, c_abi.DEVICE_ARRAY_CAPSULE if is_device_array else c_abi.ARRAY_CAPSULE
@@ -259,7 +260,7 @@ def _batch_from_struct(array: ArrayData) -> ColumnarBatch:
         raise InvalidDataError(
             f"{array.null_count} of {array.length} rows of a record batch are null: record batches have no validity"
         )
-    columns = array.children
+    columns = array.children  # longer than a struct array that is a slice
     if any(column.length != array.length for column in columns):
         columns = tuple(column.slice(array.offset, array.length) for column in columns)
     return ColumnarBatch(array.length, columns)

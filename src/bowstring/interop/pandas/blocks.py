@@ -68,6 +68,7 @@ def write_block_row(source: ColumnSource, row: Values) -> None:
         return
     layout = source.chunks[0].layout
     assert isinstance(layout, PrimitiveLayout)
+    # Floats are converted, as of integers with nulls; times have the same bits as the integers of the layout.
     target = row if row.dtype.kind == "f" else row.view(layout.dtype)
     np.concatenate([chunk.buffer_values(1) for chunk in source.chunks], out=target)
     if not source.null_count:

@@ -73,6 +73,7 @@ def frame_to_columns(
     if schema is not None:
         indices = _match_columns_to_fields(names, schema)
         names, series, labels = ([entries[i] for i in indices] for entries in (names, series, labels))
+        # A schema may leave out the columns of the index, but not if these are requested. Ranges have no column.
         dropped = [entry for entry in index_entries if not isinstance(entry, dict) and entry not in names]
         if dropped and preserve_index:
             raise InvalidArgumentError(f"preserve_index: the schema lacks the columns of the index: {dropped}")
@@ -88,8 +89,6 @@ def frame_to_columns(
         fields.append(field or Field(name, column.type))
         entries.append(metadata.describe_column(labels[i], name, values, column.type))
     pairs: Metadata = () if schema is None else tuple(p for p in schema.pairs if p[0] != metadata.PANDAS_KEY)
-    if preserve_index is False:
-        index_entries = []
     table_schema = Schema(
         tuple(fields), (*pairs, (metadata.PANDAS_KEY, metadata.encode_frame_metadata(frame, entries, index_entries)))
     )
@@ -153,7 +152,7 @@ def _convert_to_array(series: Any, type_: t.DataType | None) -> ArrayData:
         return _convert_categories(series)
     if isinstance(dtype, pd.DatetimeTZDtype):
         zoned_type = t.Timestamp(dtype.unit, get_timezone_name(dtype.tz))
-        utc_values = series.array.tz_convert(None).to_numpy()
+        utc_values = series.array.tz_convert(None).to_numpy()  # as in Arrow, pandas stores UTC
         return array_from_numpy(utc_values).with_layout(layout_of(zoned_type))
     if isinstance(dtype, pd.StringDtype):
         return array_from_python(_to_pylist(series), t.Utf8())
@@ -179,12 +178,13 @@ def _array_with_nan_as_null(values: Values) -> ArrayData:
 
 
 def _convert_categories(series: Any) -> ArrayData:
+    # A CategoricalIndex and a Categorical have codes; a series has them in its array.
     values = series.array if hasattr(series, "cat") or not hasattr(series, "codes") else series
     codes = np.asarray(values.codes)
     dictionary = series_to_column(values.categories).combine_chunks()
     layout = layout_of(t.Dictionary(t.Int(codes.dtype.itemsize * 8), dictionary.type, bool(values.ordered)))
     assert isinstance(layout, DictionaryLayout)
-    return layout.create_array(layout.index_layout.create_array(codes, codes >= 0), dictionary)
+    return layout.create_array(layout.index_layout.create_array(codes, codes >= 0), dictionary)  # -1: missing
 
 
 def _convert_lists(rows: list[Any]) -> ArrayData | None:
@@ -217,6 +217,7 @@ def _to_pylist(series: Any) -> list[Any]:
         if isinstance(value, dict):
             return {key: convert(member) for key, member in value.items()}
         if isinstance(value, np.ndarray):
+            # Of NumPy's types, only objects and floats can have missing values.
             if value.dtype.kind not in "Of" or value.ndim != 1:
                 return value
             if value.dtype.kind == "f" and not np.isnan(value).any():
