@@ -5,7 +5,10 @@ Classes and modules raise `missing_attribute_error` for an attribute that they l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from inspect import getattr_static
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 _GROUP = 'group by with DuckDB: duckdb.sql("SELECT city, sum(amount) FROM orders GROUP BY city")'
 _JOIN = 'join with DuckDB: duckdb.sql("SELECT * FROM orders JOIN cities USING (city)")'
@@ -107,13 +110,33 @@ def missing_attribute_error(owner: str, name: str, what: str) -> AttributeError:
     return AttributeError(f"{what} has no attribute {name!r}{hint}")
 
 
-def explain_missing_attributes(owner: str) -> Callable[[object, str], object]:
-    """Return the `__getattr__` of a class, a key of `ALTERNATIVES`.
+def explain_missing_attributes(cls: type[_T]) -> type[_T]:
+    """Let the names that a class lacks raise an error that says what to write instead. A class decorator.
 
-    Python calls it for names that an object lacks.
+    A class with `__getattr__` would be shorter, but Python 3.11 then looks up each attribute in the general way: 52 ns
+    instead of 9, for every access to any array.
     """
+    for name in ALTERNATIVES[cls.__name__]:
+        if not hasattr(cls, name):
+            setattr(cls, name, _MissingAttribute(cls.__name__, name))
+    cls.__dir__ = _list_existing_names  # type: ignore[method-assign]
+    return cls
 
-    def raise_error(_: object, name: str) -> object:
-        raise missing_attribute_error(owner, name, f"{owner!r} object")
 
-    return raise_error
+class _MissingAttribute:
+    """An attribute that does not exist: neither `hasattr` nor `dir` finds it, and its error names the alternative."""
+
+    def __init__(self, owner: str, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        raise missing_attribute_error(self._owner, self._name, f"{self._owner!r} object")
+
+    def __repr__(self) -> str:
+        return f"<missing: {ALTERNATIVES[self._owner][self._name].format(name=self._name)}>"  # in `help`
+
+
+def _list_existing_names(self: object) -> list[str]:
+    return [
+        name for name in object.__dir__(self) if not isinstance(getattr_static(self, name, None), _MissingAttribute)
+    ]

@@ -22,6 +22,7 @@ import pandas as pd
 import pytest
 
 import bowstring as bs
+from bowstring.pyarrow_names import ALTERNATIVES
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.compute")
@@ -532,6 +533,17 @@ def test_a_name_of_pyarrow_that_is_missing_names_the_way(
     with pytest.raises(AttributeError) as error:
         eval(expression, namespaces["bowstring"])
     assert ELSEWHERE[expression] in str(error.value)
+
+
+def test_the_missing_names_are_not_attributes_and_do_not_slow_down_the_others() -> None:
+    table = bs.table({"city": ["Riga"]})
+    for value in (table, table.to_batches()[0], table["city"], table["city"].chunk(0)):
+        missing = ALTERNATIVES[next(each.__name__ for each in type(value).mro() if each.__name__ in ALTERNATIVES)]
+        names = [name for name in missing if not hasattr(value, name)]
+        assert names
+        assert set(names).isdisjoint(dir(value))
+        assert "to_pylist" in dir(value)
+        assert not hasattr(type(value), "__getattr__")  # Python 3.11 does not specialize the attributes of such classes
 
 
 def test_at_least_nine_of_ten_expressions_work() -> None:

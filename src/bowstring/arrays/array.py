@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from bowstring.datatypes.conversion import TypeLike
 
 
+@explain_missing_attributes
 class Array(ArrayData):
     """A sequence of `length` values of one data type; immutable.
 
@@ -497,9 +498,6 @@ class Array(ArrayData):
 
     def __arrow_c_device_array__(self, requested_schema: object = None, **options: object) -> tuple[object, object]:
         return c_data.export_array(self, requested_schema, options)
-
-    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
-        __getattr__ = explain_missing_attributes("Array")
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickle the slots of the array only; from protocol 5 on with out-of-band buffers, not copied (PEP 574).

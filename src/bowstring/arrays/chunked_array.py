@@ -6,7 +6,7 @@ import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.pyarrow_names import explain_missing_attributes
 
 
+@explain_missing_attributes
 class ChunkedArray(ColumnChunks):
     """Arrays of one data type that make up one column; immutable.
 
@@ -355,9 +356,6 @@ class ChunkedArray(ColumnChunks):
 
     def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
         return c_data.export_chunked_array(self, requested_schema, options)
-
-    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
-        __getattr__ = explain_missing_attributes("ChunkedArray")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ChunkedArray, (self.chunks, self.type)

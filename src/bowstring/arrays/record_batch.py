@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -36,6 +36,7 @@ TableLike: TypeAlias = "Mapping[str, Any] | Iterable[Any] | c_data.SupportsArrow
 """Columns by name, columns, rows, or a table of any library."""
 
 
+@explain_missing_attributes
 class RecordBatch(ColumnContainer):
     """Columns of one length, with a schema; immutable.
 
@@ -292,9 +293,6 @@ class RecordBatch(ColumnContainer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
-
-    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
-        __getattr__ = explain_missing_attributes("RecordBatch")
 
 
 def filter_batches(

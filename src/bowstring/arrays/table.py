@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from bowstring.memory.closable import Closable
 from bowstring.pyarrow_names import explain_missing_attributes
 
 
+@explain_missing_attributes
 class Table(ColumnContainer):
     """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch.
 
@@ -386,9 +387,6 @@ class Table(ColumnContainer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)
-
-    if not TYPE_CHECKING:  # otherwise type checkers accept every attribute
-        __getattr__ = explain_missing_attributes("Table")
 
 
 class RecordBatchReader(Closable):
