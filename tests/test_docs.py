@@ -149,7 +149,7 @@ def test_every_method_of_tables_arrays_schemas_and_data_sets_has_or_inherits_an_
         (cls, name)
         for cls in (*classes, bowstring.Schema, bowstring.Field)
         for name, member in inspect.getmembers(cls, inspect.isroutine)
-        if not name.startswith("_") and name not in METHODS_WITHOUT_EXAMPLE
+        if not name.startswith("_") and name not in METHODS_WITHOUT_EXAMPLE and hasattr(cls, name)
     ]
     assert len(methods) > 100
     assert [f"{cls.__name__}.{name}" for cls, name in methods if not has_method_example(cls, name)] == []
