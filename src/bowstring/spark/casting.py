@@ -97,7 +97,7 @@ def _cast_column(array: Array, checked_type: Any, data_type: Any, truncate_times
     import pyarrow.compute as pc
 
     column = pa.array(array.cast(decode_type(array.type)))
-    for step in (checked_type, data_type):
+    for step in (checked_type, data_type):  # first to the precision of a time, which is checked, then to nanoseconds
         if column.type != step:
             column = pc.cast(column, options=pc.CastOptions(target_type=step, allow_time_truncate=truncate_times))
     return column
@@ -158,10 +158,11 @@ def _count_forbidden_nulls(column: Any, field: Any) -> int:
         return int(column.null_count)
     if not _has_non_nullable_child(field.type):
         return 0
-    column = column.drop_null()
+    column = column.drop_null()  # children of a null do not count
     if pa.types.is_struct(field.type):
         return sum(_count_forbidden_nulls(child, field.type.field(i)) for i, child in enumerate(column.flatten()))
     if pa.types.is_map(field.type):
+        # `items` has all of the array, even if this is a slice.
         start, end = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
         return _count_forbidden_nulls(column.items.slice(start, end - start), field.type.item_field)
     return _count_forbidden_nulls(column.flatten(), field.type.value_field)

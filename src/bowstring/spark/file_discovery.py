@@ -278,7 +278,7 @@ def _parse_partition(folder: FolderPath, base: FolderPath) -> tuple[PartitionVal
             value = parse_partition_folder(folder.name)
         except InvalidDataError as problem:
             raise InvalidDataError(f"{folder}: {problem}") from None
-        if value is None and values:
+        if value is None and values:  # folders without a value may be below partition folders, but not between them
             break
         if value is not None:
             values.insert(0, value)
@@ -299,6 +299,7 @@ def _check_partition_columns(files: Iterable[DataFile]) -> None:
             )
         if len(set(columns)) < len(columns):
             raise InvalidArgumentError(f"{file.path}: two partition folders have the same column")
+        # The folders that contain the partition folders.
         base, first_base = (each.path.parents[len(columns)] for each in (file, first))
         if columns and base != first_base:
             raise InvalidArgumentError(

@@ -87,7 +87,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     job = FolderJob.begin(folder, as_nullable(df.schema), save_mode, options, settings.get(_TIME_ZONE_SETTING))
     if job is None:
         return
-    created_folders = staging.find_missing_folders(folder)
+    created_folders = staging.find_missing_folders(folder)  # which a failed job removes again
     staging.create_staging_folder(folder, job.id)
     try:
         rows = ArrowBatchJob(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()

@@ -51,7 +51,7 @@ def _match_component(folder: FolderPath, component: str) -> Iterator[FolderPath]
     if component == "**":
         yield from _iter_folders(folder)
         return
-    if not _SPECIAL.search(component):
+    if not _SPECIAL.search(component):  # a name that is spelled out may be hidden, and its folder need not be listed
         path = folder / component
         if path.exists() if isinstance(path, StorePath) else os.path.lexists(path):
             yield path
@@ -94,6 +94,7 @@ def _expand_braces(pattern: str) -> list[str]:
             patterns.append(text)
         else:
             bounds = [start, *commas, stop]
+            # In reverse, because the last pattern is taken next: so they keep their order.
             choices = [text[left + 1 : right] for left, right in pairwise(bounds)]
             pending += [text[:start] + choice + text[stop + 1 :] for choice in reversed(choices)]
         if len(pending) + len(patterns) > MAX_ALTERNATIVES:

@@ -69,6 +69,7 @@ class RowFilters:
     def find_batches(self, reader: FileReader) -> Mask | None:
         """Return which record batches of a file may have matching rows, by its statistics; None if there are none."""
         schema, all_batches = reader.ipc_schema.schema, np.ones(reader.num_record_batches, np.bool_)
+        # Statistics describe the stored values, so they apply only to columns that are read without a conversion.
         names = {condition[0] for conjunction in self.conjunctions for condition in conjunction}
         indices = {name: schema.index(name) for name in names if self._is_read_unchanged(schema, name)}
         statistics = reader.read_statistics(indices.values()) if indices else None

@@ -155,6 +155,7 @@ def _describe_one_read(comparison: Comparison) -> str:
 def find_paying_reads(comparison: Comparison) -> int | None:
     """Return from how many reads on publishing is faster than each other method, by a line through both workloads."""
     reads = 1
+    # Times are lines in the number of reads: publishing pays from where its line crosses each of the others.
     for name in comparison.others:
         slower_by = comparison.median(PUBLISH.name, ONE) - comparison.median(name, ONE)
         faster_by = comparison.median(name, ALL) - comparison.median(PUBLISH.name, ALL)

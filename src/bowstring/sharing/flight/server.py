@@ -142,7 +142,7 @@ class FlightServer(Closable):
             limit = self._server.options.max_clients
             raise ConnectionLostError(f"the server has {limit} clients already, its limit")
         stream = _DoGetStream(_to_pyarrow_batches(parts), _parse_peer(peer))
-        weakref.finalize(stream, self._slots.release)
+        weakref.finalize(stream, self._slots.release)  # pyarrow drops it at the end of the call, also of a lost client
         with self._lock:
             self._streams.add(stream)
         schema, _ = read_schema_and_batches(parts[0])
