@@ -20,6 +20,7 @@ def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable
     @cache
     def read_imports() -> dict[str, str]:
         """Return the module from which the stub imports each name; a subpackage is imported from the package."""
+        # Imported on the first use of a name: `import bowstring` alone must stay fast.
         import ast
         import pkgutil
 
@@ -40,6 +41,7 @@ def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable
         if read_imports()[name] == package:
             return import_module(f"{package}.{name}")
         value = getattr(import_module(read_imports()[name]), name)
+        # From now on Python finds the attribute itself, and does not call this function.
         setattr(sys.modules[package], name, value)
         return value
 

@@ -112,6 +112,7 @@ class Schema:
             if index is not None:
                 return index
             indices = self._indices_of(key)
+            # Finding the last of a thousand names takes 50 µs, looking it up 0.3 µs.
             if len(indices) == 1:
                 return self._indices.setdefault(key, indices[0])
             if indices:

@@ -12,10 +12,8 @@ from bowstring.errors import BowstringError
 
 
 def repr_options(options: Any) -> str:
-    """Return the `repr` of options: the class, and the fields that differ from their defaults.
-
-    `help` shows it as the default of a parameter.
-    """
+    """Return the `repr` of options: the class, and the fields that differ from their defaults."""
+    # The `repr` of a dataclass has all fields, in each signature that `help` prints.
     changed = []
     for field in fields(options):
         value = getattr(options, field.name)

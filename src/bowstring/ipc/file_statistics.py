@@ -114,6 +114,7 @@ class FileStatistics:
             if min_max(bound) is None:
                 raise InvalidArgumentError(f"a bound must be a value with an order, found {bound.to_pylist()[0]!r}")
         batch_indices = np.flatnonzero(~_is_null(column.minima))
+        # Minima, maxima and bounds are ranked together: ranks compare like the values of any layout with an order.
         values = column.minima.layout.concat(
             [column.minima.take(batch_indices), column.maxima.take(batch_indices), *bounds_arrays]
         )
@@ -282,6 +283,7 @@ def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequ
         if column.minima is None or column.maxima is None or actual is None:
             continue
         low, high = (bounds.slice(index, 1) for bounds in (column.minima, column.maxima))
+        # The ranks must ascend: the minimum may be less than the least value, and the maximum greater.
         value_ranks = None if _is_null(low)[0] else compute_dense_ranks(low.layout.concat([low, *actual, high]))
         if value_ranks is None or (np.diff(value_ranks) < 0).any():
             claimed_values, actual_values = (

@@ -79,6 +79,7 @@ class TensorType(ExtensionType):
 
     def _to_logical_shape(self, elements: Any, shape: Sequence[int], value_type: t.DataType) -> npt.NDArray[Any]:
         """Build a tensor in logical shape from its elements in C order of the physical shape."""
+        # NumPy has no null: elements with one are Python objects, and so are those of types without a dtype.
         dtype = None if any(element is None for element in elements) else _numpy_dtype(value_type)
         flat = np.fromiter(elements, np.dtype(dtype or object), len(elements))
         return flat.reshape(shape).transpose(self._axis_order)
@@ -88,7 +89,7 @@ class TensorType(ExtensionType):
         array = np.asarray(value)
         if array.ndim != len(self._axis_order):
             raise TypeMismatchError(f"a tensor of {array.ndim} dimensions does not fit {self}")
-        return array.transpose(np.argsort(self._axis_order))
+        return array.transpose(np.argsort(self._axis_order))  # the inverse permutation
 
 
 def _numpy_dtype(type_: t.DataType) -> np.dtype[Any] | None:
@@ -239,7 +240,7 @@ class VariableShapeTensorType(TensorType):
 
     def decode(self, value: Any) -> npt.NDArray[Any]:
         """Return one tensor as a NumPy array. Raises `InvalidDataError` if elements and shape disagree."""
-        self.check_storage_value(value)
+        self.check_storage_value(value)  # the shape is data, too, and may not fit the elements
         return self._to_logical_shape(value["data"], value["shape"], self.value_type)
 
     def check_storage_value(self, value: Any) -> None:

@@ -213,6 +213,7 @@ class _MessageSelector:
 
     def may_contain_dictionary(self, dropped_range: DroppedRange) -> bool:
         """Whether the dropped bytes may have contained a dictionary."""
+        # The header of the lost message was valid, and its end is the start of the next one.
         if dropped_range.start in self.search.single_batch_losses:
             return False
         footer = self.search.footer
