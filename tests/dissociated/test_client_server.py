@@ -438,7 +438,7 @@ def test_any_messages_to_a_server_are_events_or_errors_of_bowstring(messages: li
         ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1)), (1, b"body")], "body while complete"),
         ([(None, prefix(1, 0) + b"S"), (0, b"body")], "message 1 is the next one"),
         ([(0, b"body"), (None, prefix(1, 0) + b"S")], "message 0, whose header has none"),
-        ([(5, b"body"), (5, b"body")], "body 5 came twice"),
+        ([(5, b"body"), (5, b"body")], "body 5 was received twice"),
         ([(5, b"body"), (None, prefix(1, 0) + b"S"), (None, prefix(0, 1))], "message 5 came, but the end"),
         ([(1 << 40 | 5, b"body")], "reserved bits"),
         ([(2 << 56 | 5, b"body")], "body type 0 or 1"),

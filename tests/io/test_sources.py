@@ -81,7 +81,7 @@ def test_a_closed_file_object_is_an_error(format_: str, tmp_path: Path) -> None:
 
 
 class OverlongFile:
-    """Gives more bytes than it was asked for."""
+    """Returns more bytes than requested."""
 
     def __init__(self, data: bytes) -> None:
         self._data = io.BytesIO(data)

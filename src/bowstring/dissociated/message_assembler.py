@@ -78,9 +78,9 @@ class MessageAssembler:
         if needs_body or sequence != self._next or sequence in self._pending or self._end_distance is not None:
             pending = self._get_or_add_pending(sequence, "metadata message")
             if pending.header is not None:
-                raise ProtocolError(f"{self._stream}: metadata message {sequence} came twice")
+                raise ProtocolError(f"{self._stream}: metadata message {sequence} was received twice")
             if pending.body is not None and not needs_body:
-                raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
+                raise ProtocolError(f"{self._stream}: a body was received for message {sequence}, whose header has none")
             pending.header, pending.needs_body = header, needs_body
             self._count_bytes(pending, len(header))
             return self._take_complete_messages()
@@ -92,9 +92,9 @@ class MessageAssembler:
         """Add a body. Return the messages that can now be delivered."""
         pending = self._get_or_add_pending(sequence, "body")
         if pending.body is not None:
-            raise ProtocolError(f"{self._stream}: body {sequence} came twice")
+            raise ProtocolError(f"{self._stream}: body {sequence} was received twice")
         if pending.header is not None and not pending.needs_body:
-            raise ProtocolError(f"{self._stream}: a body came for message {sequence}, whose header has none")
+            raise ProtocolError(f"{self._stream}: a body was received for message {sequence}, whose header has none")
         pending.body = body
         # A body of addresses takes 16 bytes per buffer here, whatever the size of the buffers.
         self._count_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
@@ -103,7 +103,7 @@ class MessageAssembler:
     def add_end(self, sequence: int) -> None:
         """Add the end of the stream, whose number is one more than that of the last message."""
         if self._end_distance is not None:
-            raise ProtocolError(f"{self._stream}: the end of stream came twice")
+            raise ProtocolError(f"{self._stream}: the end of stream was received twice")
         distance = sequence_distance(self._next, sequence)
         if distance > self._limits.max_pending_messages:
             raise ProtocolError(
@@ -142,7 +142,7 @@ class MessageAssembler:
         if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
             raise ProtocolError(f"{self._stream}: {kind} {sequence} is after the end of the stream")
         if distance >= SEQUENCE_MODULUS // 2:
-            raise ProtocolError(f"{self._stream}: {kind} {sequence} came again: message {self._next} is the next one")
+            raise ProtocolError(f"{self._stream}: {kind} {sequence} was received again: message {self._next} is the next one")
         if distance >= self._limits.max_pending_messages:
             raise LimitError(
                 f"{self._stream}: {kind} {sequence} is {distance} messages ahead of message {self._next}, "

@@ -204,9 +204,7 @@ class RangeSource:
         if reply.nbytes == self.size:  # a server without range support returns the whole file
             return reply[offset : offset + expected]
         if reply.nbytes > expected:
-            raise ResourceError(
-                f"{self.name}: was asked for {expected} bytes at byte {offset}, and gave {reply.nbytes}"
-            )
+            raise ResourceError(f"{self.name}: requested {expected} bytes at byte {offset}, received {reply.nbytes}")
         raise TruncatedError(
             f"{self.name}: expected {expected} bytes at byte {offset} of {self.size}, found {reply.nbytes}: the file "
             f"changed, or the store returned a short reply"
@@ -311,10 +309,10 @@ class FileObjectRangeReader:
             if part is None:
                 raise BlockingIOError
             if not isinstance(part, bytes | bytearray | memoryview):
-                raise InvalidArgumentError(f"expected a binary file object, but reading gave {type(part).__name__}")
+                raise InvalidArgumentError(f"expected a binary file object, but reading returned {type(part).__name__}")
             if len(part) > remaining_bytes:
                 raise InvalidArgumentError(
-                    f"{self.name}: was asked for up to {remaining_bytes} bytes, and gave {len(part)}"
+                    f"{self.name}: requested up to {remaining_bytes} bytes, received {len(part)}"
                 )
             if not part:
                 break

@@ -206,7 +206,10 @@ class DictionaryLayout(Layout):
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
         dictionary = max(distinct.values(), key=lambda values: -1 if values is None else values.length)
-        if dictionary is None or not all(values and has_prefix(dictionary, values) for values in distinct.values()):
+        # If the longest dictionary begins with all others, indices stay valid.
+        if dictionary is None or not all(
+            values is not None and has_prefix(dictionary, values) for values in distinct.values()
+        ):
             return None
         return ArrayData(
             self, len(slots), (slots.gather_validity(), to_buffer(slots.gather_buffer_values(1))), (), dictionary

@@ -59,6 +59,7 @@ def factorize_keys(keys: Sequence[Values], length: int) -> tuple[Indices, Indice
     integers = _combine_keys(keys)
     if integers is not None:
         return _factorize_integers(integers)
+    # Sorted, identical slots are runs; as the sort is stable, each run begins with the first of its slots.
     order = stable_argsort(keys)
     starts = run_start_mask(*(key[order] for key in keys))
     firsts = order[starts]
@@ -91,6 +92,8 @@ def _combine_keys(keys: Sequence[Values]) -> Indices | None:
 
 def _factorize_integers(integers: Indices) -> tuple[Indices, Indices]:
     """As `factorize_keys`, for non-negative integers that are indices into a lookup table."""
+    # First the table has the first slot of each integer: backwards, because NumPy keeps the last of the values assigned
+    # to one entry. Then it has the codes. Entries of integers that do not occur are never read.
     slots = np.arange(len(integers))
     table = np.empty(int(integers.max()) + 1, np.int64)
     table[integers[::-1]] = slots[::-1]
