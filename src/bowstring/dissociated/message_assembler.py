@@ -80,7 +80,7 @@ class MessageAssembler:
             if pending.header is not None:
                 raise ProtocolError(f"{self._stream}: metadata message {sequence} was received twice")
             if pending.body is not None and not needs_body:
-                raise ProtocolError(f"{self._stream}: a body was received for message {sequence}, whose header has none")
+                raise ProtocolError(f"{self._stream}: received a body for message {sequence}, whose header has none")
             pending.header, pending.needs_body = header, needs_body
             self._count_bytes(pending, len(header))
             return self._take_complete_messages()
@@ -94,7 +94,7 @@ class MessageAssembler:
         if pending.body is not None:
             raise ProtocolError(f"{self._stream}: body {sequence} was received twice")
         if pending.header is not None and not pending.needs_body:
-            raise ProtocolError(f"{self._stream}: a body was received for message {sequence}, whose header has none")
+            raise ProtocolError(f"{self._stream}: received a body for message {sequence}, whose header has none")
         pending.body = body
         # A body of addresses takes 16 bytes per buffer here, whatever the size of the buffers.
         self._count_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
@@ -142,7 +142,7 @@ class MessageAssembler:
         if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
             raise ProtocolError(f"{self._stream}: {kind} {sequence} is after the end of the stream")
         if distance >= SEQUENCE_MODULUS // 2:
-            raise ProtocolError(f"{self._stream}: {kind} {sequence} was received again: message {self._next} is the next one")
+            raise ProtocolError(f"{self._stream}: {kind} {sequence} was received again, expected message {self._next}")
         if distance >= self._limits.max_pending_messages:
             raise LimitError(
                 f"{self._stream}: {kind} {sequence} is {distance} messages ahead of message {self._next}, "
