@@ -436,7 +436,7 @@ def test_any_messages_to_a_server_are_events_or_errors_of_bowstring(messages: li
         ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1)), (None, prefix(0, 1))], "while complete"),
         ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1)), (None, prefix(1, 1) + b"B")], "while complete"),
         ([(None, prefix(1, 0) + b"S"), (None, prefix(0, 1)), (1, b"body")], "body while complete"),
-        ([(None, prefix(1, 0) + b"S"), (0, b"body")], "message 1 is the next one"),
+        ([(None, prefix(1, 0) + b"S"), (0, b"body")], "expected message 1"),
         ([(0, b"body"), (None, prefix(1, 0) + b"S")], "message 0, whose header has none"),
         ([(5, b"body"), (5, b"body")], "body 5 was received twice"),
         ([(5, b"body"), (None, prefix(1, 0) + b"S"), (None, prefix(0, 1))], "message 5 came, but the end"),
