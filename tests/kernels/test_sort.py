@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.layouts.sort_keys import ByteStrings, compare_bytes, find_extreme_bytes, rank_bytes
+from bowstring.layouts.sort_keys import ByteStrings, find_extreme_bytes, rank_bytes
 from bowstring.testing import strategies
 from tests.cases import CASES, FLAT, Case
 
@@ -145,18 +145,3 @@ def as_byte_strings(values: list[bytes]) -> ByteStrings:
 def test_the_smallest_and_the_greatest_byte_string_are_those_of_python(values: list[bytes]) -> None:
     least, greatest = find_extreme_bytes(*as_byte_strings(values))
     assert (values[least], values[greatest]) == (min(values), max(values))
-
-
-@given(values=SIMILAR_BYTES, bound=SIMILAR_BYTES.filter(len).map(lambda bounds: bounds[0]))
-def test_byte_strings_compare_as_those_of_python(values: list[bytes], bound: bytes) -> None:
-    values = [*values, bound, bound + b"\0", bound[:-1]]
-    expected = [(value > bound) - (value < bound) for value in values]
-    assert compare_bytes(as_byte_strings(values), as_byte_strings([bound])).tolist() == expected
-
-
-@given(pairs=st.tuples(SIMILAR_BYTES, SIMILAR_BYTES).map(lambda lists: list(zip(*lists, strict=False))))
-def test_pairs_of_byte_strings_compare_as_those_of_python(pairs: list[tuple[bytes, bytes]]) -> None:
-    pairs = [*pairs, *((value, value) for value, _ in pairs)]
-    lefts, rights = ([pair[side] for pair in pairs] for side in (0, 1))
-    expected = [(left > right) - (left < right) for left, right in pairs]
-    assert compare_bytes(as_byte_strings(lefts), as_byte_strings(rights)).tolist() == expected

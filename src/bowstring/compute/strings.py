@@ -17,10 +17,11 @@ from bowstring.errors import TypeMismatchError
 from bowstring.kernels.comparison import get_byte_strings
 from bowstring.kernels.nulls import create_boolean_array, insert_nulls, set_nulls
 from bowstring.layouts.base import ArrayData, Indices, Values
+from bowstring.layouts.byte_comparison import are_bytes_equal
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import primitive_layout
-from bowstring.layouts.sort_keys import ByteStrings, compare_bytes
+from bowstring.layouts.sort_keys import ByteStrings
 from bowstring.memory.bitmap import Mask
 
 _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
@@ -137,8 +138,7 @@ def _match(
 def _equals_at(data: Values, starts: Indices, value: bytes) -> Mask:
     """Return whether the bytes from each start on, which are within the data, equal a value."""
     other = np.frombuffer(value, np.uint8), np.zeros(1, np.int64), np.array([len(value)])
-    mask: Mask = compare_bytes((data, starts, np.full(len(starts), len(value))), other) == 0
-    return mask
+    return are_bytes_equal((data, starts, np.full(len(starts), len(value))), other)
 
 
 def _is_prefix(strings: ByteStrings, value: bytes) -> Mask:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from bowstring.layouts.base import ArrayData, Values
+from bowstring.layouts.byte_comparison import are_bytes_equal, compare_bytes
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.sort_keys import ByteStrings, compare_bytes, compare_keys
+from bowstring.layouts.sort_keys import ByteStrings, compare_keys
 from bowstring.layouts.value_codecs.fixed_size_binary import FixedSizeBinaryCodec
 from bowstring.memory.bitmap import Mask
 
@@ -40,20 +41,8 @@ def compare(array: ArrayData, symbol: str, other: ArrayData) -> Mask:
             values, codes = shared
             return compare(values, symbol, other)[codes]
     if symbol in ("==", "!="):
-        return comparison(_are_bytes_equal(get_byte_strings(array), get_byte_strings(other)), True)
+        return comparison(are_bytes_equal(get_byte_strings(array), get_byte_strings(other)), True)
     return comparison(compare_bytes(get_byte_strings(array), get_byte_strings(other)), 0)
-
-
-def _are_bytes_equal(left: ByteStrings, right: ByteStrings) -> Mask:
-    """Return which strings equal those of `right`, or its only one; only those of equal length are read."""
-    (data, starts, lengths), (other_data, other_starts, other_lengths) = left, right
-    mask: Mask = lengths == other_lengths
-    others = mask if len(other_starts) == len(starts) else slice(None)
-    mask[mask] = (
-        compare_bytes((data, starts[mask], lengths[mask]), (other_data, other_starts[others], other_lengths[others]))
-        == 0
-    )
-    return mask
 
 
 def get_order_keys(array: ArrayData) -> tuple[Values, ...] | None:

@@ -53,7 +53,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
     def bytes_and_offsets(self, array: ArrayData) -> tuple[Bytes, Indices]:
         offsets = self.offsets(array).astype(np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
-        return self.data_buffer(array).view(UINT8, first, last - first), offsets - first
+        return self.data_buffer(array).view(UINT8, first, last - first), offsets - first if first else offsets
 
     def bytes_at(self, array: ArrayData, index: int) -> bytes | None:
         start, stop = self.offsets_at(array, index)

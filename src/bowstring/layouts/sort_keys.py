@@ -84,28 +84,6 @@ def _skip_common_words(words: Values, starts: Indices, lengths: Indices) -> tupl
         depth += _WORD
 
 
-def compare_bytes(left: ByteStrings, right: ByteStrings) -> Values:
-    """Return -1, 0 or 1 for each string: less than, equal to or greater than that of `right`, or its only one.
-
-    The shape is (strings,), the type int8. Strings with equal first 64 bytes are compared as Python byte strings.
-    """
-    (data, starts, lengths), (other_data, other_starts, other_lengths) = left, right
-    words, other_words = _view_words(data), _view_words(other_data)
-    signs = np.zeros(len(starts), np.int8)
-    ties = np.arange(len(starts))
-    for depth in range(0, _ROUNDS * _WORD, _WORD):
-        others = ties if len(other_starts) == len(starts) else slice(None)
-        keys = _read_words(words, starts[ties], lengths[ties], depth)
-        signs[ties] = compare_keys(keys, _read_words(other_words, other_starts[others], other_lengths[others], depth))
-        ties = ties[(signs[ties] == 0) & (keys[1] > _WORD)]
-    for i in ties.tolist():
-        j = i if len(other_starts) == len(starts) else 0
-        value = data[starts[i] : starts[i] + lengths[i]].tobytes()
-        other = other_data[other_starts[j] : other_starts[j] + other_lengths[j]].tobytes()
-        signs[i] = (value > other) - (value < other)
-    return signs
-
-
 def compare_keys(keys: Sequence[Values], bounds: Sequence[Values]) -> Values:
     """Return -1, 0 or 1 for each row of keys, the most significant first, that is less than, equal to or greater than
     the same row of `bounds`, or its only one.
