@@ -257,6 +257,20 @@ def test_membership_is_that_of_pyarrow(function: str, skip_nulls: bool) -> None:
     ]  # fmt: skip
 
 
+def test_members_with_equal_hashes_are_told_apart() -> None:
+    """The hash is that of the first, the middle and the last eight bytes."""
+    alike = ["a" * 10 + letter + "a" * 100 for letter in "abcdefgh"]
+    for values, members in (
+        (alike, alike[2:4]),
+        ([*alike[:2], "x"], alike),
+        (["x", *alike], ["y", alike[1], alike[1]]),
+    ):
+        assert check("is_in", pa.array([*values, None]), value_set=pa.array(members))
+        assert check("index_in", pa.array([*values, None]), value_set=pa.array([*members[:1], None, *members[1:]]))
+    numbers = [str(number) for number in range(5000)]
+    assert check("index_in", pa.array(numbers), value_set=pa.array(numbers[::-3] + ["x"] * 3))
+
+
 def comparable(name: str, other: str) -> bool:
     """Whether pyarrow casts the values of a set to a common type; it casts others to the type of the values."""
     return name == other or {name, other} <= {"int8", "int32", "int64"} or {name, other} <= {"int8", "float64"}
@@ -325,6 +339,21 @@ def test_lengths_and_cases_are_those_of_pyarrow(encoding: str) -> None:
         if function == "utf8_upper":
             expected = [value and value.replace("ẞ", "ß") for value in expected]  # Python has no single upper-case ß
         assert values.to_pylist() == expected
+
+
+def test_cases_may_have_other_lengths_in_utf8() -> None:
+    for values in (["aɐb", "ⱥ", None, "Å"], ["xȺ", "ä", "K"], ["äöü", "ÄÖÜ"]):  # "ⱥ" and "Ⱥ" have 3 and 2 bytes
+        for function in ("utf8_upper", "utf8_lower"):
+            assert check(function, pa.array(values))
+
+
+def test_bytes_of_null_slots_do_not_matter_to_cases() -> None:
+    for valid_bytes, text in ((b"ab", "AB"), ("ä".encode(), "Ä")):
+        data = valid_bytes + b"\xff\xfe"
+        strings = bs.Array.from_buffers("string", 2, [b"\1", np.array([0, 2, 4], np.int32), data])
+        assert bs.compute.utf8_upper(strings).to_pylist() == [text, None]
+        with pytest.raises(bs.errors.InvalidDataError, match="UTF-8"):
+            bs.compute.utf8_upper(bs.Array.from_buffers("string", 2, [None, *strings.buffers[1:]]))
 
 
 @settings(max_examples=100)

@@ -10,8 +10,11 @@ from bowstring.compute.operands import as_column, decode_and_cast, map_operands
 from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
 from bowstring.kernels.common_type import find_common_type
+from bowstring.kernels.comparison import get_byte_strings
 from bowstring.kernels.nulls import create_boolean_array
 from bowstring.layouts.base import ArrayData, Indices
+from bowstring.layouts.byte_strings import ByteStringLayout
+from bowstring.layouts.bytes_equality_codes import find_equal_bytes
 from bowstring.layouts.factorize import factorize
 from bowstring.layouts.registry import primitive_layout
 
@@ -53,17 +56,30 @@ def _as_set(value_set: Any) -> ArrayData:
 
 def _find_members(array: ArrayData, members: ArrayData, skip_nulls: bool) -> Indices:
     """Return the index of each slot's value in `members`, -1 if it is not there."""
-    if members.type == array.type:
-        values = array.layout.concat([array, members])
-    else:
+    if members.type != array.type:
         common_type = find_common_type([array.type, members.type])
         members, array = decode_and_cast(members, common_type), decode_and_cast(array, common_type)
-        values = array.layout.concat([array, members])
-    codes, firsts = factorize(values)
-    indices = np.full(len(firsts), -1)
-    indices[codes[array.length :][::-1]] = np.arange(members.length)[::-1]
-    out: Indices = indices[codes[: array.length]]
     valid = array.layout.logical_validity_mask(array)
+    indices = _find_byte_strings(array, members) if isinstance(array.layout, ByteStringLayout) else None
+    if indices is None:
+        codes, firsts = factorize(array.layout.concat([array, members]))
+        index_by_code = np.full(len(firsts), -1)
+        index_by_code[codes[array.length :][::-1]] = np.arange(members.length)[::-1]
+        indices = index_by_code[codes[: array.length]]
     if skip_nulls and valid is not None:
-        out[~valid] = -1
-    return out
+        indices[~valid] = -1
+    return indices
+
+
+def _find_byte_strings(array: ArrayData, members: ArrayData) -> Indices | None:
+    """As `_find_members`, for byte strings; None if their hashes collide."""
+    valid, is_member = array.validity_mask(), members.validity_mask()
+    data, starts, lengths = get_byte_strings(members)
+    slots = np.arange(members.length) if is_member is None else np.flatnonzero(is_member)
+    indices = find_equal_bytes(get_byte_strings(array), (data, starts[slots], lengths[slots]))
+    if indices is None:
+        return None
+    indices = np.append(slots, -1)[indices]
+    if valid is not None:
+        indices[~valid] = -1 if is_member is None else int(np.argmin(is_member))
+    return indices

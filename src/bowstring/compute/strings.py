@@ -16,7 +16,7 @@ from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
 from bowstring.kernels.comparison import get_byte_strings
 from bowstring.kernels.nulls import create_boolean_array, insert_nulls, set_nulls
-from bowstring.layouts.base import ArrayData, Indices, Values
+from bowstring.layouts.base import ArrayData, Indices, Values, pack_validity
 from bowstring.layouts.byte_comparison import are_bytes_equal
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.primitive import PrimitiveLayout
@@ -25,6 +25,8 @@ from bowstring.layouts.sort_keys import ByteStrings
 from bowstring.memory.bitmap import Mask
 
 _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
+_FIRST_NON_ASCII = 0x80
+_ASCII = bytes(range(_FIRST_NON_ASCII)).decode()
 
 
 def starts_with(strings: Any, pattern: str | bytes, *, ignore_case: bool = False) -> Any:
@@ -187,27 +189,31 @@ def _create_lengths(array: ArrayData, lengths: Indices) -> ArrayData:
 
 def _code_point_offsets(data: Values, offsets: Indices) -> Indices:
     """Return the number of code points before each offset."""
-    if not len(offsets) or not (data & 0x80).any():  # ASCII
+    if not len(offsets) or not (data & _FIRST_NON_ASCII).any():
         return offsets
     is_start = (data & _CONTINUATION_MASK) != _CONTINUATION
     return np.append(0, np.cumsum(is_start))[offsets]
 
 
 def _map_case(function: Callable[[str], str], array: ArrayData) -> ArrayData:
-    layout = array.layout
+    layout, valid = array.layout, array.validity_mask()
     assert isinstance(layout, ByteStringLayout)
-    valid = array.validity_mask()
-    if valid is not None:  # bytes of null slots may be invalid
-        values = _map_case(function, layout.take(array, np.flatnonzero(valid)))
-        return insert_nulls(values, array)
     data, offsets = layout.bytes_and_offsets(array)
+    is_other = data >= _FIRST_NON_ASCII
     try:
+        others = data[is_other].tobytes().decode()
+        mapping = {ord(each): mapped for each in {*_ASCII, *others} if len(mapped := function(each)) == 1}
+        if all(len(chr(each).encode()) == len(mapped.encode()) for each, mapped in mapping.items()):
+            table = np.frombuffer(_ASCII.translate(mapping).encode(), np.uint8)
+            mapped_bytes = table.take(data, mode="clip")
+            mapped_bytes[is_other] = np.frombuffer(others.translate(mapping).encode(), np.uint8)
+            return layout.create_array(np.diff(offsets), mapped_bytes, pack_validity(valid))
         text = data.tobytes().decode()
     except UnicodeDecodeError:
+        if valid is not None:  # bytes of null slots may be invalid
+            return insert_nulls(_map_case(function, layout.take(array, np.flatnonzero(valid))), array)
         array.validate(full=True)  # raises
         raise
-    mapping = {ord(each): mapped for each in set(text) if len(mapped := function(each)) == 1}
     mapped_bytes = np.frombuffer(text.translate(mapping).encode(), np.uint8)
-    code_points = _code_point_offsets(data, offsets)
-    boundaries = np.append(np.flatnonzero((mapped_bytes & _CONTINUATION_MASK) != _CONTINUATION), mapped_bytes.size)
-    return layout.create_array(np.diff(boundaries[code_points]), mapped_bytes, None)
+    starts = np.append(np.flatnonzero((mapped_bytes & _CONTINUATION_MASK) != _CONTINUATION), mapped_bytes.size)
+    return layout.create_array(np.diff(starts[_code_point_offsets(data, offsets)]), mapped_bytes, pack_validity(valid))

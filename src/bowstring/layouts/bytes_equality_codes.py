@@ -9,7 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.sort_keys import rank_bytes
+from bowstring.layouts.byte_comparison import are_bytes_equal
+from bowstring.layouts.sort_keys import ByteStrings, rank_bytes
 
 _IndexedWords: TypeAlias = Iterator[tuple[Indices | slice, Values]]
 _WORD = np.dtype("<u8")
@@ -44,15 +45,73 @@ def bytes_equality_codes(data: Values, offsets: Indices) -> Indices:
             value = data[starts[index] : starts[index] + lengths[index]].tobytes()
             codes[index] = index_by_value.setdefault(value, index)
         starts, lengths = starts[short], lengths[short]
-    if data.size < _WORD.itemsize:
-        data = np.concatenate((data, np.zeros(_WORD.itemsize - data.size, data.dtype)))
-    words = np.ndarray((data.size - _WORD.itemsize + 1,), _WORD, data, strides=(1,))
+    words = _view_words(data)
     for iter_words in (_iter_first_middle_last_words, _iter_all_words):
         firsts = _find_first_occurrences(_hash_strings(iter_words, words, starts, lengths))
         if _are_equal_to_first_occurrences(words, starts, lengths, firsts):
             codes[short] = short[firsts]
             return codes
     return rank_bytes(data, offsets)
+
+
+def find_equal_bytes(strings: ByteStrings, members: ByteStrings) -> Indices | None:
+    """Return for each string the index of the first member that equals it, -1 if there is none; None, very rarely, if
+    different strings have the same hash.
+
+    Looking up a million strings takes less than half the time of `bytes_equality_codes` of all strings and members.
+    """
+    hashes, member_hashes = (
+        _hash_strings(_iter_first_middle_last_words, _view_words(data), starts, lengths)
+        for data, starts, lengths in (strings, members)
+    )
+    firsts = _find_first_occurrences(member_hashes)
+    indices = _look_up(hashes, member_hashes, np.flatnonzero(firsts == np.arange(len(firsts))))
+    if indices is None:
+        return None
+    (data, starts, lengths), (member_data, member_starts, member_lengths) = strings, members
+    hits = np.flatnonzero(indices >= 0)
+    hit_members = member_data, member_starts[indices[hits]], member_lengths[indices[hits]]
+    first_members = member_data, member_starts[firsts], member_lengths[firsts]
+    are_equal = are_bytes_equal((data, starts[hits], lengths[hits]), hit_members).all()
+    return indices if are_equal and are_bytes_equal(members, first_members).all() else None
+
+
+def _look_up(hashes: Values, member_hashes: Values, members: Indices) -> Indices | None:
+    """Return the index of the member with each hash, -1 if there is none; members have different hashes.
+
+    A table maps the upper bits of a hash to a member. Members that are replaced by another in it go into the next
+    round's table, with other bits. Returns None if some are left after the last round.
+    """
+    out = np.full(len(hashes), -1)
+    remaining, mixed = np.arange(len(hashes)), hashes
+    keys = member_hashes[members]
+    bits = np.uint64(64 - max(_FEWEST_BITS, (16 * len(members)).bit_length()))
+    for _ in range(_ROUNDS):
+        if not len(members):
+            return out
+        table = np.zeros(1 << 64 - int(bits), np.int64)
+        slots = (keys >> bits).astype(np.intp)
+        table[slots] = np.arange(len(members))
+        candidates = table[(mixed >> bits).astype(np.intp)]
+        is_hit = keys[candidates] == mixed
+        out[remaining[is_hit]] = members[candidates[is_hit]]
+        remaining, mixed = remaining[~is_hit], _mix(mixed[~is_hit])
+        is_replaced = table[slots] != np.arange(len(members))
+        members, keys = members[is_replaced], _mix(keys[is_replaced])
+    return None
+
+
+def _mix(hashes: Values) -> Values:
+    """Return other integers, as different as the hashes."""
+    mixed = hashes * _MULTIPLIER
+    return mixed ^ mixed >> _HALF
+
+
+def _view_words(data: Values) -> Values:
+    """Return the eight bytes from each byte on, at least once, as integers."""
+    if data.size < _WORD.itemsize:
+        data = np.concatenate((data, np.zeros(_WORD.itemsize - data.size, data.dtype)))
+    return np.ndarray((data.size - _WORD.itemsize + 1,), _WORD, data, strides=(1,))
 
 
 def _read_first_words(words: Values, starts: Indices, lengths: Indices) -> Values:
@@ -98,9 +157,7 @@ def _hash_strings(
         block = slice(first, first + _BLOCK_STRINGS)
         hashes = lengths[block].astype(_WORD) ^ _SEED
         for indices, word in iter_words(words, starts[block], lengths[block]):
-            mixed = (hashes[indices] ^ word) * _MULTIPLIER
-            mixed ^= mixed >> _HALF
-            hashes[indices] = mixed
+            hashes[indices] = _mix(hashes[indices] ^ word)
         out[block] = hashes
     return out
 
@@ -117,8 +174,7 @@ def _find_first_occurrences(hashes: Values) -> Indices:
     sample = hashes[: 1 << _FEWEST_BITS]
     bits = _FEWEST_BITS if len(np.unique(sample)) * 4 < len(sample) else max_bits
     for _ in range(_ROUNDS):
-        mixed = mixed * _MULTIPLIER
-        mixed ^= mixed >> _HALF
+        mixed = _mix(mixed)
         slots = (mixed >> np.uint64(64 - bits)).astype(np.intp)
         table = np.empty(1 << bits, np.int64)
         table[slots[::-1]] = remaining[::-1]
