@@ -36,6 +36,7 @@ from bowstring.kernels.nulls import create_boolean_array
 from bowstring.kernels.sort import NullPlacement, Order
 from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts.base import ArrayData, Values
+from bowstring.layouts.primitive import PrimitiveLayout
 
 
 def is_null(values: Any, *, nan_is_null: bool = False) -> Any:
@@ -117,7 +118,7 @@ def _choose_by_condition(cond: ArrayData, left: ArrayData, right: ArrayData) -> 
     length = broadcast_length(cond, left, right)
     chooses_right = ~broadcast(unpack_booleans("if_else", cond), length)
     valid = combine_validity(cond)
-    chosen = _choose(chooses_right.astype(np.int64), _cast_to_common_type([left, right]))
+    chosen = _choose(chooses_right.view(np.uint8), _cast_to_common_type([left, right]))
     return chosen if valid is None else nulls.set_nulls(chosen, ~broadcast(valid, length))
 
 
@@ -136,7 +137,7 @@ def coalesce(*values: Any) -> Any:
 def _choose_first_valid(*arrays: ArrayData) -> ArrayData:
     arrays = tuple(_cast_to_common_type(arrays))
     length = broadcast_length(*arrays)
-    choices = np.full(length, len(arrays) - 1)
+    choices = np.full(length, len(arrays) - 1, np.min_scalar_type(len(arrays)))
     for index in range(len(arrays) - 2, -1, -1):
         valid = combine_validity(arrays[index])
         choices[slice(None) if valid is None else broadcast(valid, length)] = index
@@ -175,10 +176,25 @@ def _cast_to_common_type(arrays: Any) -> list[ArrayData]:
 
 def _choose(choices: Values, arrays: Any) -> ArrayData:
     """Return for each slot the value of the array at the index in `choices`, of shape (length,)."""
+    layout = arrays[0].layout
+    if isinstance(layout, PrimitiveLayout):
+        return _choose_slots(layout, choices, arrays)
     candidates = concat_and_unify(arrays)
     starts = np.cumsum([0, *(array.length for array in arrays)])[:-1]
     steps = np.array([array.length != 1 for array in arrays])
     return candidates.layout.take(candidates, starts[choices] + np.arange(len(choices)) * steps[choices])
+
+
+def _choose_slots(layout: PrimitiveLayout, choices: Values, arrays: Any) -> ArrayData:
+    """As `_choose`, without concatenating the arrays, which takes three times as long."""
+    length = len(choices)
+    slots, valid = np.empty(length, layout.dtype), np.ones(length, np.bool_)
+    for index, array in enumerate(arrays):
+        is_chosen, own_valid = choices == index, array.validity_mask()
+        np.copyto(slots, array.buffer_values(1), where=is_chosen)
+        if own_valid is not None:
+            np.copyto(valid, own_valid, where=is_chosen)
+    return layout.create_array(slots, None if valid.all() else valid)
 
 
 # Functions that arrays have as methods
