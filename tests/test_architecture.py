@@ -87,8 +87,14 @@ def packages() -> set[str]:
     return {package for pair in IMPORTS for package in pair} | {"testing"}
 
 
+@cache
 def sources() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_bytes()) for path in sources()}
 
 
 def package_of(path: Path) -> str:
@@ -143,9 +149,9 @@ def is_import_call(node: ast.AST) -> bool:
     return called in {"import_module", "__import__"}
 
 
-def imports_computed_name(source: str | bytes) -> bool:
+def imports_computed_name(tree: ast.Module) -> bool:
     """Whether a module imports another whose name is not a literal."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and is_import_call(node)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and is_import_call(node)]
     return any(named_in_call(call) is None for call in calls)
 
 
@@ -179,7 +185,7 @@ def absolute(node: ast.ImportFrom, path: Path) -> str:
 
 @cache
 def all_imports() -> list[Import]:
-    return [statement for path in sources() for statement in imports_under(ast.parse(path.read_bytes()), path)]
+    return [statement for path, tree in trees().items() for statement in imports_under(tree, path)]
 
 
 def wrong_direction(statement: Import) -> bool:
@@ -300,10 +306,10 @@ def test_an_import_of_bowstring_in_a_function_is_detected(source: str, path: str
 
 
 def test_only_the_listed_modules_import_a_computed_name() -> None:
-    importers = {module_name(path) for path in sources() if imports_computed_name(path.read_bytes())}
+    importers = {module_name(path) for path, tree in trees().items() if imports_computed_name(tree)}
     assert importers == {name for line in fenced("imports by computed name") for name in line.split()}
-    assert imports_computed_name("import_module(f'bowstring.{name}')")
-    assert not imports_computed_name("import_module('pyarrow')")
+    assert imports_computed_name(ast.parse("import_module(f'bowstring.{name}')"))
+    assert not imports_computed_name(ast.parse("import_module('pyarrow')"))
 
 
 def test_within_ipc_imports_are_from_lower_layers() -> None:
@@ -360,14 +366,11 @@ def test_third_party_packages_are_imported_only_where_declared() -> None:
 
 
 def test_every_module_has_a_docstring() -> None:
-    assert not [
-        str(path.relative_to(REPOSITORY)) for path in sources() if not ast.get_docstring(ast.parse(path.read_bytes()))
-    ]
+    assert not [str(path.relative_to(REPOSITORY)) for path, tree in trees().items() if not ast.get_docstring(tree)]
 
 
 def test_no_two_public_classes_have_the_same_name() -> None:
-    trees = [ast.parse(path.read_bytes()) for path in sources()]
-    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     assert not {name for name, count in names.items() if count > 1 and not name.startswith("_")}
 
 

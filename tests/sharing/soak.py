@@ -62,7 +62,7 @@ class SoakTest:
         first = list(dict.fromkeys(actions))
         started = reported = time.monotonic()
         before: dict[str, Usage] = {}
-        while (now := time.monotonic()) < started + time_s:
+        while (now := time.monotonic()) < started + time_s or first or not before:
             is_agent_idle = now >= self._published_at + _MAX_AGENT_IDLE_S
             action = first.pop() if first else self._publish if is_agent_idle else self._random.choice(actions)
             action()

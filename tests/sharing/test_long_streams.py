@@ -1,4 +1,4 @@
-"""Streams of 10,000 batches, some 20 MB of headers and addresses, over each transport."""
+"""Streams of 3,000 batches, some 6 MB of headers and addresses, over each transport."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 from tests.transports.certificates import Authority
 
-BATCHES, COLUMNS = 10_000, 20
+BATCHES, COLUMNS = 3000, 20
 LAST = f"column {COLUMNS - 1}"
 
 

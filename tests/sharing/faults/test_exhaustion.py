@@ -21,7 +21,7 @@ from tests.sharing.faults.processes import Children, Usage, nothing_left, num_de
 from tests.small_disk import run_on_4_mb
 
 MAX_DESCRIPTORS = 40
-NUM_CONNECTS = 10_000
+NUM_CONNECTS = 4000
 """For each transport; a fifth of it with TLS."""
 
 SHARE_ON_SMALL_DISK = """
