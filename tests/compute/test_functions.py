@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Iterator
 from decimal import Context, Decimal
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
+from bowstring.compute.rounding import RoundMode
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.kernels.comparison import compare
 from bowstring.layouts.base import ArrayData
@@ -83,7 +84,7 @@ def as_floats(array: Any) -> list[float]:
 def as_array(value: Any) -> Any:
     if not isinstance(value, pa.Scalar):
         return value
-    if pa.types.is_struct(value.type):
+    if pa.types.is_nested(value.type):
         return pa.array([value.as_py()], value.type)
     return pa.array([value]) if value.is_valid else pa.nulls(1, value.type)
 
@@ -167,6 +168,106 @@ def test_functions_of_one_number_are_those_of_pyarrow(function: str) -> None:
     for array in ARRAYS.values():
         for part in (array, array[2:], array[3], array[:0]):
             check(function, part)
+
+
+@pytest.mark.parametrize("function", ["sign", "sqrt", "floor", "ceil", "trunc"])
+def test_signs_roots_and_whole_numbers_are_those_of_pyarrow(function: str) -> None:
+    supported = 0
+    for name, array in ARRAYS.items():
+        # pyarrow returns 0 for -99.99, whose rounded value does not fit, if another value follows.
+        for part in (array[2:] if "decimal" in name else array, array[3], array[:0]):
+            supported += check(function, part)
+    assert supported > 30
+
+
+@pytest.mark.parametrize("mode", get_args(RoundMode))
+def test_numbers_are_rounded_as_by_pyarrow(mode: str) -> None:
+    quarters = pa.array([number / 4 for number in range(-12, 13)] + [NAN, INFINITY, None, 1e300, -0.0, 1e-300])
+    integers = pa.array([*range(-31, 32), None, 45, 50, 55, -45, -50, -55, 100, -100])
+    arrays = [array[2:] if "decimal" in name else array for name, array in ARRAYS.items()]
+    numbers = [*arrays, quarters, quarters.cast("float32", safe=False), integers, integers.cast("int8")]
+    numbers += [integers.filter(pc.greater(integers, 0)).cast("uint8"), pa.array([(1 << 64) - 1, 1 << 63], pa.uint64())]
+    decimals = [None if value is None else Decimal(value).scaleb(-2) for value in integers.to_pylist()]
+    numbers += [pa.array(decimals, pa.decimal128(9, 2)), pa.array(decimals, pa.decimal256(50, 2))]
+    for array in numbers:
+        is_float = pa.types.is_floating(array.type)  # pyarrow's 1e18 is not exact
+        for ndigits in (0, 1, 2, 5, -1, -2, -3) if is_float else (0, 1, 2, 5, -1, -2, -3, -18, -20):
+            for part in (array, array[:4], array[-1]):
+                check("round", part, ndigits=ndigits, round_mode=mode)
+
+
+def test_powers_are_those_of_pyarrow() -> None:
+    supported = 0
+    for base_name, base in ARRAYS.items():
+        for name, exponent in ARRAYS.items():
+            if "decimal" in base_name + name or "float32" in (base_name, name):
+                continue  # the last digits differ
+            if name.startswith(("int", "dictionary of")):
+                continue  # pyarrow raises for negative exponents of null
+            for part in (exponent, exponent[4], exponent[:0]):
+                supported += check("power", base[: len(part)] if isinstance(part, pa.Array) else base, part)
+    assert supported > 30
+    assert check("power", pa.array([2, -3, 0, None], pa.int8()), pa.array([5, 3, 0, 1], pa.int8()))
+    assert bs.compute.power([Decimal("1.5")], 2).to_pylist() == [2.25]
+
+
+def test_cumulative_sums_are_those_of_pyarrow() -> None:
+    for name, array in ARRAYS.items():
+        if name.startswith("dictionary"):  # pyarrow's are of other values
+            continue
+        for skip_nulls in (False, True):
+            for part in (array, array[3:], array[:0], pa.chunked_array([array[:2], array[:0], array[2:]])):
+                check("cumulative_sum", part, skip_nulls=skip_nulls)
+    assert check("cumulative_sum", pa.array([1, None, 3]), start=10, skip_nulls=True)
+
+
+def test_nulls_are_filled_from_neighbours_as_by_pyarrow() -> None:
+    for array in ARRAYS.values():
+        chunks = pa.chunked_array([array[:3], pa.nulls(2, array.type), array[:0], array])
+        for part in (array, array[2:], array[2:3], array[:0], chunks):
+            check("fill_null_forward", part)
+            check("fill_null_backward", part)
+
+
+def test_parts_of_lists_and_structs_are_those_of_pyarrow() -> None:
+    lists = [[1, 2], None, [], [3, None]]
+    nested = pa.array([[[1], [2, 3]], None, [], [None, []]])
+    for array in (*(pa.array(lists, kind(pa.int8())) for kind in (pa.list_, pa.large_list, pa.list_view)), nested):
+        for part in (array, array[1:], array[:0], pa.chunked_array([array[3:], array])):
+            assert check("list_value_length", part)
+            assert check("list_flatten", part)
+            assert check("list_flatten", part, recursive=True)
+        assert check("list_value_length", array[0])
+        assert check("list_flatten", array[3])
+    assert check("list_flatten", pa.array([[1, 2], None], pa.list_(pa.int8(), 2)))
+    assert not check("list_flatten", pa.array([1]))
+    structs = pa.array([{"a": 1, "b": {"c": "x"}}, None, {"a": None, "b": None}])
+    for indices in ("a", 0, ["b", "c"], [1, 0], ["b"], []):
+        for part in (structs, structs[1:], structs[0], pa.chunked_array([structs, structs[2:]])):
+            assert check("struct_field", part, indices)
+    assert not check("struct_field", pa.array([1]), "a")
+
+
+@pytest.mark.parametrize("function", ["year", "month", "day", "day_of_week", "hour", "minute", "second"])
+def test_parts_of_dates_and_times_are_those_of_pyarrow(function: str) -> None:
+    seconds = [
+        0,
+        -1,
+        951_782_400,
+        951_868_799,
+        4_107_542_399,
+        -2_208_988_801,
+        None,
+        86_399,
+        1_709_164_800,
+        -62_135_596_800,
+    ]
+    extremes = pa.array([*seconds, -(1 << 39), 1 << 39], pa.timestamp("s"))
+    days = pa.array([None if second is None else second // 86_400 for second in seconds], pa.int32()).cast("date32")
+    supported = sum(
+        check(function, array) for array in (*ARRAYS.values(), extremes, days, days.cast("date64"), days[2])
+    )
+    assert supported > 3
 
 
 @pytest.mark.parametrize("function", ["and_", "or_", "xor", "and_not", "and_kleene", "or_kleene", "and_not_kleene"])

@@ -373,6 +373,20 @@ pc.any(mask)
 pc.all(mask)
 pc.stddev(a)
 pc.abs(a)
+pc.round(pa.array([1.25, None]), 1)
+pc.round(pa.array([25, 35]), ndigits=-1, round_mode="half_to_odd")
+pc.floor(pa.array([1.5, -1.5]))
+pc.power(a, 2)
+pc.sign(a)
+pc.sqrt(pa.array([4.0, 9.0]))
+pc.cumulative_sum(a, start=1, skip_nulls=True)
+pc.fill_null_forward(a)
+pc.fill_null_backward(a)
+pc.list_flatten(lists)
+pc.list_value_length(lists)
+pc.struct_field(pa.array([{"x": 1}, None]), "x")
+pc.year(pa.array([0, None], pa.timestamp("s")))
+pc.hour(pa.array([3600, None], pa.time32("s")))
 """
 
 
@@ -403,8 +417,6 @@ ELSEWHERE = {
     "pa.cpu_count()": "os.cpu_count()",
     't.filter(pc.field("a") > 1)': 'table.filter([("amount", ">", 5)])',
     'pc.strptime(s, "%Y", "s")': 'column.cast("date32")',
-    "pc.list_flatten(lists)": "column.flatten()",
-    "pc.list_value_length(lists)": "column.value_lengths()",
     "pc.quantile(a)": "quantile_cont(amount, 0.5)",
 }
 """Expressions that Bowstring leaves to other libraries, and a part of the message with the alternative."""

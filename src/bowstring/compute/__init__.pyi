@@ -18,12 +18,16 @@ from bowstring.compute.arithmetic import (
     abs_checked as abs_checked,
     add as add,
     add_checked as add_checked,
+    cumulative_sum as cumulative_sum,
     divide as divide,
     divide_checked as divide_checked,
     multiply as multiply,
     multiply_checked as multiply_checked,
     negate as negate,
     negate_checked as negate_checked,
+    power as power,
+    sign as sign,
+    sqrt as sqrt,
     subtract as subtract,
     subtract_checked as subtract_checked,
 )
@@ -45,12 +49,25 @@ from bowstring.compute.logic import (
     or_kleene as or_kleene,
     xor as xor,
 )
+from bowstring.compute.nested import (
+    list_flatten as list_flatten,
+    list_value_length as list_value_length,
+    struct_field as struct_field,
+)
+from bowstring.compute.rounding import (
+    ceil as ceil,
+    floor as floor,
+    round as round,
+    trunc as trunc,
+)
 from bowstring.compute.selection import (
     cast as cast,
     coalesce as coalesce,
     dictionary_encode as dictionary_encode,
     drop_null as drop_null,
     fill_null as fill_null,
+    fill_null_backward as fill_null_backward,
+    fill_null_forward as fill_null_forward,
     filter as filter,
     if_else as if_else,
     is_finite as is_finite,
@@ -74,4 +91,13 @@ from bowstring.compute.strings import (
     utf8_length as utf8_length,
     utf8_lower as utf8_lower,
     utf8_upper as utf8_upper,
+)
+from bowstring.compute.temporal import (
+    day as day,
+    day_of_week as day_of_week,
+    hour as hour,
+    minute as minute,
+    month as month,
+    second as second,
+    year as year,
 )

@@ -15,10 +15,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from bowstring.compute.operands import (
+    as_column,
     broadcast,
     broadcast_length,
     combine_validity,
     decode_and_cast,
+    map_column,
     map_operands,
     map_valid_values,
 )
@@ -34,7 +36,7 @@ from bowstring.layouts.value_codecs.base import view_as_words
 from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 from bowstring.memory.bitmap import Mask
 
-Operation: TypeAlias = Literal["add", "subtract", "multiply", "divide"]
+Operation: TypeAlias = Literal["add", "subtract", "multiply", "divide", "power"]
 
 
 def add(x: Any, y: Any) -> Any:
@@ -159,6 +161,64 @@ def abs_checked(x: Any) -> Any:
     [1, 2, null]
     """
     return map_operands(partial(map_valid_values, partial(_absolute, True)), x)
+
+
+def sign(x: Any) -> Any:
+    """Return -1, 0 or 1 for negative numbers or durations, zero and others: int8, of decimals int64, of floats floats.
+
+    >>> bs.compute.sign([-5, 0, None])
+    <bowstring.Array int8[3]>
+    [-1, 0, null]
+    """
+    return map_operands(partial(map_valid_values, _find_sign), x)
+
+
+def sqrt(x: Any) -> Any:
+    """Return the square roots of numbers as floats, of negative ones NaN.
+
+    >>> bs.compute.sqrt([4, None, -1])
+    <bowstring.Array double[3]>
+    [2.0, null, nan]
+    """
+    return map_operands(partial(map_valid_values, _take_root), x)
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Raise numbers to powers; decimals as floats. Integers wrap around on overflow.
+
+    Raises `InvalidArgumentError` for integers with a negative exponent.
+
+    >>> bs.compute.power([2, None, -3], 2)
+    <bowstring.Array int64[3]>
+    [4, null, 9]
+    """
+    return map_operands(_raise_to_powers, base, exponent)
+
+
+def cumulative_sum(values: Any, start: Any = None, *, skip_nulls: bool = False) -> Any:
+    """Return the sum of the numbers up to each slot, added to `start`. Integers wrap around on overflow.
+
+    The sums from the first null on are null, or with `skip_nulls` only those of nulls.
+
+    >>> bs.compute.cumulative_sum([1, 2, None, 3], skip_nulls=True)
+    <bowstring.Array int64[4]>
+    [1, 3, null, 6]
+    """
+
+    def add_up(column: ArrayData) -> ArrayData:
+        array = decode_and_cast(column, get_decoded_type(column.type))
+        if not isinstance(array.type, t.Int | t.FloatingPoint):
+            raise TypeMismatchError(f"cumulative_sum: expected integers or floats, found {column.type}")
+        slots, valid, layout = array.buffer_values(1), combine_validity(array), primitive_layout(array.type)
+        if valid is not None:
+            slots = np.where(valid, slots, slots.dtype.type(0))
+            valid = valid if skip_nulls else np.logical_and.accumulate(valid)
+        first = decode_and_cast(as_column(0 if start is None else start), array.type).buffer_values(1)
+        with np.errstate(all="ignore"):
+            sums = np.cumsum(np.concatenate([first, slots]), dtype=layout.dtype)[1:]
+        return layout.create_array(sums, valid)
+
+    return map_column(add_up, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,3 +496,49 @@ def _map_slots(
         _Slots(name, is_checked, valid).check(_is_minimum(slots), "overflow")  # type: ignore[arg-type]
     with np.errstate(over="ignore"):
         return layout.create_array(function(slots), valid)
+
+
+def _find_sign(array: ArrayData) -> ArrayData:
+    type_, valid = array.type, combine_validity(array)
+    if isinstance(type_, t.Null):
+        return array
+    if not isinstance(type_, t.Int | t.FloatingPoint | t.Duration | t.Decimal):
+        raise TypeMismatchError(f"sign: {type_} is not supported")
+    slots = array.buffer_values(1)
+    if isinstance(type_, t.FloatingPoint):
+        return primitive_layout(type_).create_array(np.sign(slots), valid)
+    if isinstance(type_, t.Decimal):
+        words = wide_integers.to_words(slots, wide_integers.count_words(slots.dtype))
+        signs = np.where(wide_integers.is_negative(words), -1, words.any(axis=0))
+        return primitive_layout(t.int64()).create_array(signs.astype(np.int64), valid)
+    return primitive_layout(t.int8()).create_array(np.sign(slots).astype(np.int8), valid)
+
+
+def _take_root(array: ArrayData) -> ArrayData:
+    type_ = array.type
+    if isinstance(type_, t.Null):
+        return array
+    if not isinstance(type_, t.Int | t.FloatingPoint | t.Decimal):
+        raise TypeMismatchError(f"sqrt: {type_} is not supported")
+    floats = array if isinstance(type_, t.FloatingPoint) else decode_and_cast(array, t.float64())
+    with np.errstate(invalid="ignore"):
+        roots = np.sqrt(floats.buffer_values(1))
+    return primitive_layout(floats.type).create_array(roots, combine_validity(array))
+
+
+def _raise_to_powers(base: ArrayData, exponent: ArrayData) -> ArrayData:
+    type_ = find_common_type([base.type, exponent.type])
+    if isinstance(type_, t.Null):
+        return layout_of(type_).nulls(broadcast_length(base, exponent))
+    if isinstance(type_, t.Decimal):
+        type_ = t.float64()
+    if not isinstance(type_, t.Int | t.FloatingPoint):
+        raise _mismatch_error("power", base, exponent)
+    slots = _Slots("power", False, combine_validity(base, exponent))
+    left, right = (decode_and_cast(each, type_).buffer_values(1) for each in (base, exponent))
+    if isinstance(type_, t.Int):
+        is_negative = right < 0
+        slots.check(broadcast(is_negative, broadcast_length(base, exponent)), "a negative power of an integer")
+        right = np.where(is_negative, right.dtype.type(0), right)  # of null
+    with np.errstate(all="ignore"):
+        return _create_array(slots, type_, np.power(left, right))

@@ -89,6 +89,16 @@ def map_operands(function: Callable[..., ArrayData], *values: Any) -> Any:
     return result_array if columns else Scalar(result_array)
 
 
+def map_column(function: Callable[[ArrayData], ArrayData], value: Any) -> Any:
+    """Apply a function of all values of an argument, as one array; return as many, in the argument's chunks."""
+    operand = as_operand(value)
+    values = Array.from_array_data(function(as_column(operand)))
+    if isinstance(operand, ChunkedArray):
+        starts = [0, *accumulate(map(len, operand.chunks))]
+        return ChunkedArray([values[start:stop] for start, stop in pairwise(starts)], values.type)
+    return Scalar(values) if isinstance(operand, Scalar) else values
+
+
 def _align_chunks(operands: Sequence[Operand]) -> list[list[ArrayData]]:
     """Return slices of the operands that are within one chunk of each; at least one, which may be empty."""
     chunk_lists: list[Any] = []

@@ -22,6 +22,7 @@ from bowstring.compute.operands import (
     broadcast_length,
     combine_validity,
     decode_and_cast,
+    map_column,
     map_operands,
     map_valid_values,
 )
@@ -159,6 +160,40 @@ def fill_null(values: Any, fill_value: Any) -> Any:
     if not isinstance(filler, Scalar) or isinstance(operand, Scalar):
         return coalesce(operand, filler)
     return map_operands(nulls.replace_nulls, operand, filler) if filler.is_valid else operand
+
+
+def fill_null_forward(values: Any) -> Any:
+    """Return the values, with the last value before each null in its place, if there is one.
+
+    >>> bs.compute.fill_null_forward([None, 1, None, None, 2])
+    <bowstring.Array int64[5]>
+    [null, 1, 1, 1, 2]
+    """
+    return map_column(_fill_from_previous, values)
+
+
+def fill_null_backward(values: Any) -> Any:
+    """Return the values, with the next value after each null in its place, if there is one.
+
+    >>> bs.compute.fill_null_backward([None, 1, None, None, 2])
+    <bowstring.Array int64[5]>
+    [1, 1, 2, 2, 2]
+    """
+
+    def fill_from_next(array: ArrayData) -> ArrayData:
+        backward = np.arange(array.length)[::-1]
+        return array.layout.take(_fill_from_previous(array.layout.take(array, backward)), backward)
+
+    return map_column(fill_from_next, values)
+
+
+def _fill_from_previous(array: ArrayData) -> ArrayData:
+    valid = array.layout.logical_validity_mask(array)
+    if valid is None:
+        return array
+    slots = np.arange(array.length)
+    last_valid = np.maximum.accumulate(np.where(valid, slots, -1))
+    return array.layout.take(array, np.where(last_valid < 0, slots, last_valid))
 
 
 def _cast_filler(filler: Operand, type_: t.DataType) -> Operand:
