@@ -82,7 +82,7 @@ def _convert_column(
     try:
         return [cast(chunk, requested_type) for chunk in chunks], requested_type
     except (TypeMismatchError, InvalidDataError):
-        return chunks, type_  # a value would change: the protocol allows to ignore the request
+        return chunks, type_  # a value would change: a producer may ignore the request
 
 
 # Types with the same values in different representations

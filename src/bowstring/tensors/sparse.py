@@ -129,7 +129,7 @@ class SparseTensor(ShapeMixin, ABC):
             raise LimitError(f"NumPy does not support the dense shape {self.shape}: its sizes overflow 63 bits")
         dense = np.zeros(self.shape, dtype)
         coordinates = self.coordinates()
-        # NumPy would keep the last value of duplicates; other readers add them up.
+        # NumPy would keep the last value of duplicates; SciPy adds them up.
         _check_unique(coordinates)
         if self.ndim:
             dense[tuple(coordinates.T.astype(np.intp))] = self.values
