@@ -103,7 +103,7 @@ def missing_attribute_error(owner: str, name: str, what: str) -> AttributeError:
 
 
 def explain_missing_attributes(cls: type[_T]) -> type[_T]:
-    """Let the names that a class lacks raise an error that says what to write instead. A class decorator.
+    """Make the names that a class lacks raise an error with what to write instead. A class decorator.
 
     A class with `__getattr__` would be shorter, but Python 3.11 then looks up each attribute in the general way: 52 ns
     instead of 9, for every access to any array.
