@@ -83,6 +83,7 @@ class SparseCSFTensor(SparseTensor):
         array = as_unmasked_array(values)
         if not array.ndim:
             raise InvalidArgumentError("CSF needs at least one dimension")
+        # The smallest dimension first, as in Arrow C++: then the tree has few nodes near its root.
         order = tuple(np.argsort(array.shape, kind="stable").tolist()) if axis_order is None else as_shape(axis_order)
         if sorted(order) != list(range(array.ndim)):
             raise InvalidArgumentError(
@@ -94,6 +95,7 @@ class SparseCSFTensor(SparseTensor):
         if len(coordinates):
             is_new_node[1:] = ~shared_prefix_mask(coordinates)
         indices = [coordinates[is_new_node[:, level], level] for level in range(array.ndim)]
+        # A row that begins a node also begins its first child, whose index is the number of earlier nodes of its level.
         indptr = [
             np.append((np.cumsum(is_new_node[:, level + 1]) - 1)[is_new_node[:, level]], len(indices[level + 1]))
             for level in range(array.ndim - 1)
