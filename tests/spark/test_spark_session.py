@@ -117,10 +117,13 @@ def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSessi
         assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.worker_daemon"
 
 
-def test_the_daemon_of_workers_imports_the_installed_pyspark_and_nothing_that_starts_threads() -> None:
+def test_the_daemon_of_workers_imports_the_installed_pyspark_and_nothing_that_starts_threads(
+    tmp_path: Path,
+) -> None:
     """Spark puts a ZIP file first, which each process would compile; threads don't survive that the daemon forks."""
     pyspark = pytest.importorskip("pyspark")
-    compressed = (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip")
+    (tmp_path / "packages").symlink_to(Path(pyspark.__file__).parents[1])  # Spark has other names of folders
+    compressed = (tmp_path / "packages" / "pyspark" / "python" / "lib").glob("*.zip")
     path = os.pathsep.join(map(str, [*compressed, Path(bs.__file__).parents[1]]))
     process = subprocess.run(
         [sys.executable, "-v", "-m", "bowstring.spark.worker_daemon", "pyspark.worker"],

@@ -23,18 +23,19 @@ import sys
 from pathlib import Path
 
 
-def _is_compressed_copy(entry: str) -> bool:
-    """Whether an entry of the path is the ZIP file that an installed PySpark has of itself, or py4j's beside it."""
-    folder = Path(entry).parent
-    return (
-        entry.endswith(".zip")
-        and folder.parts[-3:] == ("pyspark", "python", "lib")
-        and str(folder.parents[2]) in sys.path
-    )
+def _move_compressed_copies_to_the_end(path: list[str]) -> None:
+    """Move the ZIP files that an installed PySpark has of itself and py4j behind the folder where it is installed."""
+    folders = [Path(entry).resolve() for entry in path]
+    copies = [
+        entry
+        for entry, folder in zip(path, (file.parent for file in folders), strict=True)
+        if entry.endswith(".zip") and folder.parts[-3:] == ("pyspark", "python", "lib") and folder.parents[2] in folders
+    ]
+    path[:] = [entry for entry in path if entry not in copies] + copies
 
 
 if __name__ == "__main__":
-    sys.path[:] = sorted(sys.path, key=_is_compressed_copy)
+    _move_compressed_copies_to_the_end(sys.path)
 
 from pyspark import daemon  # noqa: E402
 
