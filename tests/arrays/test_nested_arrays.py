@@ -176,6 +176,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "as many offsets as sizes": lambda: bs.ListViewArray.from_arrays([0], [1, 1], [1]),
     "expected either list_size or type": lambda: bs.FixedSizeListArray.from_arrays([1]),
     "3 values are not a multiple of 2": lambda: bs.FixedSizeListArray.from_arrays([1, 2, 3], 2),
+    "a list size of 1 or more, not 0": lambda: bs.FixedSizeListArray.from_arrays([1], 0),
     "null keys": lambda: bs.MapArray.from_arrays([0, 1], bs.array([None], "string"), [1]),
     "1 and 2 values": lambda: bs.StructArray.from_arrays([[1], [1, 2]], ["a", "b"]),
     "1 names for 2 arrays": lambda: bs.StructArray.from_arrays([[1], [1]], ["a"]),

@@ -133,15 +133,20 @@ class FixedSizeListArray(metaclass=_ArrayKind):
     ) -> Array:
         """Create an array of lists of `list_size` consecutive values, or of the size of the type.
 
-        As `ListArray.from_arrays`. Raises `InvalidArgumentError` if the number of values is not a multiple of the size.
+        As `ListArray.from_arrays`. Raises `InvalidArgumentError` for a size below 1, whose number of lists the values
+        do not determine, and if the number of values is not a multiple of the size.
         """
         elements = array(values)
         if (list_size is None) == (type is None):
             raise InvalidArgumentError("FixedSizeListArray: expected either list_size or type")
-        list_type = t.list_(elements.type, list_size) if list_size is not None else as_type(type)
+        list_type = as_type(type) if list_size is None else t.list_(elements.type, list_size)
         if not isinstance(list_type, t.FixedSizeList):
             raise TypeMismatchError(f"FixedSizeListArray: {list_type} is not a fixed-size list")
-        length, remainder = divmod(len(elements), max(list_type.list_size, 1))
+        if list_type.list_size < 1:
+            raise InvalidArgumentError(
+                f"FixedSizeListArray: expected a list size of 1 or more, not {list_type.list_size}"
+            )
+        length, remainder = divmod(len(elements), list_type.list_size)
         if remainder:
             raise InvalidArgumentError(
                 f"FixedSizeListArray: {len(elements)} values are not a multiple of {list_type.list_size}"
