@@ -16,6 +16,6 @@ def address(values: np.ndarray[Any, Any]) -> int:
 
 def data_address(array: bs.Array) -> int:
     """The address of an array's second buffer: behind the validity, its data or offsets."""
-    buffer = array.buffers[1]
+    buffer = array.own_buffers[1]
     assert buffer is not None
     return buffer.address

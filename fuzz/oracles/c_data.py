@@ -99,7 +99,7 @@ class CStructures:
         return _BASE + offset
 
     def _array(self, array: Array) -> int:
-        layout, buffers = array.layout, array.buffers
+        layout, buffers = array.layout, array.own_buffers
         contents = [None if buffer is None else buffer.view(UINT8).tobytes() for buffer in buffers]
         addresses = [self._place_buffer(data) for data in contents]
         if layout.VARIADIC:
@@ -243,7 +243,7 @@ def _check_array(import_array: Any, field: bs.Field) -> bool:
         expect(isinstance(error, StopIteration) or bool(str(error)), "the error has no message")
         return False
     for part in _arrays(array):
-        for buffer in part.buffers:
+        for buffer in part.own_buffers:
             if buffer is not None and buffer.size and not _is_in_arena(buffer.address, buffer.size):
                 return False
     try:

@@ -131,7 +131,7 @@ def check_extension(data: bytes) -> bool:
             storage_array
             if field.type == storage
             else bs.Array.from_buffers(
-                field.type, 2, storage_array.buffers, storage_array.children, storage_array.dictionary
+                field.type, 2, storage_array.own_buffers, storage_array.children, storage_array.dictionary
             )
         )
         check_batch_statistics(bs.RecordBatch.from_arrays([column], ["x"]))

@@ -76,10 +76,10 @@ def test_parts_share_the_memory(name: str) -> None:
     kind = {"indices": "dictionary", "keys": "map"}.get(name, "list")
     array = bs.array(NESTED[kind]())
     part = getattr(array, name)
-    own_buffers = [*array.buffers, *(b for child in array.children for b in child.buffers)]
-    own_buffers += [b for child in array.children for grandchild in child.children for b in grandchild.buffers]
+    own_buffers = [*array.own_buffers, *(b for child in array.children for b in child.own_buffers)]
+    own_buffers += [b for child in array.children for grandchild in child.children for b in grandchild.own_buffers]
     addresses = [buffer.bytes.__array_interface__["data"][0] for buffer in own_buffers if buffer is not None]
-    assert part.buffers[1].bytes.__array_interface__["data"][0] in addresses
+    assert part.own_buffers[1].bytes.__array_interface__["data"][0] in addresses
 
 
 def test_lists_that_share_elements_are_flattened_within_limits() -> None:

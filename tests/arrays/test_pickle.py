@@ -21,7 +21,7 @@ OBJECTS: dict[str, Any] = {
     "chunked array": bs.concat_tables([TABLE, TABLE])["d"],
     "batch": TABLE.to_batches()[0],
     "table": TABLE,
-    "buffer": ARRAY.buffers[1],
+    "buffer": ARRAY.own_buffers[1],
     "tensor": bs.tensors.Tensor.from_numpy(np.arange(600.0).reshape(20, 30).T, dim_names=["x", "y"]),
     "sparse tensor": bs.tensors.SparseCOOTensor.from_dense_numpy(np.eye(100)),
 }

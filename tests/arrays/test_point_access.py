@@ -194,7 +194,7 @@ def with_odd_addresses(array: bs.Array) -> bs.Array:
 
     children = tuple(map(with_odd_addresses, array.children))
     dictionary = array.dictionary
-    buffers = tuple(map(moved, array.buffers))
+    buffers = tuple(map(moved, array.own_buffers))
     return bs.Array(array.layout, array.length, buffers, children, dictionary, array.null_count, array.offset)
 
 
@@ -240,7 +240,10 @@ def test_a_malformed_slot_raises_when_rows_are_taken_from_several_chunks(problem
 
 def test_a_buffer_that_is_too_short_raises_when_rows_are_taken_from_several_chunks() -> None:
     whole = bs.array([1, None, 3], bs.int64())
-    for buffers in ((whole.buffers[0], bs.memory.Buffer.of(bytes(16))), (bs.memory.Buffer.of(b""), whole.buffers[1])):
+    for buffers in (
+        (whole.own_buffers[0], bs.memory.Buffer.of(bytes(16))),
+        (bs.memory.Buffer.of(b""), whole.own_buffers[1]),
+    ):
         array = bs.Array(whole.layout, 3, buffers, null_count=1)
         with pytest.raises(InvalidDataError):
             bs.ChunkedArray([whole, array], bs.int64()).take([0, 5])

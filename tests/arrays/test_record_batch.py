@@ -32,11 +32,11 @@ def test_values_are_read_by_column_or_by_row() -> None:
 def test_slices_and_selections_share_memory() -> None:
     part = BATCH.slice(1, 5)
     assert part.num_rows == 2
-    assert part.column(0).buffers is BATCH.column(0).buffers
+    assert part.column(0).own_buffers is BATCH.column(0).own_buffers
     chosen = part.select(["b", 0])
     assert chosen.column_names == ["b", "a"]
     assert chosen.to_pydict() == {"b": ["y", None], "a": [None, 3]}
-    assert chosen.columns[0].buffers is BATCH.column("b").buffers
+    assert chosen.columns[0].own_buffers is BATCH.column("b").own_buffers
     assert BATCH.slice(7).num_rows == 0
     for offset, length in ((-1, None), (0, -1)):
         with pytest.raises(bs.errors.InvalidArgumentError, match="slice"):

@@ -82,7 +82,7 @@ def test_a_column_is_indexed_and_sliced_across_chunks() -> None:
         for stop in range(start, 7):
             part = CHUNKED[start:stop]
             assert part.to_pylist() == VALUES[start:stop]
-            assert all(chunk.buffers in [c.buffers for c in CHUNKED.chunks] for chunk in part.chunks)
+            assert all(chunk.own_buffers in [c.own_buffers for c in CHUNKED.chunks] for chunk in part.chunks)
     assert CHUNKED[::-2].to_pylist() == VALUES[::-2]
     assert CHUNKED.slice(9).to_pylist() == []
     with pytest.raises(bs.errors.InvalidArgumentError, match="slice"):
@@ -147,7 +147,9 @@ def test_columns_differ_by_type_length_and_values() -> None:
 
 def test_one_chunk_is_shared_with_numpy_and_several_are_copied() -> None:
     single = bs.ChunkedArray([bs.array([1, 2])], bs.int64())
-    assert single.to_numpy(zero_copy_only=True).__array_interface__["data"][0] == single.chunks[0].buffers[1].address  # type: ignore[union-attr]
+    assert (
+        single.to_numpy(zero_copy_only=True).__array_interface__["data"][0] == single.chunks[0].own_buffers[1].address
+    )  # type: ignore[union-attr]
     assert single.combine_chunks() is single.chunks[0]
     with pytest.raises(bs.errors.WouldCopyError, match="4 chunks"):
         CHUNKED.to_numpy(zero_copy_only=True)

@@ -454,7 +454,7 @@ def test_bytes_of_null_slots_do_not_matter_to_cases() -> None:
         strings = bs.Array.from_buffers("string", 2, [b"\1", np.array([0, 2, 4], np.int32), data])
         assert bs.compute.utf8_upper(strings).to_pylist() == [text, None]
         with pytest.raises(bs.errors.InvalidDataError, match="UTF-8"):
-            bs.compute.utf8_upper(bs.Array.from_buffers("string", 2, [None, *strings.buffers[1:]]))
+            bs.compute.utf8_upper(bs.Array.from_buffers("string", 2, [None, *strings.own_buffers[1:]]))
 
 
 @settings(max_examples=100)

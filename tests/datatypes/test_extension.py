@@ -60,7 +60,7 @@ def test_values_are_converted_by_the_type_in_both_directions() -> None:
     assert array[0] == values[0]
     assert array.null_count == 1
     assert array.storage.type == bs.binary(16)
-    assert array.storage.buffers is array.buffers
+    assert array.storage.own_buffers is array.own_buffers
     assert array.slice(1).compact().to_pylist() == values[1:]
     assert bs.concat_arrays([array, array]).take([5, 0]).to_pylist() == [values[2], values[0]]
     assert array.equals(bs.array(values, UUIDS))

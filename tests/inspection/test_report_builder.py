@@ -66,7 +66,7 @@ def sum_parts(inspection: Inspection) -> int:
 
 def array_bytes(array: Array) -> int:
     """The bytes of an array's buffers and of all that is below it, without the format's help."""
-    own = sum(0 if buffer is None else buffer.size for buffer in array.buffers)
+    own = sum(0 if buffer is None else buffer.size for buffer in array.own_buffers)
     return own + sum(array_bytes(child) for child in array.children)
 
 

@@ -214,7 +214,7 @@ def test_the_bytes_of_a_null_string_may_be_absent() -> None:
 
 def test_null_slots_are_written_as_zero_or_empty() -> None:
     def under_nulls(array: bs.Array) -> Document:
-        hidden = bs.Array.from_buffers(array.type, len(array), [np.zeros(1, np.uint8), *array.buffers[1:]])
+        hidden = bs.Array.from_buffers(array.type, len(array), [np.zeros(1, np.uint8), *array.own_buffers[1:]])
         column: Document = round_trip(batch_of(hidden))["batches"][0]["columns"][0]
         return column
 
@@ -288,7 +288,7 @@ WORDS = bs.dictionary(bs.int8(), bs.string())
 
 def dictionary_array(indices: list[int | None], words: list[str]) -> bs.Array:
     index_array = bs.array(indices, bs.int8())
-    return bs.Array.from_buffers(WORDS, len(index_array), index_array.buffers, (), bs.array(words, bs.string()))
+    return bs.Array.from_buffers(WORDS, len(index_array), index_array.own_buffers, (), bs.array(words, bs.string()))
 
 
 def test_a_growing_dictionary_is_written_once_with_all_values() -> None:
@@ -307,7 +307,7 @@ def test_conflicting_dictionaries_are_concatenated() -> None:
 
 def test_columns_that_share_a_dictionary_share_its_id() -> None:
     left = dictionary_array([0, 1], ["a", "b"])
-    right = bs.Array(left.layout, 2, bs.array([1, 1], bs.int8()).buffers, (), left.dictionary)
+    right = bs.Array(left.layout, 2, bs.array([1, 1], bs.int8()).own_buffers, (), left.dictionary)
     document = round_trip(batch_of(left, right, dictionary_array([0, 0], ["c"])))
     assert [field["dictionary"]["id"] for field in document["schema"]["fields"]] == [0, 0, 1]
 

@@ -63,7 +63,7 @@ def move_to_device(array: ArrayData, device: Device = DEVICE) -> Array:
         return Buffer(DeviceMemory(device, POINTER + buffer.memory.address, buffer.size, buffer), 0, buffer.size)
 
     def walk(part: ArrayData) -> ArrayData:
-        buffers, children = tuple(map(move, part.buffers)), tuple(map(walk, part.children))
+        buffers, children = tuple(map(move, part.own_buffers)), tuple(map(walk, part.children))
         return ArrayData(part.layout, part.length, buffers, children, None, part.null_count, part.offset)
 
     return Array.from_array_data(walk(array))
@@ -220,7 +220,7 @@ def _pointers(address: int) -> list[int]:
 
 def _buffer_pointers(array: ArrayData) -> list[int]:
     pointers = []
-    for buffer in array.buffers:
+    for buffer in array.own_buffers:
         owner = buffer.memory if buffer is not None else None
         pointers.append(owner.pointer if isinstance(owner, DeviceMemory) else 0)
     return pointers + [pointer for child in array.children for pointer in _buffer_pointers(child)]
@@ -252,7 +252,7 @@ def test_a_device_array_of_the_cpu_s_memory_is_exported_as_before() -> None:
     assert list(c_abi.DeviceArrayStruct.from_address(address))[c_abi.DEVICE_ID :] == [-1, CPU, 0, 0, 0, 0]
     assert device_of([COLUMNS[2]]) is None
     assert COLUMNS[2].__dlpack_device__() == (CPU, 0)
-    assert to_host(COLUMNS[2]).buffers == COLUMNS[2].buffers
+    assert to_host(COLUMNS[2]).own_buffers == COLUMNS[2].own_buffers
 
 
 def test_views_on_a_device_are_not_exported() -> None:

@@ -334,12 +334,12 @@ def test_a_view_with_different_values_is_rejected(array: bs.Array) -> None:
 def test_arrays_and_buffers_support_the_buffer_protocol() -> None:
     array = bs.array([1, 2, 3], bs.int32())
     assert memoryview(array).tolist() == [1, 2, 3]  # type: ignore[arg-type,unused-ignore]
-    assert memoryview(array.buffers[1]).nbytes == 12  # type: ignore[arg-type,unused-ignore]
+    assert memoryview(array.own_buffers[1]).nbytes == 12  # type: ignore[arg-type,unused-ignore]
     assert np.asarray(bs.array([0], bs.timestamp("s"))).dtype == "M8[s]"
 
 
 def test_bytes_of_a_buffer_are_a_copy() -> None:
-    buffer = bs.array([1, 2], bs.int16()).buffers[1]
+    buffer = bs.array([1, 2], bs.int16()).own_buffers[1]
     assert buffer is not None
     assert bytes(buffer) == b"\1\0\2\0"
 

@@ -339,7 +339,7 @@ def test_dictionaries_that_pandas_rejects_are_rebuilt(values: list[Any], dtype: 
     dictionary = bs.array(values, value_type)
     kind = bs.dictionary(bs.int8(), value_type, ordered=True)
     indices = bs.array([1, 0, len(values) - 1, None], bs.int8())
-    array = bs.Array.from_buffers(kind, 4, indices.buffers, dictionary=dictionary)
+    array = bs.Array.from_buffers(kind, 4, indices.own_buffers, dictionary=dictionary)
     converted = array.to_pandas()
     assert converted.dtype == "category" or value_type == bs.float64()
     shown = [None if pd.isna(v) else v for v in converted]
@@ -634,7 +634,7 @@ def test_invalid_utf_8_is_an_error_before_the_conversion(offsets: list[int]) -> 
 def test_list_offsets_beyond_the_child_are_an_error(type_: bs.DataType) -> None:
     whole = bs.array([[1, 2], [3]], type_)
     wild = np.array([0, 99, 3], np.int64 if type_ == bs.large_list(bs.int8()) else np.int32)
-    buffers: list[Any] = [None, wild, *whole.buffers[2:]]
+    buffers: list[Any] = [None, wild, *whole.own_buffers[2:]]
     invalid = bs.Array.from_buffers(type_, 2, buffers, whole.children)
     with pytest.raises(InvalidDataError):
         invalid.to_pandas()

@@ -233,8 +233,10 @@ pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "
 pa.UnionArray.from_dense(pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["a"])])
 maps.keys
 maps.items
-len(a.buffers) | len(a.buffers())
-a.buffers[1].size | a.buffers()[1].size
+len(a.buffers())
+a.buffers()[1].size
+[buffer and bytes(buffer) for buffer in t["b"].chunks[0].buffers()]
+len(lists.buffers())
 """
 
 ARRAYS = """

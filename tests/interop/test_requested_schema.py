@@ -101,7 +101,7 @@ def test_a_request_for_the_same_type_copies_nothing(name: str) -> None:
 
 
 def addresses(array: bs.Array) -> set[int]:
-    own = {b.address for b in array.buffers if b is not None and b.size}
+    own = {b.address for b in array.own_buffers if b is not None and b.size}
     return own.union(*map(addresses, array.children))
 
 

@@ -117,7 +117,7 @@ def test_the_bytes_between_ranges_are_not_kept_in_memory(monkeypatch: pytest.Mon
     column = bs.open_file(file).column("b")
     assert column.to_numpy().sum() == 50 * np.arange(500).sum()
     assert file.reads < 10
-    memory_sizes = {id(chunk.buffers[1].memory): chunk.buffers[1].memory.size for chunk in column.chunks}  # type: ignore[union-attr]
+    memory_sizes = {id(chunk.own_buffers[1].memory): chunk.own_buffers[1].memory.size for chunk in column.chunks}  # type: ignore[union-attr]
     assert sum(memory_sizes.values()) < 50 * (500 * 8 + 128) + (1 << 14)  # what was read at the end is larger
 
 

@@ -38,7 +38,7 @@ def dictionary_batch(*values: str | None, keys: list[str]) -> bs.RecordBatch:
     """Return a batch with one column "w" that is encoded with this dictionary."""
     type_ = bs.dictionary(bs.int8(), bs.string())
     indices = bs.array([None if value is None else keys.index(value) for value in values], bs.int8())
-    column = bs.Array.from_buffers(type_, len(values), indices.buffers, dictionary=bs.array(keys, bs.string()))
+    column = bs.Array.from_buffers(type_, len(values), indices.own_buffers, dictionary=bs.array(keys, bs.string()))
     return bs.record_batch({"w": column})
 
 

@@ -115,7 +115,7 @@ def test_columns_of_a_mapped_file_are_not_copied_and_outlive_the_reader(tmp_path
     with bs.open_file(path) as reader:
         memory = reader.memory
         column = reader[0].column("x")
-        assert memory.address <= column.buffers[1].address < memory.address + memory.size  # type: ignore[union-attr]
+        assert memory.address <= column.own_buffers[1].address < memory.address + memory.size  # type: ignore[union-attr]
     del reader, memory
     gc.collect()
     assert column.to_numpy().sum() == 499500
@@ -126,7 +126,7 @@ def test_bodies_in_memory_are_not_copied() -> None:
     data = as_file(batch("int"))
     address = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
     column = bs.open_file(data)[0].column(0)
-    assert address < column.buffers[1].address < address + len(data)  # type: ignore[union-attr]
+    assert address < column.own_buffers[1].address < address + len(data)  # type: ignore[union-attr]
 
 
 def test_reading_with_a_closed_reader_is_an_error() -> None:

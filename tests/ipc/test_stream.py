@@ -115,9 +115,9 @@ def test_a_mapped_stream_is_not_copied(tmp_path: Path) -> None:
         writer.write(numbers(1000))
     first, *rest = list(bs.open_stream(path))
     assert rest == []
-    memories = {id(b.memory) for column in first.columns for b in column.buffers if b is not None}
+    memories = {id(b.memory) for column in first.columns for b in column.own_buffers if b is not None}
     assert len(memories) == 1
-    assert first.column("n").buffers[1].memory.size == path.stat().st_size  # type: ignore[union-attr]
+    assert first.column("n").own_buffers[1].memory.size == path.stat().st_size  # type: ignore[union-attr]
 
 
 def test_a_stream_may_end_without_its_marker_and_with_bytes_after_it() -> None:

@@ -23,7 +23,7 @@ WORDS = bs.dictionary(bs.int8(), bs.string())
 
 def dictionary_array(keys: list[int | None], dictionary: bs.Array, index_type: bs.DataType | None = None) -> bs.Array:
     indices = bs.array(keys, index_type or bs.int8())
-    return bs.Array.from_buffers(WORDS, len(keys), indices.buffers, dictionary=dictionary)
+    return bs.Array.from_buffers(WORDS, len(keys), indices.own_buffers, dictionary=dictionary)
 
 
 def concat(*arrays: bs.Array) -> bs.Array:
@@ -76,8 +76,8 @@ def test_views_keep_their_data_buffers() -> None:
     arrays = [bs.array([text, "short", None], bs.string_view()) for text in long]
     array = concat(*arrays)
     assert array.to_pylist() == [long[0], "short", None, long[1], "short", None]
-    assert [buffer.address for buffer in array.buffers[2:] if buffer] == [
-        a.buffers[2].address for a in arrays if a.buffers[2]
+    assert [buffer.address for buffer in array.own_buffers[2:] if buffer] == [
+        a.own_buffers[2].address for a in arrays if a.own_buffers[2]
     ]
 
 
@@ -225,8 +225,8 @@ def test_memory_ranges_far_apart_are_concatenated() -> None:
 @pytest.mark.parametrize("count", [2, 3 * MIN_ARRAYS])
 def test_offsets_beyond_the_data_are_rejected(count: int) -> None:
     good = bs.array(["abc"])
-    bad = bs.Array.from_buffers(bs.string(), 1, [None, good.buffers[1], b"abc"])
-    bad.buffers = (None, good.buffers[1], bs.memory.Buffer.of(b"ab"))
+    bad = bs.Array.from_buffers(bs.string(), 1, [None, good.own_buffers[1], b"abc"])
+    bad.own_buffers = (None, good.own_buffers[1], bs.memory.Buffer.of(b"ab"))
     with pytest.raises(InvalidDataError, match="offsets"):
         bs.concat_arrays([good] * (count - 1) + [bad])
 
@@ -235,7 +235,7 @@ def test_offsets_beyond_the_data_are_rejected(count: int) -> None:
 def test_missing_values_are_rejected(count: int) -> None:
     good = bs.array([1, 2, 3])
     short = good.slice(0)
-    short.buffers = (None, bs.memory.Buffer.of(bytes(8)))
+    short.own_buffers = (None, bs.memory.Buffer.of(bytes(8)))
     with pytest.raises(InvalidDataError, match=r"elements 0 to 3 .* are out of range"):
         bs.concat_arrays([good] * (count - 1) + [short])
 
@@ -287,7 +287,7 @@ def test_views_with_any_number_of_buffers_are_concatenated() -> None:
 def test_a_bitmap_that_is_too_short_is_rejected() -> None:
     arrays = [bs.array([1, None] * 8) for _ in range(MIN_ARRAYS)]
     bad = arrays[-1].slice(0)
-    bad = bs.Array(bad.layout, bad.length, (bs.memory.Buffer.of(b"\x01"), bad.buffers[1]))
+    bad = bs.Array(bad.layout, bad.length, (bs.memory.Buffer.of(b"\x01"), bad.own_buffers[1]))
     with pytest.raises(InvalidDataError, match="bitmap of 1 bytes"):
         bs.concat_arrays([*arrays, bad])
 

@@ -128,7 +128,7 @@ def test_equal_values_of_different_union_members_differ() -> None:
 def dictionary_array(keys: list[int | None], words: list[Any]) -> bs.Array:
     type_ = bs.dictionary(bs.int8(), bs.array(words).type)
     own = bs.array(keys, bs.int8())
-    return bs.Array.from_buffers(type_, len(keys), own.buffers, dictionary=bs.array(words))
+    return bs.Array.from_buffers(type_, len(keys), own.own_buffers, dictionary=bs.array(words))
 
 
 def test_equal_values_with_different_dictionaries_are_equal() -> None:

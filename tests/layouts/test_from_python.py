@@ -549,7 +549,7 @@ def test_views_are_built_from_values_of_all_lengths(type_: bs.DataType, sizes: l
     needed = sum(
         size for index in range(count) if (size := sizes[index % len(sizes)]) > 12 and values[index] is not None
     )
-    assert needed <= sum(buffer.size for buffer in array.buffers[2:] if buffer is not None) <= needed / 0.75
+    assert needed <= sum(buffer.size for buffer in array.own_buffers[2:] if buffer is not None) <= needed / 0.75
 
 
 def test_strings_with_nulls_are_stored_contiguously() -> None:
@@ -562,7 +562,7 @@ def test_strings_with_nulls_are_stored_contiguously() -> None:
             with_null[null] = None
             array = bs.array(with_null, bs.string())
             assert array.to_pylist() == with_null
-            assert (array.buffers[2] or bs.memory.Buffer.of(b"")).size == sum(
+            assert (array.own_buffers[2] or bs.memory.Buffer.of(b"")).size == sum(
                 len(value.encode()) for value in with_null if value is not None
             )
     surrogate: list[Any] = ["plain"] * 10_000 + ["\ud800", None]

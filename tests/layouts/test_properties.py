@@ -64,7 +64,7 @@ def test_slices_copies_and_concatenations_have_the_values_of_their_slots(data: s
 def _buffers(array: bs.Array) -> list[bs.memory.Buffer]:
     inside = [_buffers(part) for part in (*array.children, array.dictionary) if part is not None]
     # 64 bytes for a buffer that a compacted array may have in place of an absent or empty one
-    return [b for b in array.buffers if b is not None] + list(chain(*inside)) + [bs.memory.Buffer.of(bytes(64))]
+    return [b for b in array.own_buffers if b is not None] + list(chain(*inside)) + [bs.memory.Buffer.of(bytes(64))]
 
 
 @settings(max_examples=80)

@@ -35,7 +35,7 @@ def pad_bits(text: str) -> bytes:
 
 
 def buffer_bytes(array: bs.Array, index: int) -> bytes:
-    buffer_ = array.buffers[index]
+    buffer_ = array.own_buffers[index]
     assert buffer_ is not None
     return buffer_.to_bytes()
 
@@ -77,7 +77,7 @@ def test_a_non_null_int32_array_has_the_bytes_of_the_specification() -> None:
     elided = bs.Array.from_buffers(bs.int32(), 5, [None, data], null_count=0)
     assert check_values(with_bitmap, values).equals(check_values(elided, values))
     built = bs.array(values, bs.int32())
-    assert built.buffers[0] is None
+    assert built.own_buffers[0] is None
     assert buffer_bytes(built, 1) == int32(*values)
 
 
@@ -111,7 +111,7 @@ def test_a_list_int8_array_has_the_bytes_of_the_specification() -> None:
     assert buffer_bytes(built, 0) == bits("00001101")
     assert buffer_bytes(built, 1) == int32(0, 3, 3, 7, 7)
     (child,) = built.children
-    assert (child.length, child.null_count, child.buffers[0]) == (7, 0, None)
+    assert (child.length, child.null_count, child.own_buffers[0]) == (7, 0, None)
     assert buffer_bytes(child, 1) == np.array([12, -7, 25, 0, -127, 127, 50], np.int8).tobytes()
     buffers = [pad_bits("00001101"), pad(int32(0, 3, 3, 7, 7))]
     assert check_values(bs.Array.from_buffers(built.type, 4, buffers, [child], null_count=1), values).equals(built)
@@ -120,14 +120,14 @@ def test_a_list_int8_array_has_the_bytes_of_the_specification() -> None:
 def test_a_list_list_int8_array_has_the_bytes_of_the_specification() -> None:
     values = [[[1, 2], [3, 4]], [[5, 6, 7], None, [8]], [[9, 10]]]
     built = check_values(bs.array(values, bs.list_(bs.list_(bs.int8()))), values)
-    assert (built.length, built.null_count, built.buffers[0]) == (3, 0, None)
+    assert (built.length, built.null_count, built.own_buffers[0]) == (3, 0, None)
     assert buffer_bytes(built, 1) == int32(0, 2, 5, 6)
     (inner,) = built.children
     assert (inner.length, inner.null_count) == (6, 1)
     assert buffer_bytes(inner, 0) == bits("00110111")
     assert buffer_bytes(inner, 1) == int32(0, 2, 4, 7, 7, 8, 10)
     (numbers,) = inner.children
-    assert (numbers.length, numbers.null_count, numbers.buffers[0]) == (10, 0, None)
+    assert (numbers.length, numbers.null_count, numbers.own_buffers[0]) == (10, 0, None)
     assert buffer_bytes(numbers, 1) == bytes(range(1, 11))
 
 
@@ -213,7 +213,7 @@ def test_a_dense_union_has_the_bytes_of_the_specification() -> None:
     assert (floats.length, floats.null_count, ints.length, ints.null_count) == (3, 1, 1, 0)
     assert buffer_bytes(floats, 0) == bits("00000101")
     assert buffer_bytes(floats, 1)[:4] + buffer_bytes(floats, 1)[8:] == np.array([1.2, 3.4], "<f4").tobytes()
-    assert ints.buffers[0] is None
+    assert ints.own_buffers[0] is None
     assert buffer_bytes(ints, 1) == int32(5)
     buffers = [pad(bytes([0, 0, 0, 1])), pad(int32(0, 1, 2, 0))]
     assert check_values(bs.Array.from_buffers(type_, 4, buffers, [floats, ints], null_count=0), values).equals(built)
@@ -245,7 +245,7 @@ def test_a_sparse_union_ignores_unselected_values() -> None:
 
 def test_a_null_array_has_no_buffers() -> None:
     array = check_values(bs.array([None, None, None], bs.null()), [None] * 3)
-    assert (array.buffers, array.children, array.null_count) == ((), (), 3)
+    assert (array.own_buffers, array.children, array.null_count) == ((), (), 3)
 
 
 def test_a_dictionary_encoded_array_has_the_bytes_of_the_specification() -> None:
@@ -271,9 +271,9 @@ def test_a_run_end_encoded_array_has_the_bytes_of_the_specification() -> None:
     type_ = bs.run_end_encoded(bs.int32(), bs.float32())
     values = [1.0, 1.0, 1.0, 1.0, None, None, 2.0]
     built = check_values(bs.array(values, type_), values)
-    assert (built.length, built.null_count, built.buffers) == (7, 0, ())
+    assert (built.length, built.null_count, built.own_buffers) == (7, 0, ())
     ends, runs = built.children
-    assert (ends.length, ends.null_count, ends.buffers[0]) == (3, 0, None)
+    assert (ends.length, ends.null_count, ends.own_buffers[0]) == (3, 0, None)
     assert buffer_bytes(ends, 1) == int32(4, 6, 7)
     assert (runs.length, runs.null_count) == (3, 1)
     assert buffer_bytes(runs, 0) == bits("00000101")

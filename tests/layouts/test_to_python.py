@@ -152,7 +152,7 @@ def test_a_view_that_is_not_utf8_is_named_by_its_index() -> None:
         values = [b"ok", b"a word of more than twelve bytes"] * 10_001
         values[bad] = b"\xc3"
         array = bs.array(values, bs.binary_view())
-        views = bs.Array.from_buffers(bs.string_view(), len(values), array.buffers)
+        views = bs.Array.from_buffers(bs.string_view(), len(values), array.own_buffers)
         with pytest.raises(InvalidDataError, match=rf"values\[{bad}\] is not valid UTF-8"):
             views.to_pylist()
 
@@ -282,9 +282,9 @@ def test_a_view_outside_its_data_is_named_among_many(type: Any, column: int, val
     views = views_array.buffer_values(1).view(np.int32).reshape(-1, 4).copy()
     views[30_000, column] = value
     for mask in (None, np.packbits(np.arange(40_000) % 3 == 0, bitorder="little")):
-        array = bs.Array.from_buffers(type, 40_000, [mask, views.reshape(-1), *views_array.buffers[2:]])
+        array = bs.Array.from_buffers(type, 40_000, [mask, views.reshape(-1), *views_array.own_buffers[2:]])
         with pytest.raises(InvalidDataError, match=rf"views\[30000\].*{what}"):
             array.to_pylist()
     hidden = np.packbits(np.arange(40_000) != 30_000, bitorder="little")
-    array = bs.Array.from_buffers(type, 40_000, [hidden, views.reshape(-1), *views_array.buffers[2:]])
+    array = bs.Array.from_buffers(type, 40_000, [hidden, views.reshape(-1), *views_array.own_buffers[2:]])
     assert array.to_pylist().count(None) == 1

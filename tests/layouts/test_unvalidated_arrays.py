@@ -87,7 +87,7 @@ METHODS: dict[str, Callable[[bs.Array], Any]] = {
 def mutate(array: bs.Array, rng: random.Random) -> bs.Array:
     """Return the array with one change of a length, a null count or a buffer, at any depth."""
     children, dictionary, length = list(array.children), array.dictionary, array.length
-    buffers, null_count = list(array.buffers), array.known_null_count
+    buffers, null_count = list(array.own_buffers), array.known_null_count
     nested = [*children, *([] if dictionary is None else [dictionary])]
     if nested and rng.random() < 0.6:
         index = rng.randrange(len(nested))

@@ -26,7 +26,7 @@ def slice_bounds(length: int) -> Iterator[tuple[int, int]]:
 
 def buffers_of(array: bs.Array) -> Iterator[bs.memory.Buffer | None]:
     """Yield the buffers of the array, of its children and of its dictionary."""
-    yield from array.buffers
+    yield from array.own_buffers
     for part in (*array.children, array.dictionary):
         if part is not None:
             yield from buffers_of(part)
@@ -110,7 +110,7 @@ def test_compacted_arrays_have_offset_zero_and_no_other_slots(case: Case) -> Non
         assert own.offset == 0
         assert own.to_pylist() == values[start:stop]
         assert own.equals(array.slice(start, stop - start))
-        for spec, buffer in zip(own.layout.buffers, own.buffers, strict=False):
+        for spec, buffer in zip(own.layout.buffers, own.own_buffers, strict=False):
             if buffer is not None and spec.per_slot and own.length:
                 assert buffer.size == spec.size_bytes(own.length)
 

@@ -69,7 +69,7 @@ def test_the_layout_of_an_array_on_a_device_can_be_read() -> None:
     array = device_array(null_count=2)
     assert (len(array), array.type, array.null_count, array.slice(2, 3).offset) == (LENGTH, bs.int32(), 2, 2)
     assert "int32[16]" in repr(array)
-    assert repr(array.buffers[1]) == f"<bowstring.memory.Buffer 64 bytes at {POINTER + 64:#x} on cuda:1>"
+    assert repr(array.own_buffers[1]) == f"<bowstring.memory.Buffer 64 bytes at {POINTER + 64:#x} on cuda:1>"
     assert array.__dlpack_device__() == (CUDA, 1)
 
 

@@ -402,7 +402,7 @@ def test_batches_are_leased_until_their_last_array_is_dropped(server: bs.sharing
     with bs.connect(server.uri("t")) as data:
         batches = list(data)
         assert count_leases(data) == 2
-        view = batches[0].column("n").buffers[-1]
+        view = batches[0].column("n").own_buffers[-1]
         del batches
         gc.collect()
         assert count_leases(data) == 1

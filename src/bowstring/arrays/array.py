@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 
 import numpy as np
@@ -82,7 +83,7 @@ class Array(ArrayData):
                 dictionary = dictionaries.get(id(data.dictionary))
                 if dictionary is None:
                     dictionary = dictionaries[id(data.dictionary)] = cls.from_array_data(data.dictionary, dictionaries)
-        return cls(data.layout, data.length, data.buffers, children, dictionary, data.known_null_count, data.offset)
+        return cls(data.layout, data.length, data.own_buffers, children, dictionary, data.known_null_count, data.offset)
 
     @classmethod
     def from_buffers(  # noqa: PLR0913 -- an array has this many parts
@@ -119,6 +120,19 @@ class Array(ArrayData):
         return array
 
     # Structure
+
+    def buffers(self) -> list[Buffer | None]:
+        r"""Return the buffers of the array and its children, depth first, whole ones also of a slice; not copied.
+
+        They follow «Buffer Listing for Each Layout», with None for an absent validity bitmap, and as in pyarrow also
+        for a layout without one: nulls, unions and runs. Those of a dictionary are not included.
+
+        >>> validity, values = bs.array([1, 2], "int8").buffers()
+        >>> validity is None, bytes(values)
+        (True, b'\x01\x02')
+        """
+        missing = [] if self.layout.has_validity else [None]
+        return [*missing, *self.own_buffers, *chain.from_iterable(child.buffers() for child in self.children)]
 
     def compact(self) -> Array:
         return Array.from_array_data(self.layout.compact(self))
@@ -186,7 +200,7 @@ class Array(ArrayData):
         self._require("indices", Dictionary)
         layout = self.layout
         assert isinstance(layout, DictionaryLayout)
-        return Array(layout.index_layout, self.length, self.buffers, (), None, self.known_null_count, self.offset)
+        return Array(layout.index_layout, self.length, self.own_buffers, (), None, self.known_null_count, self.offset)
 
     @property
     def run_ends(self) -> Array:
@@ -257,7 +271,7 @@ class Array(ArrayData):
         """
         if index is None:
             return Array.from_array_data(nulls.is_valid(self))
-        validity = self.buffers[0] if self.layout.has_validity else None
+        validity = self.own_buffers[0] if self.layout.has_validity else None
         index = normalize_index(index, self.length)
         if validity is None:
             return self.null_count == 0
@@ -505,7 +519,7 @@ class Array(ArrayData):
         Unpickling shares the out-of-band buffers and checks the structure.
         """
         array = self.compact()
-        buffers = tuple(None if b is None else b.as_picklable(protocol) for b in array.buffers)
+        buffers = tuple(None if b is None else b.as_picklable(protocol) for b in array.own_buffers)
         return _unpickle_array, (array.type, array.length, buffers, array.children, array.dictionary)
 
 

@@ -163,7 +163,7 @@ def _read_binary(storage: BinaryLayout, column: Json, length: int, valid: Validi
         )
     mask = None if valid is None else np.array(valid, np.bool_)
     data = np.frombuffer(b"".join(strings), np.uint8)
-    return [*storage.create_array(lengths, data, pack_validity(mask)).buffers]
+    return [*storage.create_array(lengths, data, pack_validity(mask)).own_buffers]
 
 
 # Writing
@@ -186,7 +186,7 @@ def _write_array(name: str, array: ArrayData) -> Json:
         for index, spec in enumerate(storage.buffers):
             column[MEMBER_NAMES[spec.role]] = _write_buffer(storage, spec, array, index, mask)
     if storage.VARIADIC:
-        variadic = array.buffers[len(storage.buffers) :]
+        variadic = array.own_buffers[len(storage.buffers) :]
         column["VARIADIC_DATA_BUFFERS"] = ["" if data is None else to_hex(data.to_bytes()) for data in variadic]
     if array.children:
         children = []
@@ -208,7 +208,7 @@ def _write_buffer(
     if spec.is_validity:
         return _write_validity(array)
     if spec.dtype is None:
-        bits = array.buffers[index]
+        bits = array.own_buffers[index]
         booleans = np.zeros(array.length, np.bool_) if bits is None else bitmap.unpack(bits, 0, array.length)
         return (booleans if mask is None else booleans & mask).tolist()
     if isinstance(storage, BinaryViewLayout):

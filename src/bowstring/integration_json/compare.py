@@ -84,7 +84,9 @@ def _with_layout(array: ArrayData, layout: Layout) -> ArrayData:
     dictionary = array.dictionary
     if dictionary is not None and layout.dictionary is not None:
         dictionary = _with_layout(dictionary, layout.dictionary)
-    return ArrayData(layout, array.length, array.buffers, children, dictionary, array.known_null_count, array.offset)
+    return ArrayData(
+        layout, array.length, array.own_buffers, children, dictionary, array.known_null_count, array.offset
+    )
 
 
 def _describe_field_difference(expected: Field, actual: Field) -> str | None:

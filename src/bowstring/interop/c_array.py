@@ -87,7 +87,7 @@ def build_batch_block(
 def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Device | None) -> int:
     if _needs_compaction(array):
         array = array.compact()
-    layout, buffers, children, dictionary = array.layout, array.buffers, array.children, array.dictionary
+    layout, buffers, children, dictionary = array.layout, array.own_buffers, array.children, array.dictionary
     if len(children) != len(layout.children) or (dictionary is None) != (layout.dictionary is None):
         raise InvalidDataError(f"the array of {layout.type} has no dictionary or too few children")
     if array.offset + array.length and device is None:
@@ -139,7 +139,7 @@ def _write_children(block: c_abi.ExportedStructBlock, node: int, children: Any, 
 def _exported_null_count(array: ArrayData) -> int:
     """Return the null count if it is cached or implied by the layout, else -1 (not computed)."""
     if array.layout.has_validity:
-        return 0 if array.buffers[0] is None else array.known_null_count
+        return 0 if array.own_buffers[0] is None else array.known_null_count
     return 0 if array.layout.buffers or array.layout.children else array.null_count
 
 

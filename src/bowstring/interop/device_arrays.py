@@ -28,7 +28,7 @@ _LEGACY_DEFAULT_STREAM = 1
 def device_of(arrays: Iterable[ArrayData]) -> Device | None:
     """Return the device of the first buffer that is on one, None if all memory is the CPU's."""
     for array in arrays:
-        for buffer in array.buffers:
+        for buffer in array.own_buffers:
             if buffer is not None and buffer.whole is None and isinstance(buffer.memory, DeviceMemory):
                 return buffer.memory.location
         nested = array.children if array.dictionary is None else (*array.children, array.dictionary)
@@ -41,7 +41,7 @@ def device_of(arrays: Iterable[ArrayData]) -> Device | None:
 def to_host(array: ArrayData) -> ArrayData:
     """Copy the buffers that are on a device to the CPU's memory; an array without any shares all of its memory."""
     dictionary = None if array.dictionary is None else to_host(array.dictionary)
-    children, buffers = tuple(map(to_host, array.children)), tuple(map(_buffer_to_host, array.buffers))
+    children, buffers = tuple(map(to_host, array.children)), tuple(map(_buffer_to_host, array.own_buffers))
     return ArrayData(array.layout, array.length, buffers, children, dictionary, array.known_null_count, array.offset)
 
 
@@ -68,7 +68,7 @@ def device_array_to_dlpack(array: ArrayData, device: Device, options: dict[str, 
     requested, max_version = options.get("dl_device"), options.get("max_version")
     if requested is not None and (int(requested[0]), int(requested[1])) != (device.type, device.id):
         raise BufferExchangeError(f"DLPack: the elements are on {device}, not on device {tuple(requested)}")
-    dtype, values = array.layout.buffers[1].dtype, array.buffers[1]
+    dtype, values = array.layout.buffers[1].dtype, array.own_buffers[1]
     assert dtype is not None
     assert values is not None
     pointer = device_pointer(values) + array.offset * dtype.itemsize

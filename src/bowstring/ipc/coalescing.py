@@ -280,7 +280,7 @@ class _BatchBuffer:
                 if spec.per_slot:
                     size_bytes += spec.size_bytes(num_rows)
                 else:
-                    buffers = [array.buffers[number] for array in arrays]
+                    buffers = [array.own_buffers[number] for array in arrays]
                     size_bytes += sum([0 if buffer is None else buffer.size for buffer in buffers])
             if layout.dictionary is not None:
                 dictionaries = {id(array.dictionary): array.dictionary for array in arrays}

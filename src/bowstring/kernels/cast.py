@@ -78,7 +78,8 @@ def _cast_children(array: ArrayData, target: t.DataType, safe: bool) -> ArrayDat
             if not (isinstance(target, t.Union) or target_field.nullable):
                 check_no_nulls(children[-1])
     return insert_nulls(
-        ArrayData(layout_of(target), compact.length, compact.buffers, tuple(children), None, compact.null_count), array
+        ArrayData(layout_of(target), compact.length, compact.own_buffers, tuple(children), None, compact.null_count),
+        array,
     )
 
 

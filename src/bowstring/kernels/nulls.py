@@ -101,7 +101,7 @@ def set_nulls(array: ArrayData, mask: Values) -> ArrayData:
     compact = layout.compact(array)
     valid = compact.validity_mask()
     validity = pack_validity(~mask if valid is None else valid & ~mask)
-    return ArrayData(layout, array.length, (validity, *compact.buffers[1:]), compact.children, compact.dictionary)
+    return ArrayData(layout, array.length, (validity, *compact.own_buffers[1:]), compact.children, compact.dictionary)
 
 
 def inherit_nulls(child: ArrayData, parent: ArrayData) -> ArrayData:

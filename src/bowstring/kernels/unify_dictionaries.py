@@ -34,7 +34,9 @@ def replace_dictionary_encoded_arrays(array: ArrayData, replacements: Iterator[A
     if not array.children:
         return array
     children = tuple([replace_dictionary_encoded_arrays(child, replacements) for child in array.children])
-    return ArrayData(array.layout, array.length, array.buffers, children, None, array.known_null_count, array.offset)
+    return ArrayData(
+        array.layout, array.length, array.own_buffers, children, None, array.known_null_count, array.offset
+    )
 
 
 def merge_dictionaries(dictionaries: Sequence[ArrayData]) -> tuple[ArrayData, list[Indices]]:

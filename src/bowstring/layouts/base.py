@@ -122,7 +122,7 @@ class Layout(ABC):
 
     def count_nulls(self, array: ArrayData) -> int:
         """Count the null slots by the validity bitmap."""
-        validity = array.buffers[0] if self.has_validity else None
+        validity = array.own_buffers[0] if self.has_validity else None
         return 0 if validity is None else array.length - bitmap.count_set_bits(validity, array.offset, array.length)
 
     def logical_validity_mask(self, array: ArrayData) -> Mask | None:
@@ -228,7 +228,7 @@ class Layout(ABC):
 
         `have_equal_values`, which also compares memory under nulls, has returned False.
         """
-        indices = np.flatnonzero(bitmap.unpack(left.buffers[0] or EMPTY, left.offset, left.length))
+        indices = np.flatnonzero(bitmap.unpack(left.own_buffers[0] or EMPTY, left.offset, left.length))
         return self.have_equal_values(self.take(left, indices), self.take(right, indices), nans_equal)
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...] | None:
@@ -258,14 +258,14 @@ class Layout(ABC):
 
 
 class ArrayData:
-    """The layout, length, null count, offset, buffers, children and dictionary of an array; immutable.
+    """The layout, length, null count, offset, own buffers, children and dictionary of an array; immutable.
 
     The slots are those from `offset` to `offset + length` of the buffers, so that slicing does not copy, as in the C
     data interface. `known_null_count` is negative until the null slots are counted. The constructor checks nothing;
     call `validate` for that.
     """
 
-    __slots__ = ("buffers", "children", "dictionary", "known_null_count", "layout", "length", "offset")
+    __slots__ = ("children", "dictionary", "known_null_count", "layout", "length", "offset", "own_buffers")
 
     def __init__(  # noqa: PLR0913 -- an array has this many parts
         self,
@@ -279,7 +279,7 @@ class ArrayData:
     ) -> None:
         self.layout = layout
         self.length = length
-        self.buffers = buffers
+        self.own_buffers = buffers
         self.children = children
         self.dictionary = dictionary
         self.offset = offset
@@ -301,7 +301,7 @@ class ArrayData:
     def nbytes(self) -> int:
         """The size of the slots in bytes, including the dictionary, without padding and bytes outside the slice."""
         array = self.compact()
-        size = sum(b.size for b in array.buffers if b is not None) + sum(child.nbytes for child in array.children)
+        size = sum(b.size for b in array.own_buffers if b is not None) + sum(child.nbytes for child in array.children)
         return size + (0 if array.dictionary is None else array.dictionary.nbytes)
 
     def get_total_buffer_size(self) -> int:
@@ -322,13 +322,13 @@ class ArrayData:
         if layout is self.layout:
             return self
         return self.__class__(
-            layout, self.length, self.buffers, self.children, self.dictionary, self.known_null_count, self.offset
+            layout, self.length, self.own_buffers, self.children, self.dictionary, self.known_null_count, self.offset
         )
 
     def buffer_values(self, index: int) -> Values:
         """Return the elements of buffer `index` for the slots of this array, as a read-only NumPy view."""
         spec = self.layout.buffers[index]
-        buffer = self.buffers[index]
+        buffer = self.own_buffers[index]
         assert spec.dtype is not None
         if buffer is None or (buffer.size == 0 and self.offset + self.length == 0):
             return np.zeros(self.length + spec.num_extra, spec.dtype)
@@ -338,7 +338,7 @@ class ArrayData:
         """Return the bytes of buffer `index` for the slots of this array, without copying. Raises `InvalidDataError` if
         it is too short.
         """
-        spec, buffer, slots = self.layout.buffers[index], self.buffers[index] or EMPTY, self.offset + self.length
+        spec, buffer, slots = self.layout.buffers[index], self.own_buffers[index] or EMPTY, self.offset + self.length
         assert spec.dtype is not None
         start, stop = self.offset * spec.dtype.itemsize, spec.size_bytes(slots)
         if stop > buffer.size:
@@ -350,7 +350,7 @@ class ArrayData:
     @property
     def validity(self) -> Buffer | None:
         """The validity bitmap, with the first slot at bit `offset`; None if no slot is null."""
-        return None if not self.layout.has_validity or self.null_count == 0 else self.buffers[0]
+        return None if not self.layout.has_validity or self.null_count == 0 else self.own_buffers[0]
 
     def require_dictionary(self) -> Self:
         """Return the dictionary of a dictionary-encoded array. Raises `InvalidDataError` if it is missing."""
@@ -365,7 +365,7 @@ class ArrayData:
 
     def is_null_at(self, index: int) -> bool:
         """Return whether a slot is null by the validity bitmap, which the layout must have."""
-        validity = self.buffers[0]
+        validity = self.own_buffers[0]
         return validity is not None and self.known_null_count != 0 and not bitmap.get(validity, self.offset + index)
 
     def compact_validity(self) -> Buffer | None:
@@ -390,7 +390,7 @@ class ArrayData:
             return self
         null_count = 0 if self.known_null_count == 0 else (length if self.known_null_count == self.length else -1)
         return self.__class__(
-            self.layout, length, self.buffers, self.children, self.dictionary, null_count, self.offset + offset
+            self.layout, length, self.own_buffers, self.children, self.dictionary, null_count, self.offset + offset
         )
 
     def compact(self) -> ArrayData:

@@ -4,7 +4,7 @@
 >>> array = bs.array(["joe", None, None, "mark"])
 >>> array.buffer_values(1).tolist()
 [0, 3, 3, 3, 7]
->>> array.buffers[2].to_bytes()
+>>> array.buffers()[2].to_bytes()
 b'joemark'
 """
 
@@ -41,7 +41,7 @@ class BinaryLayout(VariableSizeLayout, ByteStringLayout):
 
     def data_buffer(self, array: ArrayData) -> Buffer:
         """Return the data buffer."""
-        return array.buffers[2] or EMPTY
+        return array.own_buffers[2] or EMPTY
 
     def max_valid_offset(self, array: ArrayData) -> int:
         return self.data_buffer(array).size

@@ -2,9 +2,9 @@ r"""«Variable-size Binary View Layout»: validity, 16-byte views, and any numbe
 
 >>> import bowstring as bs
 >>> array = bs.array(["short", "a string of more than twelve bytes"], bs.string_view())
->>> array.buffers[1].to_bytes()[:16]
+>>> array.buffers()[1].to_bytes()[:16]
 b'\x05\x00\x00\x00short\x00\x00\x00\x00\x00\x00\x00'
->>> array.buffers[2].to_bytes()
+>>> array.buffers()[2].to_bytes()
 b'a string of more than twelve bytes'
 """
 
@@ -80,7 +80,7 @@ def _fill_views(views: Values, data: Bytes, lengths: Values, buffer_index: int) 
 
 def _get_source_bytes(array: ArrayData) -> int:
     """Return the size in bytes of the views and the data buffers."""
-    return sum(buffer.size for buffer in array.buffers[1:] if buffer is not None)
+    return sum(buffer.size for buffer in array.own_buffers[1:] if buffer is not None)
 
 
 class BinaryViewLayout(ByteStringLayout):
@@ -110,7 +110,7 @@ class BinaryViewLayout(ByteStringLayout):
         long = np.flatnonzero(is_long)
         long = long[np.argsort(views["buffer"][long], kind="stable")]
         for slots in np.split(long, np.flatnonzero(np.diff(views["buffer"][long])) + 1) if long.size else ():
-            source = (array.buffers[2 + int(views["buffer"][slots[0]])] or EMPTY).bytes
+            source = (array.own_buffers[2 + int(views["buffer"][slots[0]])] or EMPTY).bytes
             copy_ranges(data, offsets[slots], source, views["offset"][slots].astype(np.int64), lengths[slots])
         return data, offsets
 
@@ -127,7 +127,7 @@ class BinaryViewLayout(ByteStringLayout):
         return self._select_views(array, views, firsts), codes
 
     def _select_views(self, array: ArrayData, views: Values, indices: Indices) -> ArrayData:
-        return ArrayData(self, len(indices), (None, to_buffer(views[indices]), *array.buffers[2:]))
+        return ArrayData(self, len(indices), (None, to_buffer(views[indices]), *array.own_buffers[2:]))
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         shared = self.find_shared_values(array)
@@ -154,7 +154,7 @@ class BinaryViewLayout(ByteStringLayout):
     def with_empty_nulls(self, array: ArrayData) -> ArrayData:
         """Return the array with empty views in null slots, for readers that add up all lengths."""
         views = to_buffer(self.views(array))
-        buffers = (array.compact_validity(), views, *array.buffers[2:])
+        buffers = (array.compact_validity(), views, *array.own_buffers[2:])
         return ArrayData(self, array.length, buffers, null_count=array.null_count)
 
     def checked_lengths(self, array: ArrayData, views: Values) -> Indices:
@@ -184,22 +184,24 @@ class BinaryViewLayout(ByteStringLayout):
         return ArrayData(self, len(lengths), (validity, Buffer.of(views), *buffers))
 
     def bytes_at(self, array: ArrayData, index: int) -> bytes | None:
-        view = (array.buffers[1] or EMPTY).view(VIEW, array.offset + index, 1)
+        view = (array.own_buffers[1] or EMPTY).view(VIEW, array.offset + index, 1)
         length, _, buffer_index, start = view[0].item()
         if 0 <= length <= INLINE_BYTES:
             return view.view(_INLINE_VIEW)["value"].tobytes()[:length]
-        data: Buffer | None = array.buffers[2 + buffer_index] if 0 <= buffer_index < len(array.buffers) - 2 else None
+        data: Buffer | None = (
+            array.own_buffers[2 + buffer_index] if 0 <= buffer_index < len(array.own_buffers) - 2 else None
+        )
         if data is None or length < 0 or start < 0 or start + length > data.size:
             return None
         return data.view(UINT8, start, length).tobytes()
 
     def compact(self, array: ArrayData) -> ArrayData:
-        buffers = (array.compact_validity(), array.slice_buffer(1), *array.buffers[2:])
+        buffers = (array.compact_validity(), array.slice_buffer(1), *array.own_buffers[2:])
         return ArrayData(self, array.length, buffers, null_count=array.null_count)
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         views = to_buffer(array.buffer_values(1)[indices])
-        return ArrayData(self, len(indices), (array.take_validity(indices), views, *array.buffers[2:]))
+        return ArrayData(self, len(indices), (array.take_validity(indices), views, *array.own_buffers[2:]))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         parts: list[Values] = []
@@ -208,7 +210,7 @@ class BinaryViewLayout(ByteStringLayout):
             views = array.buffer_values(1).copy()
             views["buffer"][views["length"] > INLINE_BYTES] += len(buffers)
             parts.append(views)
-            buffers.extend(array.buffers[2:])
+            buffers.extend(array.own_buffers[2:])
         all_views = np.concatenate(parts)
         return ArrayData(self, len(all_views), (concat_validity(arrays), to_buffer(all_views), *buffers))
 

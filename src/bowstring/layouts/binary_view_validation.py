@@ -78,7 +78,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
 
     Raises `InvalidDataError` naming the first invalid view of a block.
     """
-    buffers = [(buffer or EMPTY).bytes for buffer in array.buffers[2:]]
+    buffers = [(buffer or EMPTY).bytes for buffer in array.own_buffers[2:]]
     buffer_sizes = [buffer.size for buffer in buffers]
     text_ranges: dict[int, _TextRange] = {}
     for first, words, lengths in _iter_view_blocks(array, _BLOCK_VIEWS):
@@ -98,7 +98,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
 
 def read_checked_views(array: ArrayData) -> Values:
     """Return all views as 64-bit integers, shape (n, 2), empty for null slots, after checking their data buffers."""
-    buffer_sizes = [0 if buffer is None else buffer.size for buffer in array.buffers[2:]]
+    buffer_sizes = [0 if buffer is None else buffer.size for buffer in array.own_buffers[2:]]
     for first, words, lengths in _iter_view_blocks(array, array.length):
         for _ in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
             pass

@@ -1,7 +1,7 @@
 r"""«Fixed-size Primitive Layout», bit-packed: boolean values of one bit.
 
 >>> import bowstring as bs
->>> bs.array([True, False, None, True]).buffers[1].to_bytes()
+>>> bs.array([True, False, None, True]).buffers()[1].to_bytes()
 b'\t'
 """
 
@@ -49,7 +49,7 @@ class BooleanLayout(Layout):
 
     def unpack_values(self, array: ArrayData) -> Values:
         """Return the values as NumPy booleans, copied."""
-        data = array.buffers[1]
+        data = array.own_buffers[1]
         return np.zeros(array.length, np.bool_) if data is None else bitmap.unpack(data, array.offset, array.length)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
@@ -68,7 +68,7 @@ class BooleanLayout(Layout):
         return super().from_numpy(array, mask)
 
     def value_at(self, array: ArrayData, index: int) -> Any:
-        data = array.buffers[1]
+        data = array.own_buffers[1]
         if data is None:
             return super().value_at(array, index)
         return None if array.is_null_at(index) else bitmap.get(data, array.offset + index)
@@ -82,7 +82,7 @@ class BooleanLayout(Layout):
         return self.unpack_values(array) if array.null_count == 0 else super().to_numpy(array, True)
 
     def compact(self, array: ArrayData) -> ArrayData:
-        data = array.buffers[1]
+        data = array.own_buffers[1]
         bits = data if data is None else bitmap.realign_zero_padded(data, array.offset, array.length)
         return ArrayData(self, array.length, (array.compact_validity(), bits), null_count=array.null_count)
 
@@ -98,7 +98,7 @@ class BooleanLayout(Layout):
         return ArrayData(self, len(values), (concat_validity(arrays), bitmap.pack(values)))
 
     def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_bits, right_bits = left.buffers[1], right.buffers[1]
+        left_bits, right_bits = left.own_buffers[1], right.own_buffers[1]
         if left_bits is None or right_bits is None:
             return bool(np.array_equal(self.unpack_values(left), self.unpack_values(right)))
         left_bits = bitmap.realign(left_bits, left.offset, left.length)

@@ -16,7 +16,7 @@ def total_buffer_size(arrays: Iterable[ArrayData]) -> int:
     remaining = list(arrays)
     while remaining:
         array = remaining.pop()
-        sizes |= {(b.address, b.size): b.size for b in array.buffers if b is not None}
+        sizes |= {(b.address, b.size): b.size for b in array.own_buffers if b is not None}
         remaining += [*array.children, *([] if array.dictionary is None else [array.dictionary])]
     return sum(sizes.values())
 
@@ -27,7 +27,7 @@ def sum_buffer_sizes(array: ArrayData, *, with_dictionaries: bool = True) -> int
     Shared buffers count each time: to find them takes about as long again. Without dictionaries, the sum is that of the
     memory for the slots.
     """
-    size = sum([0 if buffer is None else buffer.size for buffer in array.buffers])
+    size = sum([0 if buffer is None else buffer.size for buffer in array.own_buffers])
     for child in array.children:
         size += sum_buffer_sizes(child, with_dictionaries=with_dictionaries)
     if with_dictionaries and array.dictionary is not None:

@@ -70,7 +70,7 @@ def _unpack_bit_ranges(packed: Bytes, sizes: Indices, bit_offsets: Indices, leng
 
 def concat_validity(arrays: Sequence[ArrayData]) -> Buffer | None:
     """Concatenate the validity bitmaps of arrays; None if nothing is null."""
-    has_bits = [array.buffers[0] is not None and array.known_null_count != 0 for array in arrays]
+    has_bits = [array.own_buffers[0] is not None and array.known_null_count != 0 for array in arrays]
     if True not in has_bits:
         return None
     lengths, mask = array_lengths(arrays), concat_bits(list(compress(arrays, has_bits)), 0)
@@ -92,7 +92,7 @@ def concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices,
         return out
     pieces = []
     for array, start, size in zip(arrays, starts.tolist(), sizes.tolist(), strict=True):
-        buffer = array.buffers[index]
+        buffer = array.own_buffers[index]
         if size < 0 or (buffer is None and size):
             raise InvalidDataError(
                 f"expected {size} bytes in buffer {index}, found {'none' if buffer is None else buffer}"
@@ -103,11 +103,11 @@ def concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Indices,
 
 
 def _buffers_of(arrays: Sequence[ArrayData], index: int) -> list[Buffer | None]:
-    return [array.buffers[index] for array in arrays]
+    return [array.own_buffers[index] for array in arrays]
 
 
 def _unpack_bits(array: ArrayData, index: int) -> Mask:
-    buffer = array.buffers[index]
+    buffer = array.own_buffers[index]
     return np.zeros(array.length, np.bool_) if buffer is None else bitmap.unpack(buffer, array.offset, array.length)
 
 

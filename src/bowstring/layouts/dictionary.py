@@ -70,7 +70,7 @@ class DictionaryLayout(Layout):
     def create_array(self, indices: ArrayData, dictionary: ArrayData | None) -> ArrayData:
         """Create an array of the indices of an array, and its nulls, and a dictionary."""
         return ArrayData(
-            self, indices.length, indices.buffers, (), dictionary, indices.known_null_count, indices.offset
+            self, indices.length, indices.own_buffers, (), dictionary, indices.known_null_count, indices.offset
         )
 
     def create_from_int64_indices(self, indices: Indices, mask: Mask | None, dictionary: ArrayData) -> ArrayData:
@@ -167,7 +167,7 @@ class DictionaryLayout(Layout):
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
             return None
-        indices, dictionary = array.buffers[1], array.dictionary
+        indices, dictionary = array.own_buffers[1], array.dictionary
         if indices is not None and dictionary is not None:
             value_index = indices.element(self.index_layout.dtype, array.offset + index)
             if 0 <= value_index < dictionary.length:

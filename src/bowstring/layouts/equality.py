@@ -115,7 +115,7 @@ def _shares_memory(left: ArrayData, right: ArrayData) -> bool:
         right.dictionary is None or not _shares_memory(left.dictionary, right.dictionary)
     ):
         return False
-    for a, b in zip(left.buffers, right.buffers, strict=False):
+    for a, b in zip(left.own_buffers, right.own_buffers, strict=False):
         if a is not b and (a is None or b is None or a.address != b.address):
             return False
     return all(_shares_memory(a, b) for a, b in zip(left.children, right.children, strict=True))

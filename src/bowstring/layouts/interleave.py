@@ -85,7 +85,7 @@ class SlotSelection:
         if not width:
             return np.empty(len(self) * count, spec.dtype)
         for array in self.arrays:
-            source, start = array.buffers[buffer_index], array.offset * width
+            source, start = array.own_buffers[buffer_index], array.offset * width
             size = (array.length + spec.num_extra) * width
             # `buffer_values` raises if the buffer is too short, and returns zeros if an empty array has none.
             if source is None or start + size > source.size:
@@ -120,7 +120,7 @@ class SlotSelection:
             return bits
         buffers = []
         for array in self.arrays:
-            source = array.buffers[buffer_index]
+            source = array.own_buffers[buffer_index]
             if source is None or source.size < bitmap.size_bytes(array.offset + array.length):
                 raise InvalidDataError(
                     f"an array of {array.length} slots has a bitmap of {source.size if source else 0} bytes"
@@ -133,7 +133,7 @@ class SlotSelection:
 
     def gather_validity(self) -> Buffer | None:
         """Return the validity bitmap of the slots; None if none is null."""
-        has_bits = [array.buffers[0] is not None and array.known_null_count != 0 for array in self.arrays]
+        has_bits = [array.own_buffers[0] is not None and array.known_null_count != 0 for array in self.arrays]
         if not any(has_bits):
             return None
         mask = self.gather_bits(0, has_bits)
@@ -144,7 +144,7 @@ class SlotSelection:
 
         They must be within the buffers. Raises `LimitError` for many more bytes than these have.
         """
-        buffers = [array.buffers[buffer_index] or EMPTY for array in self.arrays]
+        buffers = [array.own_buffers[buffer_index] or EMPTY for array in self.arrays]
         total = sum_lengths(lengths)
         check_expanded_bytes(total, sum(source.size for source in buffers), len(lengths))
         firsts, memory = view_enclosing_range(buffers)

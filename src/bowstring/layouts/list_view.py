@@ -105,7 +105,7 @@ class ListViewLayout(Layout):
     def _range_at(self, array: ArrayData, index: int) -> tuple[int, int]:
         """Return the start of a list in the child, and its size."""
         start, size = (
-            part.element(self.offset_type, array.offset + index) if part else 0 for part in array.buffers[1:]
+            part.element(self.offset_type, array.offset + index) if part else 0 for part in array.own_buffers[1:]
         )
         return start, size
 

@@ -1,7 +1,7 @@
 """«Null Layout»: a length, without buffers.
 
 >>> import bowstring as bs
->>> bs.array([None, None]).buffers
+>>> bs.array([None, None]).own_buffers
 ()
 """
 

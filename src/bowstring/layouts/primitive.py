@@ -4,7 +4,7 @@ r"""«Fixed-size Primitive Layout»: a validity bitmap, and a buffer of slots of
 >>> array = bs.array([1, None, 2, 4, 8], bs.int32())
 >>> array.null_count
 1
->>> array.buffers[0].to_bytes()  # 00011101
+>>> array.buffers()[0].to_bytes()  # 00011101
 b'\x1d'
 >>> array.buffer_values(1)[[0, 2, 3, 4]].tolist()
 [1, 2, 4, 8]
@@ -115,7 +115,7 @@ class PrimitiveLayout(Layout):
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
             return None
-        data = array.buffers[1]
+        data = array.own_buffers[1]
         if data is None:
             return super().value_at(array, index)
         if self.codec.IS_NUMBER:
@@ -144,7 +144,7 @@ class PrimitiveLayout(Layout):
         return self.codec.copy_to_numpy(slots, array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
-        data = array.buffers[1]
+        data = array.own_buffers[1]
         width = self.dtype.itemsize
         if data is None or (array.offset == 0 and data.size == array.length * width and array.null_count == 0):
             slots = data
@@ -176,7 +176,7 @@ class PrimitiveLayout(Layout):
         )
 
     def have_equal_valid_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
-        left_slots, right_slots, validity = left.buffer_values(1), right.buffer_values(1), left.buffers[0] or EMPTY
+        left_slots, right_slots, validity = left.buffer_values(1), right.buffer_values(1), left.own_buffers[0] or EMPTY
         not_equal_mask = self.codec.not_equal_mask
 
         def is_block_equal(first: int, last: int) -> bool:

@@ -158,7 +158,7 @@ class UnionLayout(Layout):
         return out
 
     def compact(self, array: ArrayData) -> ArrayData:
-        offsets, own_ids = None if not self.is_dense else array.buffers[1], array.slice_buffer(0)
+        offsets, own_ids = None if not self.is_dense else array.own_buffers[1], array.slice_buffer(0)
         if not self.is_dense:  # the children are cut like the union
             self.check(array)
             children = [child.slice(array.offset, array.length).compact() for child in array.children]

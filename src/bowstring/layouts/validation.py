@@ -56,12 +56,12 @@ def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | No
 
 def _find_buffer_faults(array: ArrayData) -> Iterator[InvalidDataError]:
     layout = array.layout
-    count, declared = len(array.buffers), len(layout.buffers)
+    count, declared = len(array.own_buffers), len(layout.buffers)
     if count < declared or (count > declared and not layout.VARIADIC):
         yield InvalidDataError(f"{layout.type} requires {declared} buffers, found {count}")
         return
     slots = array.offset + array.length
-    for spec, buffer in zip(layout.buffers, array.buffers, strict=False):
+    for spec, buffer in zip(layout.buffers, array.own_buffers, strict=False):
         needed = spec.size_bytes(slots)
         if buffer is None:
             if not spec.is_validity and slots and needed:
@@ -78,7 +78,7 @@ def _find_null_count_faults(array: ArrayData, full: bool) -> Iterator[InvalidDat
         yield InvalidDataError(f"the null count of {null_count} exceeds the length of {array.length}")
     elif not array.layout.buffers and not array.layout.children:
         return
-    elif null_count > 0 and (not array.layout.has_validity or array.buffers[0] is None):
+    elif null_count > 0 and (not array.layout.has_validity or array.own_buffers[0] is None):
         yield InvalidDataError(f"the null count is {null_count}, but there is no validity bitmap ({array.type})")
     elif full and null_count >= 0 and array.layout.has_validity:
         count = array.layout.count_nulls(array)

@@ -59,7 +59,7 @@ class VariableSizeLayout(Layout):
 
     def offsets_at(self, array: ArrayData, index: int) -> tuple[int, int]:
         """Return the offsets of the start and the end of a slot's value, unchecked."""
-        offsets, slot = array.buffers[1], array.offset + index
+        offsets, slot = array.own_buffers[1], array.offset + index
         if offsets is None:
             return 0, 0
         return offsets.element(self.offset_type, slot), offsets.element(self.offset_type, slot + 1)
@@ -70,7 +70,7 @@ class VariableSizeLayout(Layout):
         first, last = int(offsets[0]), int(offsets[-1])
         if not 0 <= first <= last <= self.max_valid_offset(array):
             self.offsets(array)  # raises
-        buffer, size = array.buffers[1], (array.length + 1) * width
+        buffer, size = array.own_buffers[1], (array.length + 1) * width
         if first or not array.length or buffer is None:
             return first, last, Buffer.of(offsets - offsets[0])
         return first, last, buffer.slice(array.offset * width, size) if buffer.size > size else buffer

@@ -121,13 +121,13 @@ def _append_nodes_and_buffers(
     """Add the nodes and buffers of an array, depth first."""
     if array.dictionary is not None:
         raise UnsupportedTypeError(f"column {name!r}: {array.type} in memory of a device: decode the dictionary first")
-    null_count = array.known_null_count if array.buffers and array.buffers[0] is not None else 0
+    null_count = array.known_null_count if array.own_buffers and array.own_buffers[0] is not None else 0
     null_count = null_count if array.layout.has_validity else array.length if not array.layout.buffers else 0
     if array.offset or null_count < 0:
         raise InvalidArgumentError(
             f"column {name!r}: a slice, or without a null count, in memory of a device: copy it first"
         )
     nodes.append((array.length, null_count))
-    buffers.extend(array.buffers)
+    buffers.extend(array.own_buffers)
     for child in array.children:
         _append_nodes_and_buffers(name, child, nodes, buffers)

@@ -54,8 +54,10 @@ def test_arrays_share_the_growing_memory() -> None:
     chain = DeltaDictionary([[bs.array([str(number)])] for number in range(1000)])
     arrays = [chain.concat(count) for count in range(2, 1001)]
     assert [one.length for one in arrays] == list(range(2, 1001))
-    memories = {id(buffer.memory): buffer.memory.size for one in arrays for buffer in one.buffers if buffer is not None}
-    last = sum(buffer.size for buffer in arrays[-1].buffers if buffer is not None)
+    memories = {
+        id(buffer.memory): buffer.memory.size for one in arrays for buffer in one.own_buffers if buffer is not None
+    }
+    last = sum(buffer.size for buffer in arrays[-1].own_buffers if buffer is not None)
     assert sum(memories.values()) <= 6 * last
 
 
@@ -76,7 +78,7 @@ def test_several_threads_may_concatenate() -> None:
 
 
 def test_a_malformed_delta_always_raises_and_earlier_deltas_stay_valid() -> None:
-    bad = bs.Array.from_buffers(bs.string(), 2, [None, bs.array([0, 9, 3], bs.int32()).buffers[1], b"abc"])
+    bad = bs.Array.from_buffers(bs.string(), 2, [None, bs.array([0, 9, 3], bs.int32()).own_buffers[1], b"abc"])
     chain = DeltaDictionary([[bs.array(["a"])], [bs.array(["b"])], [bad]])
     assert chain.concat(2).to_pylist() == ["a", "b"]
     for _ in range(2):
@@ -88,7 +90,7 @@ def test_a_malformed_delta_always_raises_and_earlier_deltas_stay_valid() -> None
 def test_a_delta_with_too_short_children_is_rejected() -> None:
     type_ = bs.struct({"p": bs.int8()})
     whole = bs.array([{"p": 1}, {"p": 2}], type_)
-    short = bs.Array(whole.layout, 5, whole.buffers, whole.children)
+    short = bs.Array(whole.layout, 5, whole.own_buffers, whole.children)
     with pytest.raises(errors.InvalidDataError, match="child 'p' has 2 values"):
         DeltaDictionary([[whole], [short]]).concat(2)
 
@@ -124,7 +126,7 @@ def test_nested_values_are_not_concatenated_without_limit() -> None:
     type_ = bs.large_list(bs.struct({}))
     parts = [bs.array([[None]], type_), bs.array([[{}]], type_)]
     empty = bs.Array(parts[1].children[0].layout, 1 << 40, (None,), (), None, 0)
-    offsets = bs.array([0, 1 << 40], bs.int64()).buffers[1]
+    offsets = bs.array([0, 1 << 40], bs.int64()).own_buffers[1]
     parts.append(bs.Array(parts[1].layout, 1, (None, offsets), (empty,)))
     with pytest.raises(errors.LimitError, match="materializing"):
         DeltaDictionary([[part] for part in parts]).concat(3)

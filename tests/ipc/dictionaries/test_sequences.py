@@ -29,7 +29,7 @@ DrawFunction = Callable[..., Any]
 def dictionary_array(type_: bs.DataType, indices: list[int | None], dictionary: bs.Array) -> bs.Array:
     assert isinstance(type_, Dictionary)
     index_array = bs.array(indices, type_.index_type)
-    return bs.Array.from_buffers(type_, len(indices), index_array.buffers, dictionary=dictionary)
+    return bs.Array.from_buffers(type_, len(indices), index_array.own_buffers, dictionary=dictionary)
 
 
 class BatchSequence:
@@ -73,7 +73,7 @@ class BatchSequence:
         lengths = self.draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows))
         child = self.dictionary_array(name, TEXT, WORDS, sum(lengths))
         offsets = bs.array([sum(lengths[:row]) for row in range(rows + 1)], bs.int32())
-        return bs.Array.from_buffers(LISTS, rows, [None, offsets.buffers[1]], [child])
+        return bs.Array.from_buffers(LISTS, rows, [None, offsets.own_buffers[1]], [child])
 
     def nested(self, rows: int) -> bs.Array:
         last = self.previous.get("nested")

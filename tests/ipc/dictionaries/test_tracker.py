@@ -28,7 +28,7 @@ def dictionary_array(
     assert isinstance(type_, Dictionary)
     values = dictionary if isinstance(dictionary, bs.Array) else bs.array(dictionary, type_.value_type)
     own = bs.array(indices, type_.index_type)
-    return bs.Array.from_buffers(type_, len(indices), own.buffers, dictionary=values)
+    return bs.Array.from_buffers(type_, len(indices), own.own_buffers, dictionary=values)
 
 
 def batch(*columns: bs.Array) -> bs.RecordBatch:
@@ -44,7 +44,7 @@ def list_batch(inner: list[str], *outer: list[int]) -> bs.RecordBatch:
     """Return a batch whose rows are all values of a dictionary of lists of indices into another dictionary."""
     child = dictionary_array([index for one in outer for index in one], inner)
     offsets = bs.array([sum(map(len, outer[:row])) for row in range(len(outer) + 1)], bs.int32())
-    dictionary = bs.Array.from_buffers(bs.list_(WORDS), len(outer), [None, offsets.buffers[1]], [child])
+    dictionary = bs.Array.from_buffers(bs.list_(WORDS), len(outer), [None, offsets.own_buffers[1]], [child])
     return batch(dictionary_array(list(range(len(outer))), dictionary, LISTS))
 
 
@@ -347,7 +347,7 @@ def test_equal_dictionaries_in_other_memory_and_empty_ones_have_their_own_ids(wr
 
 def test_fields_of_different_value_types_do_not_share_an_id() -> None:
     text = bs.array(["x"])
-    binary = bs.Array.from_buffers(bs.binary(), 1, text.buffers)
+    binary = bs.Array.from_buffers(bs.binary(), 1, text.own_buffers)
     record_batch = batch(
         dictionary_array([0], text),
         dictionary_array([0], binary, bs.dictionary(bs.int8(), bs.binary())),
@@ -445,7 +445,7 @@ def test_nested_fields_share_ids_and_differ(write: Any) -> None:
     type_ = bs.struct({"p": WORDS, "q": bs.list_(WORDS)})
 
     def record(p: bs.Array, q: bs.Array) -> bs.RecordBatch:
-        offsets = bs.array([0, 1, 2], bs.int32()).buffers[1]
+        offsets = bs.array([0, 1, 2], bs.int32()).own_buffers[1]
         inside = bs.Array.from_buffers(type_.fields[1].type, 2, [None, offsets], [q])
         return batch(bs.Array.from_buffers(type_, 2, [None], [p, inside]))
 

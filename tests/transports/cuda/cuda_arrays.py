@@ -52,7 +52,7 @@ def upload(array: ArrayData) -> Array:
 
 
 def _upload_data(array: ArrayData) -> ArrayData:
-    buffers, children = tuple(map(_upload_buffer, array.buffers)), tuple(map(_upload_data, array.children))
+    buffers, children = tuple(map(_upload_buffer, array.own_buffers)), tuple(map(_upload_data, array.children))
     return ArrayData(array.layout, array.length, buffers, children, None, array.null_count, array.offset)
 
 

@@ -143,7 +143,7 @@ def test_a_record_batch_of_the_c_device_interface_is_served(server: Server) -> N
 def test_the_cuda_array_interface_is_imported_without_a_copy() -> None:
     source = CudaArray(np.arange(10, dtype=np.uint16))
     column = import_device_array(source)
-    buffer = column.buffers[1]
+    buffer = column.own_buffers[1]
     assert buffer is not None
     assert f"{buffer.address:#x}" == hex(source.allocation.pointer)
     assert to_host(column).to_pylist() == list(range(10))

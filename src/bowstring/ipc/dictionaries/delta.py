@@ -116,7 +116,7 @@ class _GrowableArray:
                 assert offsets is not None
                 buffer.append((offsets[1:] if buffer.size else offsets).view(UINT8))
             elif spec.dtype is None:
-                bitmap = array.buffers[index]
+                bitmap = array.own_buffers[index]
                 bits = np.unpackbits((bitmap or EMPTY).bytes, count=array.length, bitorder="little")
                 buffer.append_bits(bits, self.length)
             else:
@@ -149,7 +149,7 @@ class _GrowableArray:
         return None
 
     def _append_validity(self, array: Array) -> None:
-        validity, buffer = array.buffers[0], self._buffers[0]
+        validity, buffer = array.own_buffers[0], self._buffers[0]
         if buffer is None:
             if array.null_count == 0:
                 return
@@ -174,7 +174,7 @@ class _GrowableArray:
 
 
 def _get_used_bytes(array: Array, buffer_index: int, spec: BufferSpec) -> Bytes:
-    buffer = array.buffers[buffer_index] or EMPTY
+    buffer = array.own_buffers[buffer_index] or EMPTY
     if not spec.per_slot:
         return buffer.bytes
     size = spec.size_bytes(array.length)

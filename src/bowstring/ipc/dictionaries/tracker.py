@@ -276,7 +276,7 @@ def _get_memory_key(array: ArrayData | None) -> object:
     """Return a key of an array's memory."""
     if array is None:
         return None
-    buffers = tuple([(0, 0) if buffer is None else (buffer.address, buffer.size) for buffer in array.buffers])
+    buffers = tuple([(0, 0) if buffer is None else (buffer.address, buffer.size) for buffer in array.own_buffers])
     return (
         array.offset,
         array.length,

@@ -20,13 +20,13 @@ def swap_byte_order(array: ArrayData, is_native: bool) -> ArrayData:
     Incomplete elements at the end of a buffer are dropped.
     """
     layout = array.layout
-    declared = zip(layout.buffers, array.buffers, strict=False)
+    declared = zip(layout.buffers, array.own_buffers, strict=False)
     buffers = [None if b is None else _swap_buffer(b, spec, is_native) for spec, b in declared]
     children = tuple([swap_byte_order(child, is_native) for child in array.children])
     return ArrayData(
         layout,
         array.length,
-        (*buffers, *array.buffers[len(layout.buffers) :]),
+        (*buffers, *array.own_buffers[len(layout.buffers) :]),
         children,
         array.dictionary,
         array.null_count if layout.has_validity else -1,

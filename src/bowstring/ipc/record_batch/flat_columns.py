@@ -89,7 +89,7 @@ class FlatColumnsEncoder:
             return None
         if [array.length for array in arrays] != [length] * len(arrays):
             return None
-        buffers = list(chain.from_iterable([array.buffers for array in arrays]))
+        buffers = list(chain.from_iterable([array.own_buffers for array in arrays]))
         if len(buffers) != len(self._spec_of):
             return None
         null_counts = np.array([array.known_null_count for array in arrays], np.int64)

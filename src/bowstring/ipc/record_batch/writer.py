@@ -110,8 +110,8 @@ class _FlattenedArrays:
         self.nodes.extend((array.length, array.null_count))
         if self.is_version_4 and has_legacy_validity(layout):
             self.buffers.append(None)
-        self.buffers.extend(array.buffers)
+        self.buffers.extend(array.own_buffers)
         if layout.VARIADIC:
-            self.variadic.append(len(array.buffers) - len(layout.buffers))
+            self.variadic.append(len(array.own_buffers) - len(layout.buffers))
         for child in array.children:
             self.add(child)
