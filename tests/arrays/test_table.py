@@ -147,9 +147,9 @@ def test_columns_differ_by_type_length_and_values() -> None:
 
 def test_one_chunk_is_shared_with_numpy_and_several_are_copied() -> None:
     single = bs.ChunkedArray([bs.array([1, 2])], bs.int64())
-    assert (
-        single.to_numpy(zero_copy_only=True).__array_interface__["data"][0] == single.chunks[0].own_buffers[1].address
-    )  # type: ignore[union-attr]
+    buffer = single.chunks[0].own_buffers[1]
+    assert buffer is not None
+    assert single.to_numpy(zero_copy_only=True).__array_interface__["data"][0] == buffer.address
     assert single.combine_chunks() is single.chunks[0]
     with pytest.raises(bs.errors.WouldCopyError, match="4 chunks"):
         CHUNKED.to_numpy(zero_copy_only=True)
