@@ -1,6 +1,6 @@
-"""Take, filter and dictionary-encode strings. The peer is pyarrow; there are no bounds.
+"""Functions of strings, decimals and numbers. The peer is pyarrow; there are no bounds.
 
-pyarrow runs compiled loops over the strings; these lines show the cost of doing the same with NumPy.
+pyarrow runs compiled loops over the values; these lines show the cost of doing the same with NumPy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 import bowstring
 from benchmarks import datasets
@@ -33,5 +34,25 @@ def run(_folder: Path, settings: Settings) -> Iterator[Measurement]:
         ("dictionary_encode", array.dictionary_encode, pa_array.dictionary_encode),
     )
     for line, call, pa_call in lines:
-        assert call().equals(bowstring.array(pa_call())), f"{line}: Bowstring and pyarrow return different values"
-        yield compare_calls(f"{line} {rows:,} strings", None, call, pa_call, settings)
+        yield _compare(f"{line} {rows:,} strings", call, pa_call, settings)
+    others, members = pa_array.take(pa.array(np.where(mask, order, np.arange(rows)))), pa_array[:1000]
+    for name, *arguments in (("equal", others), ("less", others), ("is_in", members), ("utf8_upper",)):
+        yield _compare_functions(f"{name} of {rows:,} strings", name, [pa_array, *arguments], settings)
+    integers, more = (pa.array(random.integers(-1000, 1000, rows)) for _ in range(2))
+    with_nulls = pa.compute.if_else(pa.array(mask), integers, None)
+    yield _compare_functions(f"coalesce of {rows:,} integers", "coalesce", [with_nulls, more], settings)
+    decimals = [each.cast(pa.decimal128(21, 2)) for each in (integers, pa.compute.add(more, 5000))]
+    for name in ("add", "multiply", "divide"):
+        operands = [each.cast(pa.decimal128(12, 2)) for each in decimals]
+        yield _compare_functions(f"{name} of {rows:,} decimals", name, operands, settings)
+
+
+def _compare_functions(line: str, name: str, arguments: list[Any], settings: Settings) -> Measurement:
+    """Compare a compute function of arrays with pyarrow's."""
+    call = partial(getattr(bowstring.compute, name), *map(bowstring.array, arguments))
+    return _compare(line, call, partial(getattr(pa.compute, name), *arguments), settings)
+
+
+def _compare(line: str, call: Callable[[], Any], pa_call: Callable[[], Any], settings: Settings) -> Measurement:
+    assert call().equals(bowstring.array(pa_call())), f"{line}: Bowstring and pyarrow return different values"
+    return compare_calls(line, None, call, pa_call, settings)

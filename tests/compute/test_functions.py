@@ -604,6 +604,17 @@ def wrong_calls() -> Iterator[tuple[str, type[Exception], Callable[[], object]]]
     yield "fill_null: ", TypeMismatchError, lambda: compute.fill_null([1, None], "a")
     yield "coalesce: expected at least one", InvalidArgumentError, compute.coalesce
     yield "min_max: values of list", TypeMismatchError, lambda: compute.min_max([[1]])
+    yield "round: expected one of down", InvalidArgumentError, lambda: compute.round([1.5], 0, "x")  # type: ignore[arg-type]
+    yield "are out of range for int64", InvalidArgumentError, lambda: compute.round([1], -(10**9))
+    yield "round: overflow at index 1", InvalidArgumentError, lambda: compute.round([1, (1 << 63) - 1], -1)
+    yield "power: a negative power of an integer at index 1", InvalidArgumentError, lambda: compute.power(2, [1, -1])
+    yield "list_flatten: expected lists, found int64", TypeMismatchError, lambda: compute.list_flatten([1])
+    yield "struct_field: expected structs, found int64", TypeMismatchError, lambda: compute.struct_field([1], "a")
+    yield "children named 'b'", bs.errors.NotFoundError, lambda: compute.struct_field([{"a": 1}], "b")
+    riga = bs.array([0], bs.timestamp("s", "Europe/Riga"))
+    yield "year: expected timestamps in UTC", TypeMismatchError, lambda: compute.year(riga)
+    yield "hour: date32", TypeMismatchError, lambda: compute.hour(bs.array([1], "date32"))
+    yield "cumulative_sum: expected integers or floats", TypeMismatchError, lambda: compute.cumulative_sum(["a"])
     yield "add: string and string are not supported", TypeMismatchError, lambda: compute.add("a", "b")
 
 

@@ -13,10 +13,13 @@ from bowstring.datatypes import types as t
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.kernels import wide_integers
 from bowstring.kernels.cast import cast
+from bowstring.kernels.wide_integers import Words
 from bowstring.layouts.base import ArrayData, Values, find_first_true
 from bowstring.layouts.registry import primitive_layout
 from bowstring.memory.bitmap import Mask
 
+_MAX_DIGITS = 20
+"""A number of digits that no integer has."""
 RoundMode: TypeAlias = Literal[
     "down",
     "up",
@@ -29,6 +32,15 @@ RoundMode: TypeAlias = Literal[
     "half_to_even",
     "half_to_odd",
 ]
+
+
+_WHOLE_NUMBERS: dict[str, Callable[[Values], Values]] = {
+    "down": np.floor,
+    "up": np.ceil,
+    "towards_zero": np.trunc,
+    "half_to_even": np.rint,
+}
+"""The functions of NumPy that round floats to whole numbers, by mode."""
 
 
 def round(x: Any, ndigits: int = 0, round_mode: RoundMode = "half_to_even") -> Any:  # noqa: A001 -- pyarrow's name
@@ -104,37 +116,41 @@ def _round(name: str, ndigits: int, mode: RoundMode, array: ArrayData) -> ArrayD
     if isinstance(type_, t.FloatingPoint):
         rounded = _round_floats(slots, ndigits, mode, check)
     elif isinstance(type_, t.Int):
-        rounded = slots if ndigits >= 0 else _round_integers(slots, 10**-ndigits, mode, check)
+        rounded = slots if ndigits >= 0 else _round_integers(slots, 10 ** min(-ndigits, _MAX_DIGITS), mode, check)
     else:
         rounded = slots if ndigits >= type_.scale else _round_decimals(slots, type_, type_.scale - ndigits, mode, check)
     return primitive_layout(type_).create_array(rounded, valid)
 
 
-def _rounds_away(mode: str, is_negative: Mask, is_odd: Mask, above_half: Mask, is_half: Mask) -> Any:
+def _rounds_away(mode: str, is_negative: Mask, is_odd: Callable[[], Mask], above_half: Mask, is_half: Mask) -> Any:
     """Return which numbers are rounded away from zero, given whether the quotient by the unit is odd, and the remainder
     is above or equal to half of the unit. It is not zero.
     """
     if mode.startswith("half_"):
-        return above_half | (
-            is_half & _rounds_away(mode.removeprefix("half_"), is_negative, is_odd, above_half, is_half)
-        )
-    return {
-        "down": is_negative,
-        "up": ~is_negative,
-        "towards_zero": False,
-        "towards_infinity": True,
+        tie_mode = mode.removeprefix("half_")
+        return above_half | (is_half & _rounds_away(tie_mode, is_negative, is_odd, above_half, is_half))
+    choices: dict[str, Callable[[], Any]] = {
+        "down": lambda: is_negative,
+        "up": lambda: ~is_negative,
+        "towards_zero": lambda: False,
+        "towards_infinity": lambda: True,
         "to_even": is_odd,
-        "to_odd": ~is_odd,
-    }[mode]
+        "to_odd": lambda: ~is_odd(),
+    }
+    return choices[mode]()
 
 
 def _round_floats(slots: Values, ndigits: int, mode: str, check: Callable[[Values, str], None]) -> Values:
+    if ndigits == 0 and mode in _WHOLE_NUMBERS:
+        return _WHOLE_NUMBERS[mode](slots)
     unit = slots.dtype.type(10.0 ** min(abs(ndigits), 308))
     with np.errstate(all="ignore"):
         scaled = slots * unit if ndigits >= 0 else slots / unit
         whole = np.trunc(scaled)
         remainders = np.abs(scaled - whole)
-        away = _rounds_away(mode, slots < 0, np.fmod(whole, 2) != 0, remainders > 0.5, remainders == 0.5)
+        away = _rounds_away(
+            mode, slots < 0, lambda: whole / 2 != np.trunc(whole / 2), remainders > 0.5, remainders == 0.5
+        )
         rounded = whole + np.copysign(away, slots).astype(slots.dtype)
         rounded = np.copysign(rounded / unit if ndigits > 0 else rounded * unit, slots)
     is_changed = np.isfinite(slots) & (remainders != 0)
@@ -151,8 +167,9 @@ def _round_integers(slots: Values, unit: int, mode: str, check: Callable[[Values
     # The absolute value of a remainder is less than the unit, so that these can't overflow.
     sizes, half = np.abs(remainders), unit // 2
     is_negative = slots < 0
-    is_odd = truncated // slots.dtype.type(unit) % 2 != 0
-    away = (remainders != 0) & _rounds_away(mode, is_negative, is_odd, sizes > half, sizes == half)
+    away = (remainders != 0) & _rounds_away(
+        mode, is_negative, lambda: truncated // slots.dtype.type(unit) % 2 != 0, sizes > half, sizes == half
+    )
     check(away & ~is_negative & (truncated > limits.max - unit), "overflow")
     check(away & is_negative & (truncated < limits.min + unit), "overflow")
     steps = np.where(is_negative, -unit, unit).astype(slots.dtype)
@@ -170,16 +187,18 @@ def _round_decimals(
     num_words = wide_integers.count_words(slots.dtype)
     unit = wide_integers.create_constant(10**num_digits, num_words)
     half = wide_integers.create_constant(10**num_digits // 2, num_words)
-    integers = wide_integers.to_words(slots, num_words)
-    quotients = wide_integers.divide(integers, unit)
-    remainders = wide_integers.subtract(integers, wide_integers.multiply(quotients, unit))
-    sizes, is_negative = wide_integers.absolute(remainders), wide_integers.is_negative(integers)
-    is_odd = (quotients[0] & np.uint64(1)) != 0
-    above_half = wide_integers.is_less_unsigned(half, sizes)
-    away = _rounds_away(mode, is_negative, is_odd, above_half, (sizes == half).all(axis=0)) & remainders.any(axis=0)
-    steps = wide_integers.to_words(np.where(is_negative, -1, 1) * away, num_words)
-    rounded = wide_integers.multiply(wide_integers.add(quotients, steps), unit)
+
+    def round_block(integers: Words) -> Words:
+        quotients = wide_integers.divide(integers, unit)
+        remainders = wide_integers.subtract(integers, wide_integers.multiply(quotients, unit))
+        sizes, is_negative = wide_integers.absolute(remainders), wide_integers.is_negative(integers)
+        above_half, is_half = wide_integers.is_less_unsigned(half, sizes), (sizes == half).all(axis=0)
+        away = _rounds_away(mode, is_negative, lambda: (quotients[0] & np.uint64(1)) != 0, above_half, is_half)
+        steps = np.where(is_negative, -1, 1) * (away & remainders.any(axis=0))
+        return wide_integers.multiply(wide_integers.add(quotients, wide_integers.to_words(steps, num_words)), unit)
+
+    rounded = wide_integers.map_slots(round_block, slots.dtype, num_words, slots)
+    sizes = wide_integers.absolute(wide_integers.to_words(rounded, num_words))
     bound = wide_integers.create_constant(10**type_.precision, num_words)
-    is_too_large = ~wide_integers.is_less_unsigned(wide_integers.absolute(rounded), bound)
-    check(is_too_large, f"a number that does not fit {type_}")
-    return wide_integers.to_slots(rounded, slots.dtype)
+    check(~wide_integers.is_less_unsigned(sizes, bound), f"a number that does not fit {type_}")
+    return rounded

@@ -106,16 +106,13 @@ def _map_dates(name: str, values: Any) -> Any:
 
 def _get_part_of_date(name: str, days: Values) -> Values:
     """Return a part of dates that are given as days since 1970-01-01, a Thursday."""
+    if name == "day_of_week":
+        return (days + 3) % 7
     dates = days.view("M8[D]")
+    if name == "year":
+        return dates.astype("M8[Y]").view(np.int64) + _FIRST_YEAR
     months = dates.astype("M8[M]")
-    month_numbers = months.view(np.int64)
-    parts: dict[str, Values] = {
-        "year": month_numbers // 12 + _FIRST_YEAR,
-        "month": month_numbers % 12 + 1,
-        "day": (dates - months).view(np.int64) + 1,
-        "day_of_week": (days + 3) % 7,
-    }
-    return parts[name]
+    return (months.view(np.int64) % 12 if name == "month" else (dates - months).view(np.int64)) + 1
 
 
 def _map_times(name: str, unit_s: int, modulus: int, values: Any) -> Any:
