@@ -137,24 +137,19 @@ def _match(
     return map_operands(partial(_map_strings, name, (t.BaseString, t.BaseBinary), match_plain), strings)
 
 
-def _equals_at(data: Values, starts: Indices, value: bytes) -> Mask:
-    """Return whether the bytes from each start on, which are within the data, equal a value."""
-    other = np.frombuffer(value, np.uint8), np.zeros(1, np.int64), np.array([len(value)])
-    return are_bytes_equal((data, starts, np.full(len(starts), len(value))), other)
+def _are_equal_to(strings: ByteStrings, value: bytes) -> Mask:
+    return are_bytes_equal(strings, (np.frombuffer(value, np.uint8), np.zeros(1, np.int64), np.array([len(value)])))
 
 
 def _is_prefix(strings: ByteStrings, value: bytes) -> Mask:
     data, starts, lengths = strings
-    mask = lengths >= len(value)
-    mask[mask] = _equals_at(data, starts[mask], value)
-    return mask
+    return _are_equal_to((data, starts, np.minimum(lengths, len(value))), value)
 
 
 def _is_suffix(strings: ByteStrings, value: bytes) -> Mask:
     data, starts, lengths = strings
-    mask = lengths >= len(value)
-    mask[mask] = _equals_at(data, starts[mask] + lengths[mask] - len(value), value)
-    return mask
+    sizes = np.minimum(lengths, len(value))
+    return _are_equal_to((data, starts + lengths - sizes, sizes), value)
 
 
 def _is_substring(strings: ByteStrings, value: bytes) -> Mask:
@@ -165,7 +160,7 @@ def _is_substring(strings: ByteStrings, value: bytes) -> Mask:
         return np.zeros(len(starts), np.bool_)
     first_and_last = (data[: data.size - len(value) + 1] == value[0]) & (data[len(value) - 1 :] == value[-1])
     occurrences = np.flatnonzero(first_and_last)
-    occurrences = occurrences[_equals_at(data, occurrences, value)]
+    occurrences = occurrences[_are_equal_to((data, occurrences, np.full(len(occurrences), len(value))), value)]
     # The first occurrence from the start of each string on has to end within it.
     nearest = np.append(occurrences, data.size)[np.searchsorted(occurrences, starts)]
     mask: Mask = nearest + len(value) <= starts + lengths
