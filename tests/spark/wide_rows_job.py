@@ -30,17 +30,17 @@ def lengths(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def frames(spark: SparkSession) -> dict[str, tuple[DataFrame, int]]:
-    """Frames of several hundred MB in one partition, each with the bytes of its widest row."""
-    images = spark.range(0, 3200, 1, 1).selectExpr("id", f"{IMAGE} as image")
+    """Frames of some 100 MB in one partition, each with the bytes of its widest row."""
+    images = spark.range(0, 1600, 1, 1).selectExpr("id", f"{IMAGE} as image")
     skewed = spark.range(0, 150, 1, 1).union(spark.range(0, 4, 1, 2))
     return {
         "images": (images, 100_000),
         "lengths of images": (images.mapInArrow(lengths, "id long"), 8),
         "skewed images of 1 MB": (skewed.selectExpr("id", "cast(repeat('x', 1000000) as binary) as image"), 1_000_000),
-        "documents": (spark.range(0, 10_000, 1, 1).selectExpr("id", "repeat('x', 20000) as text"), 20_000),
-        "embeddings": (spark.range(0, 30_000, 1, 1).selectExpr("id", "array_repeat(float(id), 1536) as v"), 6_144),
+        "documents": (spark.range(0, 5000, 1, 1).selectExpr("id", "repeat('x', 20000) as text"), 20_000),
+        "embeddings": (spark.range(0, 15_000, 1, 1).selectExpr("id", "array_repeat(float(id), 1536) as v"), 6_144),
         "lists of strings": (
-            spark.range(0, 3000, 1, 1).selectExpr("id", "array_repeat(repeat('x', 1000), 50) as v"),
+            spark.range(0, 1500, 1, 1).selectExpr("id", "array_repeat(repeat('x', 1000), 50) as v"),
             60_000,
         ),
         "one of 50 MB": (
