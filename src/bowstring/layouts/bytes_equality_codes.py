@@ -18,6 +18,7 @@ _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD.itemsize + 1)],
 _LONG_BYTES = 512
 _BLOCK_STRINGS = 1 << 14
 _FEWEST_BITS = 12
+_LOOK_UP_BITS = 16
 _ROUNDS = 16
 _SEED = np.uint64(secrets.randbits(64))
 """Random, so that an attacker cannot construct strings with colliding hashes."""
@@ -85,7 +86,7 @@ def _look_up(hashes: Values, member_hashes: Values, members: Indices) -> Indices
     out = np.full(len(hashes), -1)
     remaining, mixed = np.arange(len(hashes)), hashes
     keys = member_hashes[members]
-    bits = np.uint64(64 - max(_FEWEST_BITS, (16 * len(members)).bit_length()))
+    bits = np.uint64(64 - max(_LOOK_UP_BITS, (2 * len(members)).bit_length()))
     for _ in range(_ROUNDS):
         if not len(members):
             return out
