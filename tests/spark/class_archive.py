@@ -102,4 +102,4 @@ if __name__ == "__main__":
             os.chdir(home)
             run_session(Path(sys.argv[1]), home)
     else:
-        create(Path(sys.argv[1]))
+        create(Path(sys.argv[1]).resolve())
