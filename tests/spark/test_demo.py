@@ -40,6 +40,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def readers() -> Iterator[Readers]:
     with Readers(READERS) as processes:
+        processes.wait_until_ready()
         yield processes
 
 
@@ -71,7 +72,10 @@ def test_all_methods_deliver_all_rows_to_all_readers(
     frame = input_option.read_dataframe(spark, str(shared_folder / "data" / "flights-200k.arrow")).cache()
     summary = summarize_frame(frame)
     measurements = [measure(method, frame, readers) for method in TRANSFER_METHODS]
-    memory = {method.name: measure_memory(method, frame) for method in TRANSFER_METHODS[:2]}
+    with Readers(2) as new_readers:
+        new_readers.wait_until_ready()
+        pairs = zip(TRANSFER_METHODS, new_readers, strict=False)
+        memory = {method.name: measure_memory(method, frame, reader) for method, reader in pairs}
     frame.unpersist()
     assert summary.rows == 200_000
     assert [measurement.rows for measurement in measurements] == [summary.rows] * 3

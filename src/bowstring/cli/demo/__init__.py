@@ -44,7 +44,7 @@ _JAVA_NOTICE = "WARNING: Using incubator modules"
 _POLL_S = 0.1
 _PIPE_WIDTH = 200
 _PAGE = "bowstring-demo.html"
-_LINES = 300_000
+_LINES = 200_000
 _ROUNDS = 7
 _EXECUTOR_MEBIBYTES = 2048
 _SMALL_BYTES = 16 << 20
@@ -138,19 +138,24 @@ def _compare_other_size(steps: StepProgress, frame: DataFrame, main: Comparison,
 
 
 def compare_methods(steps: StepProgress, spark: SparkSession, path: str | None, lines: int, rounds: int) -> DemoReport:
-    """Compute the rows, compare the methods, and kill writers."""
-    frame = steps.run_step(
-        "Computing: Spark reads, parses, joins and aggregates", lambda: _create_frame(spark, path, lines).cache()
-    )
-    summary = steps.run_step("Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame))
-    if not summary.rows:
-        raise InvalidArgumentError(f"{path}: there are no rows to publish")
-    methods = transfer_methods.TRANSFER_METHODS
-    memory = steps.run_step(
-        "Measuring the memory of each method",
-        lambda: {method.name: transfer_methods.measure_memory(method, frame) for method in methods},
-    )
-    with steps.run_step("Starting readers", transfer_methods.Readers) as readers:
+    """Compute the rows, compare the methods, and kill writers. The readers start while Spark computes."""
+    with transfer_methods.Readers() as readers:
+        frame = steps.run_step(
+            "Computing: Spark reads, parses, joins and aggregates", lambda: _create_frame(spark, path, lines).cache()
+        )
+        summary = steps.run_step(
+            "Counting rows and nulls, and summing columns in Spark", lambda: summarize_frame(frame)
+        )
+        if not summary.rows:
+            raise InvalidArgumentError(f"{path}: there are no rows to publish")
+        steps.run_step("Starting readers", readers.wait_until_ready)
+        memory = {
+            method.name: steps.run_step(
+                f"Measuring the memory of {method.name}",
+                partial(transfer_methods.measure_memory, method, frame, reader),
+            )
+            for method, reader in zip(transfer_methods.TRANSFER_METHODS, readers, strict=False)
+        }
         main = _compare(steps, format_count(summary.rows, "row"), frame, rounds, readers)
         other = None if rounds < MIN_ROUNDS else _compare_other_size(steps, frame, main, readers)
         sums = sum(column.total is not None for column in summary.columns)

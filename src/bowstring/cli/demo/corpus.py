@@ -114,6 +114,8 @@ def create_line_frame(spark: SparkSession, files: list[PythonFile]) -> DataFrame
     """Return a row for each line, with its kind, the name it defines and the number of modules that use its package."""
     spark.conf.set("spark.sql.files.openCostInBytes", 16 << 10)
     spark.conf.set("spark.sql.files.maxPartitionBytes", _PARTITION_BYTES)
+    # The driver lists the files: a job for it would have a task for each.
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", len(files))
     sources = spark.read.text([file.path for file in files], wholetext=True)
     sources.selectExpr("_metadata.file_path AS path", "value").createOrReplaceTempView("sources")
     types = "path string, package string, module string, size bigint, modified timestamp"

@@ -121,19 +121,18 @@ class ReaderProcess:
 
 
 class Readers:
-    """Reader processes, which are ready. A context manager, which ends them."""
+    """Reader processes, which are starting. A context manager, which ends them."""
 
     def __init__(self, count: int = READERS) -> None:
         self._processes = [ReaderProcess() for _ in range(count)]
-        try:
-            for process in self._processes:
-                process.receive()
-        except BaseException:
-            self._end(is_killed=True)
-            raise
 
-    def __getitem__(self, index: int) -> ReaderProcess:
-        return self._processes[index]
+    def wait_until_ready(self) -> None:
+        """Wait until all have started. To be called once, before the first request."""
+        for process in self._processes:
+            process.receive()
+
+    def __iter__(self) -> Iterator[ReaderProcess]:
+        return iter(self._processes)
 
     def read(self, rows: WrittenRows, count: int, reads: int) -> list[dict[str, Any]]:
         """Let the first readers read the rows at once, and return their last replies."""
@@ -239,14 +238,12 @@ def measure(method: TransferMethod, frame: DataFrame, readers: Readers) -> Measu
     return Measurement(replies[0]["rows"], rows.size_bytes, *times, summaries)
 
 
-def measure_memory(method: TransferMethod, frame: DataFrame) -> MemoryUse:
-    """Let a new reader read the rows once, because one that has read before reuses its memory."""
+def measure_memory(method: TransferMethod, frame: DataFrame, reader: ReaderProcess) -> MemoryUse:
+    """Let a reader that has not read before read the rows once: later it would reuse its memory."""
 
     def read_once() -> int:
         with method.write(frame) as rows:
-            (reply,) = readers.read(rows, 1, 1)
-            return int(reply["copied_bytes"])
+            reader.send(rows.read_method, rows.location)
+            return int(reader.receive()["copied_bytes"])
 
-    with Readers(1) as readers:
-        copied_bytes, driver_bytes = measure_peak_growth(find_driver_pids(frame.sparkSession), read_once)
-    return MemoryUse(copied_bytes, driver_bytes)
+    return MemoryUse(*measure_peak_growth(find_driver_pids(frame.sparkSession), read_once))
