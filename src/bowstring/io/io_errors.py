@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -90,7 +91,8 @@ def translate_io_error(error: Exception, name: str, operation: str = "read", pat
     if isinstance(error, EOFError):
         return TruncatedError(f"{name}: {error}")
     if cause is not None:
-        return translate_os_error(cause, f"{name}: cannot be {operation}: {text}", path)
+        hint = " for `ulimit -f`, which also limits shared memory" if cause.errno == errno.EFBIG else ""
+        return translate_os_error(cause, f"{name}: cannot be {operation}: {text}{hint}", path)
     if isinstance(error, ValueError) and "closed" in text:
         return ClosedError(f"{name}: {error}")
     return ResourceError(f"{name}: cannot be {operation}: {kinds[0]}: {error}")
