@@ -136,7 +136,7 @@ def _describe_commands() -> str:
     lines = [
         "# All commands and options",
         "",
-        "The output of `bowstring COMMAND --help`. [The guide](../command-line.md) explains it.",
+        "The output of `bowstring COMMAND --help`. [The guide](command-line.md) explains it.",
         "",
     ]
     for name, summary in COMMANDS.items():
