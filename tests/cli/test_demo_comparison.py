@@ -85,6 +85,9 @@ def test_publishing_that_pays_by_further_reads_names_the_read() -> None:
         "; toArrow() is faster than publishing for one reader that reads once, 0.81 of its time, and publishing pays "
         "from about read 3 on" in describe_verdict(main, FEW_ROWS_FAST)
     )
+    equal = compare(100 << 20, (1.0, 0.1, 0.4), (1.0, 0.1, 3.0), (2.0, 0.5, 4.0))
+    assert find_paying_reads(equal) == 1
+    assert "from about read" not in describe_verdict(equal, FEW_ROWS_FAST)
 
 
 def test_a_difference_within_the_noise_gives_no_verdict() -> None:

@@ -147,7 +147,7 @@ def _describe_one_read(comparison: Comparison) -> str:
     if comparison.is_fastest(ONE):
         return f"also for {WORKLOADS[ONE]}"
     reads = find_paying_reads(comparison)
-    if reads is None:
+    if reads is None or reads == 1:  # the medians may favour publishing by less than the noise
         return _describe_workload(comparison, ONE)
     return f"{_describe_workload(comparison, ONE)}, and publishing pays from about read {reads} on"
 
