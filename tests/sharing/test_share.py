@@ -44,14 +44,18 @@ WORDS = bs.dictionary(bs.int8(), bs.string())
 SHARE = "import bowstring as bs; handle = bs.share(bs.table({'a': [1, 2, 3]})); send(handle); receive()"
 SHARE_MORE_THAN_THE_MEMORY = """
 import os
-import bowstring as bs, numpy as np
+import bowstring as bs, numpy as np, pyarrow as pa
 with open(f"{group}/cgroup.procs", "w") as file:
     file.write(str(os.getpid()))
-values = np.zeros(2 << 20)
+library = pa if library_name == "pyarrow" else bs
+numbers = iter(range(100))
+batches = (library.record_batch({"a": np.zeros(2 << 20)}) for _ in numbers)
+if library_name:
+    batches = library.RecordBatchReader.from_batches(library.schema({"a": library.float64()}), batches)
 try:
-    bs.share(bs.record_batch({"a": values}) for _ in range(100))
+    bs.share(batches)
 except bs.errors.ResourceError as error:
-    send(str(error))
+    send((str(error), next(numbers)))
 """
 
 
@@ -470,9 +474,11 @@ else:
     assert left == []
 
 
-def test_batches_of_a_reader_that_exceed_the_memory_of_a_container_are_an_error() -> None:
+@pytest.mark.parametrize("library_name", ["", "bowstring", "pyarrow"], ids=["generator", "reader", "reader of pyarrow"])
+def test_batches_that_exceed_the_memory_of_a_container_are_an_error(library_name: str) -> None:
     with limit_memory(400 << 20) as group:
-        message = run_python(SHARE_MORE_THAN_THE_MEMORY, group=str(group))
+        message, num_read = run_python(SHARE_MORE_THAN_THE_MEMORY, group=str(group), library_name=library_name)
+    assert num_read < 30  # batches, of which memory has space for 25: those before are not kept
     assert re.match(r"region 'share-\w+': \d+ bytes requested, \d+ available", message)
 
 

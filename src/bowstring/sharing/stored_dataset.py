@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
-from bowstring.arrays.table import Table, has_dictionary_fields, table
+from bowstring.arrays.table import RecordBatchReader, Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.errors import InvalidArgumentError, ResourceError
@@ -87,7 +87,8 @@ def store_in_regions(
     Return the regions, whose batches follow one another, and the number of rows. A table with dictionaries is one
     region.
     """
-    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | StreamReader):
+    # Iterators are readers of other libraries, whose batches may not fit into memory together.
+    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | Iterator):
         source = table(source)
     if arena is not None or not isinstance(source, Table) or len(groups := _group_batches_by_size(source)) < 2:
         region, rows = store_in_region(source, name, arena, spill_folders)
@@ -134,9 +135,12 @@ def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordB
         return source.schema, [source]
     if isinstance(source, Table):
         return source.schema, source.to_batches()
-    if isinstance(source, FileReader | StreamReader):
+    if isinstance(source, FileReader | StreamReader | RecordBatchReader):
         return source.schema, source
-    if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = RecordBatchReader.from_stream(source)
+        return reader.schema, reader
+    if hasattr(source, "__arrow_c_array__"):
         return as_schema_and_batches(table(source))
     if hasattr(source, "__iter__"):
         iterator = iter(source)
