@@ -151,7 +151,7 @@ class MissingExtraError(BowstringError, ImportError):
 
     @classmethod
     def for_package(cls, package: str, extra: str) -> MissingExtraError:
-        """The error for `package`, which comes with the optional dependency group `extra`."""
+        """The error for `package`, a part of the optional dependency group `extra`."""
         return cls(f"{package} is not installed: pip install 'bowstring[{extra}]'")
 
 

@@ -98,7 +98,7 @@ def test_a_document_is_read_from_a_path_a_file_object_and_gzip(tmp_path: Path) -
 
 
 class LimitedFile(io.RawIOBase):
-    """Takes a few bytes at a time, as standard output without a buffer may, and no more than there is room for."""
+    """Takes a few bytes at a time, as standard output without a buffer may, and no more than fit."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__()

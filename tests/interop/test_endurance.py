@@ -259,7 +259,7 @@ import bowstring as bs
 from bowstring.arrays.record_batch import import_stream
 table = bs.table({"a": [1, 2, 3], "s": ["x", "y", None]})
 batch = table.to_batches()[0]
-kept = [table.__arrow_c_device_stream__(), batch.__arrow_c_device_array__(), batch.__arrow_c_array__(),
+exported = [table.__arrow_c_device_stream__(), batch.__arrow_c_device_array__(), batch.__arrow_c_array__(),
         table.__arrow_c_stream__(), table["a"].__arrow_c_stream__(), bs.int8().__arrow_c_schema__(),
         batch["a"].__dlpack__(max_version=(1, 0), copy=False), np.from_dlpack(batch["a"], copy=False),
         pa.table(table), pl.DataFrame(table),
@@ -267,11 +267,11 @@ kept = [table.__arrow_c_device_stream__(), batch.__arrow_c_device_array__(), bat
         import_stream(pa.table(table))[1], bs.table(pa.table(table)), bs.table(table.to_pandas())]
 half = import_stream(table.__arrow_c_device_stream__())[1]
 next(half)
-kept += [half, kept]
-json.kept_until_the_very_end = kept
+exported += [half, exported]
+json.exported_until_the_very_end = exported
 sys.modules["late"] = type(sys)("late")
-sys.modules["late"].kept = [table.__arrow_c_device_stream__(), half]
-threading.Thread(target=lambda: kept.append(threading.local()), daemon=True).start()
+sys.modules["late"].exported = [table.__arrow_c_device_stream__(), half]
+threading.Thread(target=lambda: exported.append(threading.local()), daemon=True).start()
 print("ready")
 """
 

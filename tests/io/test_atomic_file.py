@@ -123,7 +123,7 @@ def test_an_invalid_target_is_an_error_before_anything_is_written(tmp_path: Path
     with pytest.raises(errors.ResourceError, match="File name too long"):
         bs.new_file(tmp_path / ("x" * 256), batch.schema)
     with pytest.raises(errors.NotFoundError, match="there is no such file"):
-        bs.new_file("/proc/x.arrow", batch.schema)  # which is a folder that has no room for it
+        bs.new_file("/proc/x.arrow", batch.schema)  # a folder in which no file can be created
 
 
 def test_a_folder_created_at_the_target_in_the_meantime_is_kept(tmp_path: Path, batch: bs.RecordBatch) -> None:

@@ -167,15 +167,15 @@ def test_a_frame_is_written_into_the_given_memory_or_rejected_as_too_long(codec:
     compress = codecs.create_compressor(codec)
     decompress = codecs.decompress_lz4_into if codec == "lz4" else codecs.decompress_zstd_into
     for data in (mixed_bytes(size), np.random.default_rng(size).bytes(size), bytes(size)):
-        for room in {1, len(compress(data)) - 1, len(compress(data)), len(compress(data)) + 1, 2 * size + 100}:
-            out = bytearray(room)
+        for out_bytes in {1, len(compress(data)) - 1, len(compress(data)), len(compress(data)) + 1, 2 * size + 100}:
+            out = bytearray(out_bytes)
             frame = compress(data, memoryview(out))
-            if len(frame) < room:
+            if len(frame) < out_bytes:
                 assert isinstance(frame, memoryview)
                 assert frame.obj is out
                 assert decompress_to_bytes(decompress, bytes(frame), size) == data
             else:
-                assert len(compress(data)) >= room - 64  # compressed in pieces, a frame may be some bytes longer
+                assert len(compress(data)) >= out_bytes - 64  # compressed in pieces, a frame may be some bytes longer
 
 
 def test_threads_may_share_a_compressor() -> None:

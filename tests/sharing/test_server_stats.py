@@ -73,12 +73,12 @@ def test_leases_and_messages_are_counted_while_a_client_has_them_and_afterwards(
         del table
         assert wait_until(lambda: server.stats().freed_bytes == 24_000)
         assert (server.stats().leased_addresses, server.stats().freed_addresses) == (0, 3)
-        kept = dataset.read_all()
+        leased_table = dataset.read_all()
     assert wait_until(lambda: server.stats().num_clients == 0)
     stats = server.stats()
     assert (stats.leased_addresses, stats.leased_bytes, stats.freed_addresses, stats.freed_bytes) == (0, 0, 6, 48_000)
     assert (stats.num_connections, stats.num_requests, stats.num_messages) == (1, 2, 16)
-    assert kept.num_rows == 3000
+    assert leased_table.num_rows == 3000
 
 
 def test_bytes_sent_are_counted_and_those_that_wait_for_a_slow_client() -> None:

@@ -120,10 +120,12 @@ def test_times_of_day_in_whole_microseconds_are_preserved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "lost", "kept"),
+    ("precision", "lost_ns", "unit_ns"),
     [(0, 1_000_000, 1_000_000_000), (3, 1_000, 1_000_000), (6, 1, 1_000), (9, None, 1)],
 )
-def test_times_of_day_are_checked_in_the_unit_of_their_precision(precision: int, lost: int | None, kept: int) -> None:
+def test_times_of_day_are_checked_in_the_unit_of_their_precision(
+    precision: int, lost_ns: int | None, unit_ns: int
+) -> None:
     target = sql.StructType([sql.StructField("c", sql.MapType(sql.StringType(), sql.TimeType(precision)))])
 
     def read(number: int, truncate: bool = False) -> Any:
@@ -131,11 +133,11 @@ def test_times_of_day_are_checked_in_the_unit_of_their_precision(precision: int,
         batch = cast_batch(pa.record_batch({"c": column}), target, "here", truncate_times=truncate)
         return batch["c"].items.cast(pa.int64()).to_pylist()
 
-    assert read(kept) == [kept]
-    if lost is not None:
+    assert read(unit_ns) == [unit_ns]
+    if lost_ns is not None:
         with pytest.raises(InvalidDataError, match="does not fit map<string, time"):
-            read(lost)
-        assert read(kept + lost, truncate=True) == [kept]
+            read(lost_ns)
+        assert read(unit_ns + lost_ns, truncate=True) == [unit_ns]
 
 
 def test_a_missing_column_is_null() -> None:

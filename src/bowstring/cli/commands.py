@@ -15,7 +15,7 @@ from bowstring.cli.help_text import examples
 
 # Each command is the object of that name in the module bowstring.cli.<name>; the text is for the help of the group.
 COMMANDS: dict[str, str] = {
-    "demo": "Compute in Spark, and compare three methods to hand over the result.",
+    "demo": "Compute in Spark, and compare three methods to pass the result on.",
     "info": "Show the contents of files: schema, rows, batches, bytes per column.",
     "validate": "List all errors of an Arrow file or stream, or of a folder that Spark wrote.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",

@@ -93,7 +93,7 @@ def open_output(out: str | int | BinaryIO) -> Iterator[Sink]:
 
 
 def echo_written(target: str, rows: int, columns: int) -> None:
-    """Write one line on what was written to standard error, unless the target is standard output."""
+    """Write one line about the written file to standard error, unless the target is standard output."""
     if target != "-":
         counts = f"{format_count(rows, 'row')}, {format_count(columns, 'column')}"
         click.echo(f"{to_printable(target)}: {counts}", err=True)

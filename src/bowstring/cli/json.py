@@ -270,7 +270,7 @@ def _check_key_count(chunk: bytes, name: str) -> None:
 def _pyarrow_error(name: str, message: str, rows: int) -> InvalidDataError:
     """Convert an error message of pyarrow to an error with the option that helps, if any.
 
-    pyarrow counts the rows from the start of the block; `rows` come before it.
+    pyarrow counts the rows from the start of the block; `rows` precede it.
     """
     match = _ERROR_MESSAGE.fullmatch(message)
     assert match is not None

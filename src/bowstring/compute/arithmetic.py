@@ -351,7 +351,7 @@ def _calculate_decimals(slots: _Slots, left: ArrayData, right: ArrayData) -> Arr
     a, b = (each.type for each in operands)
     assert isinstance(a, t.Decimal)
     assert isinstance(b, t.Decimal)
-    shifts = [0, 0]  # the powers of ten by which integers are multiplied first; the precision leaves room for them
+    shifts = [0, 0]  # the powers of ten by which integers are multiplied first; the precision includes their digits
     if slots.operation in ("add", "subtract"):
         scale = max(a.scale, b.scale)
         precision = max(a.precision - a.scale, b.precision - b.scale) + scale + 1

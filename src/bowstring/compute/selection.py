@@ -163,7 +163,7 @@ def fill_null(values: Any, fill_value: Any) -> Any:
 
 
 def fill_null_forward(values: Any) -> Any:
-    """Return the values, with the last value before each null in its place, if there is one.
+    """Return the values, with the last value before each null in its place, if any.
 
     >>> bs.compute.fill_null_forward([None, 1, None, None, 2])
     <bowstring.Array int64[5]>
@@ -173,7 +173,7 @@ def fill_null_forward(values: Any) -> Any:
 
 
 def fill_null_backward(values: Any) -> Any:
-    """Return the values, with the next value after each null in its place, if there is one.
+    """Return the values, with the next value after each null in its place, if any.
 
     >>> bs.compute.fill_null_backward([None, 1, None, None, 2])
     <bowstring.Array int64[5]>

@@ -1,8 +1,8 @@
 """The order in which an epoch visits the rows of a data set.
 
 The order depends only on the rows of the parts, the seed and the epoch, and not on the readers. Readers that number
-rows themselves repeat or skip some as soon as the number of ranks or workers changes; here the order comes first, and
-readers divide it.
+rows themselves repeat or skip some as soon as the number of ranks or workers changes; here the order is defined first,
+and readers divide it.
 
 Any part of the order can be computed alone, in the time that its windows take: the order of parts and blocks from one
 draw of random numbers for each, the order of rows within a window from one for each row of the window.

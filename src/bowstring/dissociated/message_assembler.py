@@ -109,7 +109,7 @@ class MessageAssembler:
             raise ProtocolError(
                 f"{self._stream}: the end of stream has number {sequence}, but message {self._next} is the next one"
             )
-        # From now on `_get_or_add_pending` rejects messages after the end; these came before it.
+        # From now on `_get_or_add_pending` rejects messages after the end; these arrived before it.
         late_sequences = [number for number in self._pending if sequence_distance(self._next, number) >= distance]
         if late_sequences:
             raise ProtocolError(

@@ -86,7 +86,7 @@ class _TableLayout:
 def _create_table_layout(spec: TableSpec, slot_names: tuple[str, ...]) -> _TableLayout:
     unknown = set(slot_names) - spec.slots.keys()
     assert not unknown, f"{spec.name} has no slots {unknown}"
-    # The table begins 4 bytes before a multiple of 8; the widest slots come first, so that each is aligned.
+    # The table begins 4 bytes before a multiple of 8; the widest slots are first, so that each is aligned.
     named_slots = [(name, spec.slots[name]) for name in slot_names]
     named_slots.sort(key=lambda named_slot: (-named_slot[1].type.inline_bytes, named_slot[1].index))
     offsets, slots, size = {}, [], 4

@@ -1,6 +1,6 @@
 """Paths in object stores, with the methods of `pathlib.Path` that the code for folders uses.
 
-An object store has neither folders nor `rename` nor `link`. What it has is a conditional put: an object is created only
+An object store has no folders, `rename` or `link`, but a conditional put: an object is created only
 if its name is not taken (``If-None-Match: *`` in S3 and Azure, ``ifGenerationMatch=0`` in Google Cloud Storage).
 """
 

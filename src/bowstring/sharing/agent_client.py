@@ -210,7 +210,7 @@ class AgentClient(Closable):
         ttl_s: float = DEFAULT_TTL_S,
         is_temporary: bool = False,
     ) -> AttemptLocation:
-        """Hand over the memory of one attempt (partition index, attempt ID). Return where it can be read once it is
+        """Pass on the memory of one attempt (partition index, attempt ID). Return where it can be read once it is
         committed. If it is temporary, the data set ends with this connection unless it is published before.
 
         Raises `InvalidArgumentError` if the data set is complete or dropped already.

@@ -109,7 +109,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     """Connect to a data set of another process, and read its schema.
 
     `target` is a URI; `DatasetLocations` or their text (the nearest that works is used); the URIs of several parts;
-    or a `Dataset`, such as a published one. The URI of a file or of an object of a store stands for its rows;
+    or a `Dataset`, such as a published one. The URI of a file or of an object of a store refers to its rows;
     local files are mapped. The URI of a Flight server, `grpc://HOST:PORT/NAME`, stands for the locations that the
     server lists; the data is requested from itself if none works.
 

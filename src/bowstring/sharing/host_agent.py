@@ -1,6 +1,6 @@
 """The host agent: a process that holds published partitions after the tasks that wrote them have ended.
 
-Tasks hand over sealed memfds, or unnamed files where memory is short (`memory_budget`). The driver commits one attempt
+Tasks send sealed memfds, or unnamed files where memory is short (`memory_budget`). The driver commits one attempt
 of each partition, and only those can be read, through the same `Server` as `bowstring.serve`. The agent watches its
 owners (the driver, or on other hosts the executors). When the last one has ended, it drops all data sets but detached
 ones, and exits when it has none; also when it has had none for a while. Its memory has no name in any file system:

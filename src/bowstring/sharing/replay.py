@@ -1,4 +1,4 @@
-"""Play a recording against a client or a server, and compare what comes back with the recording.
+"""Play a recording against a client or a server, and compare its messages with the recording.
 
 `ReplayServer` listens, and sends the recorded messages of the server; `replay_client` connects to a server and sends
 those of the client. Each message of one's own is sent after the recorded earlier messages of the peer have arrived,

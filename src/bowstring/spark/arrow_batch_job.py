@@ -1,7 +1,7 @@
 """Spark jobs whose tasks receive the rows of a data frame as Arrow batches of limited bytes.
 
 ``mapInArrow`` limits the bytes of a batch by the sizes of all its vectors, which the JVM computes after each row.
-Spark Connect's server limits those that it sends by the sizes of the rows, which it has at hand. `ArrowBatchJob` uses
+Spark Connect's server limits those that it sends by the sizes of the rows, which it has already. `ArrowBatchJob` uses
 the server's converter in a classic session, too: it is part of every Spark 4, but not public. Without it, and in
 Connect sessions, the job is one of ``mapInArrow``.
 

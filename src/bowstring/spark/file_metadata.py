@@ -1,4 +1,4 @@
-"""The column of ``metadataColumn``: where each row comes from, with the fields of Spark's hidden column `_metadata`."""
+"""The column of ``metadataColumn``: the file of each row, with the fields of Spark's hidden column `_metadata`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 r"""Globs in paths, as in Spark: ``*``, ``?``, ``[a-z]``, ``[^a]``, ``{a,b}``, ``\`` before a character; and ``**``.
 
-Hadoop, and therefore Spark, reads ``**`` as ``*``. Here it stands for any number of folders, as in most other tools.
+Hadoop, and therefore Spark, reads ``**`` as ``*``. Here it matches any number of folders, as in most other tools.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _list_names(folder: FolderPath) -> list[str]:
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """Return the patterns without braces that a pattern stands for."""
+    """Return the equivalent patterns without braces."""
     pending, patterns = [pattern], []
     while pending:
         text = pending.pop()

@@ -98,7 +98,7 @@ def add_columns(schema: StructType, others: StructType, names: Iterable[str]) ->
 
 
 def add_partition_columns(schema: StructType, partition_schema: StructType) -> StructType:
-    """Return the columns of files and partition folders: the latter come last, or replace those of their names."""
+    """Return the columns of files and partition folders: the latter are last, or replace those with the same names."""
     from pyspark.sql.types import StructType
 
     partition_fields = {field.name.lower(): field for field in partition_schema.fields}

@@ -37,7 +37,7 @@ def parse_time_zone(name: str | None) -> tzinfo:
 
 
 def parse_timestamp(text: str, zone: tzinfo | None) -> datetime | None:
-    """Return the time that a text stands for in `zone`, unless it names one; None if it is not a timestamp.
+    """Return the time of a text in `zone`, unless it names one; None if it is not a timestamp.
 
     Digits after microseconds are cut off. With None for the zone, the time has none, and a zone in the text is ignored.
     """

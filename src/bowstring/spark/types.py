@@ -5,7 +5,7 @@ a struct for a vector. Other readers see plain values; the metadata of the colum
 (`TYPE_KEY`), so that Spark reads it back.
 
 Types that `_to_arrow_type` or `_to_spark_type` do not list are unsupported. Errors name the column path, in which
-``[]`` stands for the elements of a list, ``{key}`` and ``{value}`` for those of a map.
+``[]`` means the elements of a list, ``{key}`` and ``{value}`` for those of a map.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class FrameQueue:
         return views, self._entries[0][1]
 
     def is_followed_by_file(self, num_parts: int) -> bool:
-        """Whether a range of a file comes after this number of parts."""
+        """Whether a range of a file follows this number of parts."""
         return num_parts < len(self._entries) and isinstance(self._entries[num_parts][0], FileRange)
 
     def advance(self, sent_bytes: int, events: list[Event]) -> None:

@@ -115,7 +115,7 @@ class MessageSender(ABC):
             self.send_end()
 
     def send_end_if_finished(self) -> None:
-        """After the last message, tell the peer that no more follow."""
+        """After the last message, announce its end to the peer."""
         if self.ends_when_sent and not self.is_sending:
             self.send_end_once()
 

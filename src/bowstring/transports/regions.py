@@ -70,7 +70,7 @@ class RemoteRegionTable(RemoteMemory):
         try:
             self.add(update.index, update.region)
         except BaseException:
-            # Nobody else has it yet.
+            # No other thread has it yet.
             update.region.close()
             raise
 

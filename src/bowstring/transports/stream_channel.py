@@ -252,7 +252,7 @@ class StreamChannel(Channel):
                         raise self._end_of_input_error()
                     self.bytes_received += len(received)
                     reader.feed(received)
-                    # A read also ends after the bytes that came with a descriptor, however many follow.
+                    # A read also ends after the bytes sent with a descriptor, however many follow.
                     if len(received) < RECEIVE_BYTES and not reader.has_descriptors:
                         reader.parse_frames(events)  # that was all, most likely
                         return

@@ -33,7 +33,7 @@ class SocketAddress(NamedTuple):
 
     @property
     def is_unspecified(self) -> bool:
-        """Whether it stands for all addresses of the machine."""
+        """Whether it means all addresses of the machine."""
         return ipaddress.ip_address(self.name[0].partition("%")[0]).is_unspecified
 
     def create_socket(self, name: str) -> socket.socket:

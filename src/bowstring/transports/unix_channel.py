@@ -185,7 +185,7 @@ class UnixChannel(StreamChannel):
     def _read(self, size_bytes: int) -> bytes:
         """Receive bytes of frames and a descriptor."""
         # There is space for one descriptor, or two because of alignment: the kernel closes others, and reports that as
-        # truncated. It ends a read after the bytes that a descriptor came with, so these are the last ones.
+        # truncated. It ends a read after the bytes sent with a descriptor, so these are the last ones.
         received, ancillary, flags, _ = self._socket.recvmsg(size_bytes, _RIGHTS_BYTES, _CLOSE_ON_EXEC)
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -51,7 +51,7 @@ def test_nulls_of_a_union_move_into_its_children(mode: str, write_options: bs.ip
 @WRITE_OPTIONS
 def test_nulls_of_a_union_move_into_children_of_any_kind(mode: str, write_options: bs.ipc.IpcWriteOptions) -> None:
     kinds = {"v": bs.string_view(), "m": bs.month_day_nano_interval(), "d": bs.dictionary(bs.int16(), bs.string())}
-    long = "longer than a view has room for"
+    long = "longer than the bytes inside a view"
     children = [
         bs.array([long, "b"], kinds["v"]),
         bs.array([(1, 2, 3), (4, 5, 6)], kinds["m"]),

@@ -132,7 +132,7 @@ def observe(kill_at: int | None) -> KillingObserver:
 
 
 def configure_ucx(shares_memory: bool) -> None:
-    """Let UCX share memory, with an arena that has room for the data set."""
+    """Let UCX share memory, with an arena as large as the data set needs."""
     UCX.configure(UcxOptions(shares_memory=shares_memory, arena_bytes=_ARENA_BYTES))
 
 

@@ -143,7 +143,7 @@ def show_measurements(console: Console, report: DemoReport) -> None:
 
 
 def describe_method(report: DemoReport) -> str:
-    """Describe what was measured, and how."""
+    """Describe the measurements and their method."""
     rounds = format_count(len(report.main.rounds[PUBLISH.name]), "round")
     return (
         f"The rows were cached in Spark. Medians of {rounds}, minimum and maximum below them, after a run that was "

@@ -19,7 +19,7 @@ _PADDING, _BUFFER = int(ByteRangeKind.PADDING), int(ByteRangeKind.BUFFER)
 
 
 def framing_byte_ranges(metadata_bytes: int, prefix_bytes: int, flatbuffer_bytes: int) -> ByteRanges:
-    """Return the ranges of a message of which `metadata_bytes` come before the body."""
+    """Return the ranges of a message whose metadata of `metadata_bytes` precedes the body."""
     marker_bytes = prefix_bytes - 4
     return ByteRanges.from_sizes(
         (marker_bytes, ByteRangeKind.CONTINUATION),

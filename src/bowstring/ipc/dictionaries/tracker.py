@@ -153,7 +153,7 @@ class DictionaryTracker:
         else:
             batch.matching_dictionaries[declaration.id] = ()
             if written is not None and not is_fixed:
-                # One that extends the readers' dictionary comes first, so that the merged one extends it, too, and a
+                # One that extends the readers' dictionary is first, so that the merged one extends it, too, and a
                 # delta is enough.
                 dictionaries.sort(key=lambda dictionary: not has_prefix(dictionary, written))
             unified, index_maps = self._unify(declaration.id, written, dictionaries)

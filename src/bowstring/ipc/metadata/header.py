@@ -228,9 +228,9 @@ def read_header_kind(root: FlatTable) -> str:
 def find_order_error(
     header: BatchHeader | FlatTable, has_schema: bool, location: tuple[object, ...]
 ) -> InvalidDataError | None:
-    """Return the error for a message of a stream unless the schema comes first, and once; None if there is none.
+    """Return the error for a message of a stream unless its only schema is the first message; None if there is none.
 
-    `has_schema` is whether it came before this message, which `location` names.
+    `has_schema` is whether it preceded this message, which `location` names.
     """
     if has_schema == isinstance(header, BatchHeader):
         return None

@@ -160,7 +160,7 @@ class BatchColumns(Sequence[Array]):
             for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
                 if not 0 <= null_count <= length:
                     raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
-            # Taken out, because from now on the array keeps them. A thread that comes later decompresses them again.
+            # Taken out, because from now on the array keeps them. A later thread decompresses them again.
             buffers = self._decompressed.pop(column.first_node, None)
             if buffers is None:
                 buffers = self._locate_buffers(column, spans)

@@ -204,7 +204,7 @@ class _MessageCopier:
     """Copies the messages of one source, in runs as long as possible, and its dictionaries before the first batch that
     needs them.
 
-    All dictionaries of a file come before its first record batch.
+    All dictionaries of a file precede its first record batch.
     """
 
     def __init__(self, source: FileScan | StreamScan, output: _Output) -> None:

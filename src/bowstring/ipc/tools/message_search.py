@@ -2,7 +2,7 @@
 
 A message is valid if its marker, length, flatbuffer, counts for the schema, buffers and end of body are consistent.
 After an invalid one the search continues at the next marker. A candidate has to be valid for this schema, so bytes of a
-body are not mistaken for a message. A schema message on the way begins another stream, for example one in a binary
+body are not mistaken for a message. A schema message in between begins another stream, for example one in a binary
 column, which is skipped with all of its messages. The legacy framing has no marker; there only the footer locates the
 next message.
 """

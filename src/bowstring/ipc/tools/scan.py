@@ -158,7 +158,7 @@ class MessageScan(Protocol):
         """The schema, decoded."""
 
     def batch_messages(self) -> Iterator[BatchMessage]:
-        """Yield every dictionary batch and record batch; in a file the dictionaries come first."""
+        """Yield every dictionary batch and record batch; in a file the dictionaries are first."""
 
     def get_framing_sizes(self) -> FramingSizes:
         """Return the sizes, after all batches have been read."""

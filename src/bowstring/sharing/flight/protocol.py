@@ -29,7 +29,7 @@ from bowstring.sharing.uris import decode_error_message, encode_error_message
 FLIGHT_SCHEMES = ("grpc", "grpc+tcp", "grpc+tls", "grpc+unix")
 TLS_SCHEME = "grpc+tls"
 SAME_SERVER = "arrow-flight-reuse-connection://?"
-"""The location that stands for the server of the FlightInfo."""
+"""The location that means the server of the FlightInfo."""
 _ERROR_PREFIX = b"bowstring\n"
 _MAX_TEXT = 1000
 
