@@ -518,6 +518,22 @@ def test_decimals_of_all_lengths_are_calculated_as_by_pyarrow() -> None:
                 assert check(function, left)
 
 
+@pytest.mark.parametrize("length", [(1 << 13) - 1, 1 << 13, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, (1 << 15) + 1])
+def test_values_of_several_blocks_are_calculated_and_compared_as_by_pyarrow(length: int) -> None:
+    left = pa.array([Decimal(number << 64) for number in range(1, length + 1)], pa.decimal128(26, 1))
+    right = pa.array(range(length, 0, -1), pa.int32()).cast(pa.decimal128(10, 0))
+    for function in ("add", "multiply", "divide"):
+        assert check(function, left, right)
+    assert check("sum", left)
+    strings = pa.array([f"key {number % 5000:05}" * (number % 3) for number in range(length)])
+    others = pa.array([f"key {number % 4999:05}" * (number % 3) for number in range(length)])
+    for function in ("equal", "less"):
+        assert check(function, strings, others)
+        assert check(function, strings, strings[length // 2])
+    for function in ("is_in", "index_in"):
+        assert check(function, strings, value_set=others[: length // 3])
+
+
 def test_chunked_arrays_are_split_at_the_chunks_of_all_arguments() -> None:
     left = bs.chunked_array([[1, 2], [3, None, 5]])
     right = bs.chunked_array([[1], [], [0, 3, 4], [6]])
