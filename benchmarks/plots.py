@@ -107,7 +107,7 @@ def format_page(results: dict[str, Any]) -> str:
     rows = [headings, ["---"] * len(headings), *([each.group, *format_cells(each)] for each in measurements)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return (
-        f"# Results of the benchmarks\n\n{describe_run(results)}. [Benchmarks](benchmarks.md) describes the lines.\n"
+        f"# Results of the benchmarks\n\n{describe_run(results)}. [Evidence](index.md#speed) describes the method.\n"
         f"`python -m benchmarks.plots` writes this page from [all times](benchmark-results.json).\n\n{table}\n"
     )
 

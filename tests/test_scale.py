@@ -1,4 +1,4 @@
-"""docs/evidence/scale.md has the tables of the simulation, whose queues are those that an event loop would have."""
+"""docs/evidence/index.md has the tables of the simulation, whose queues are those that an event loop would have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.scale.__main__ import simulate
 from benchmarks.scale.constants import Constants
 from benchmarks.scale.simulation import visit_agents
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "scale.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "index.md"
 
 
 def test_the_page_has_the_tables_of_the_simulation() -> None:

@@ -1,4 +1,4 @@
-"""Print the tables of docs/evidence/scale.md: `python -m benchmarks.scale [measure | check]`."""
+"""Print the tables of docs/evidence/index.md: `python -m benchmarks.scale [measure | check]`."""
 
 from __future__ import annotations
 

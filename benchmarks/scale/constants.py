@@ -63,11 +63,11 @@ class Constants:
 
     @classmethod
     def load(cls) -> Constants:
-        """Return the constants in docs/evidence/scale.md."""
+        """Return the constants in docs/evidence/index.md."""
         return cls(**json.loads(_PATH.read_text()))
 
     def save(self) -> None:
-        """Replace the constants in docs/evidence/scale.md."""
+        """Replace the constants in docs/evidence/index.md."""
         _PATH.write_text(
             json.dumps({name: float(f"{value:.4g}") for name, value in asdict(self).items()}, indent=2) + "\n"
         )

@@ -122,8 +122,9 @@ def test_the_metadata_of_the_sessions_are_what_is_written_now() -> None:
     assert [body[5:] for body in recorded[:-1]] == [bytes(metadata) for metadata in written]
 
 
-def test_the_clarifications_name_only_sessions_that_exist(repository: Path) -> None:
-    page = (repository / "docs" / "explanation" / "dissociated-clarifications.md").read_text(encoding="utf-8")
+def test_the_page_of_the_protocol_names_only_sessions_that_exist(repository: Path) -> None:
+    page = (repository / "docs" / "explanation" / "dissociated.md").read_text(encoding="utf-8")
+    page = page.partition("## What the specification leaves open")[2].partition("\n## ")[0]
     names = {name for group in re.findall(r"\((`[^()]+`)\)", page) for name in re.findall(r"`([^`]+)`", group)}
     assert len(names) > 15
     assert names <= {session.name for session in recorded_sessions()}
