@@ -126,7 +126,16 @@ def test_shuffled_rows_are_spread_over_a_window(seed: int) -> None:
 
 
 def test_arguments_out_of_range_are_errors() -> None:
-    for arguments in (((2, -1),), ((1 << 62, 1 << 62),), ((1,), -1), ((1,), 2**64), ((1,), 0, 0)):
+    for arguments in (
+        ((2, -1),),
+        ((1 << 62, 1 << 62),),
+        ((1,), -1),
+        ((1,), 2**64),
+        ((1,), 0, 0),
+        ((1.5,),),
+        ((1,), 0.5),
+        ((1,), 0, 1.5),
+    ):
         with pytest.raises(InvalidArgumentError):
             RowOrder(*arguments)
     for start, stop in ((-1, 1), (2, 1), (0, 4)):

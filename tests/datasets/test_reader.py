@@ -380,19 +380,24 @@ def test_a_forked_process_continues_with_its_own_threads() -> None:
 
 def test_arguments_out_of_range_are_errors() -> None:
     table = table_of(3)
-    for options in (
-        {"rank": 1},
-        {"rank": -1},
-        {"world_size": 0},
-        {"end": "stop"},
-        {"seed": -1},
-        {"window_rows": 0},
-        {"prefetch_bytes": -1},
-    ):
-        with pytest.raises(InvalidArgumentError, match=next(iter(options)).replace("world_size", "rank")):
-            EpochReader(table, 1, **options)
-    with pytest.raises(InvalidArgumentError, match="batch_rows"):
-        EpochReader(table, 0)
+    arguments: list[tuple[str, Any]] = [("rank", 1), ("rank", -1), ("world_size", 0), ("end", "stop"), ("seed", -1)]
+    arguments += [("window_rows", 0), ("prefetch_bytes", -1)]
+    arguments += [(name, 1.5) for name in ("rank", "world_size", "seed", "window_rows", "prefetch_bytes")]
+    for name, value in arguments:
+        with pytest.raises(InvalidArgumentError, match=name):
+            EpochReader(table, 1, **{name: value})
+    for batch_rows in (0, 1.5, "2"):
+        with pytest.raises(InvalidArgumentError, match="batch_rows"):
+            EpochReader(table, batch_rows)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="worker must be an integer"):
+        EpochReader(table, 1).for_worker(0.5, 2)  # type: ignore[arg-type]
+
+
+def test_integers_of_numpy_are_arguments() -> None:
+    reader = EpochReader(table_of(9), np.int64(4), seed=np.uint64(1), window_rows=np.int32(5))  # type: ignore[arg-type]
+    assert (
+        json.loads(json.dumps(reader.state_dict())) == EpochReader(table_of(9), 4, seed=1, window_rows=5).state_dict()
+    )
 
 
 def test_a_state_of_another_order_or_of_no_reader_is_an_error() -> None:
@@ -405,5 +410,8 @@ def test_a_state_of_another_order_or_of_no_reader_is_an_error() -> None:
             reader.load_state_dict({**state, name: value})
         with pytest.raises(InvalidDataError, match=f"expected '{name}'"):
             reader.load_state_dict({key: other for key, other in state.items() if key != name})
+    for name, value in (("epoch", True), ("next_batch", 1.0)):
+        with pytest.raises(InvalidDataError, match="expected a position"):
+            reader.load_state_dict({**state, name: value})
     assert reader.state_dict() == state
     assert "30 rows shuffled with seed 2, in batches of 4: rank 0 of 1, at batch 0 of epoch 0" in repr(reader)

@@ -16,7 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.datasets import Dataset, DatasetPart, EpochReader, RowOrder
-from bowstring.errors import InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 
 torch = pytest.importorskip("torch", reason="requires PyTorch: pip install torch")
 
@@ -76,6 +76,14 @@ def test_workers_yield_the_batches_of_a_shared_table(table: bs.Table, context: s
     with bs.share(table) as handle:
         batches = list(load(EpochDataset(EpochReader(handle, 64)), 2, context))
     assert torch.cat([batch["row"] for batch in batches]).tolist() == list(range(NUM_ROWS))
+
+
+def test_an_epoch_and_a_number_of_batches_are_integers(table: bs.Table) -> None:
+    epochs = EpochDataset(EpochReader(table, 64))
+    with pytest.raises(InvalidArgumentError, match="epoch must be an integer"):
+        epochs.set_epoch(1.5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="num_batches must be an integer"):
+        epochs.state_dict(0.5)  # type: ignore[arg-type]
 
 
 def test_ranks_that_stop_and_resume_with_other_workers_read_each_row_once(dataset: Dataset) -> None:

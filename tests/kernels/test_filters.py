@@ -183,6 +183,9 @@ def test_nan_matches_only_unequal_and_in() -> None:
     assert str(matches(table, ("a", "!=", 1.0))) == "[nan]"
     assert str(matches(table, ("a", "in", [math.nan]))) == "[nan]"
     assert matches(table, ("a", "not in", [math.nan])) == [1.0]
+    for condition in (("a", "in", [math.nan]), ("a", "==", math.nan), ("a", "!=", math.nan)):
+        expected = pa.table(table).filter(pq.filters_to_expression([condition]))["a"].to_pylist()
+        assert str(matches(table, condition)) == str(expected)
     assert matches(column([-0.0]), ("a", "==", 0.0), ("a", "in", [0.0])) == [0.0]
 
 

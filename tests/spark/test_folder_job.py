@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import GeographyType, GeometryType, LongType, StructType, VariantType
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
@@ -19,20 +19,34 @@ from bowstring.datasets.manifest import (
     read_manifest,
     try_create_manifest,
 )
-from bowstring.errors import ResourceError
+from bowstring.errors import InvalidArgumentError, ResourceError
 from bowstring.spark import folder_job, staging
 from bowstring.spark.folder_job import FolderJob
-from bowstring.spark.options import WriteOptions
+from bowstring.spark.options import SaveMode, WriteOptions
 
 
-def begin_job(folder: Path) -> tuple[FolderJob, ManifestEntry]:
-    """A job that appends one file of four bytes, which is staged."""
-    job = FolderJob.begin(folder, StructType().add("x", LongType()), "append", WriteOptions())
+def begin_job(folder: Path, mode: SaveMode = "append") -> tuple[FolderJob, ManifestEntry]:
+    """A job that writes one file of four bytes, which is staged."""
+    job = FolderJob.begin(folder, StructType().add("x", LongType()), mode, WriteOptions())
     assert job is not None
     staging.create_staging_folder(folder, job.id)
     entry = ManifestEntry(part_file_name(job.id, 0, 1), 4, 1, 1)
     (folder / STAGING_FOLDER / job.id / entry.name).write_bytes(b"data")
     return job, entry
+
+
+def test_a_job_that_ignores_data_keeps_files_that_another_program_wrote_meanwhile(tmp_path: Path) -> None:
+    job, entry = begin_job(tmp_path, "ignore")
+    (tmp_path / "other.arrow").write_bytes(b"other")
+    job.commit([entry])
+    assert [path.name for path in tmp_path.iterdir()] == ["other.arrow"]
+
+
+def test_rows_are_not_sorted_by_types_without_an_order(tmp_path: Path) -> None:
+    for column_type in (VariantType(), GeometryType(4326), GeographyType(4326)):
+        schema = StructType().add("x", column_type).add("k", LongType())
+        with pytest.raises(InvalidArgumentError, match="sortBy: column x: expected a type with an order"):
+            FolderJob.begin(tmp_path, schema, "append", WriteOptions(sort_by=("k", "x")))
 
 
 def let_others_commit_first(times: int) -> Callable[[Path, Manifest], bool]:

@@ -61,7 +61,14 @@ def test_an_invalid_option_value_is_named() -> None:
 def test_a_path_is_local_or_the_url_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse_path("a b") == tmp_path / "a b"
-    assert parse_path("file:///data/a%20b") == Path("/data/a b")
+    for uri in ("file:///data/a%20b", "file://localhost/data/a%20b", "file:/data/a%20b"):
+        assert parse_path(uri) == Path("/data/a b")
+    for uri in ("file://host/data", "file:///data?x=1", "file:///data#x"):
+        with pytest.raises(InvalidArgumentError, match=r"expected file:///PATH .* without a host; quote"):
+            parse_path(uri)
+    for path in ("/a\0b", "file:///a%00b"):
+        with pytest.raises(InvalidArgumentError, match=r"b': a path can't have the character U\+0000"):
+            parse_path(path)
     assert parse_path("s3://bucket/key", {"anon": True}) == StorePath("s3://bucket/key", {"anon": True})
     for path, message in (("dbfs:/key", "not dbfs:"), ("zip://a::s3://bucket/key", "chained URLs")):
         with pytest.raises(InvalidArgumentError, match=message):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -14,6 +16,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import types as spark
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.spark.partition_folders import split_by_partition
 from bowstring.spark.partition_values import (
     NULL_VALUE,
     infer_partition_schema,
@@ -30,6 +33,19 @@ def test_a_folder_has_a_column_and_a_value() -> None:
     for name in ("=1", "a="):
         with pytest.raises(InvalidDataError, match=f"partition folder '{name}': expected column=value"):
             parse_partition_folder(name)
+
+
+def test_the_folder_of_any_string_can_be_created_and_read(tmp_path: Path) -> None:
+    texts = [f"a{chr(code)}" for code in range(128)]
+    batch = pa.record_batch({"\0k": texts, "x": range(len(texts))})
+    for folder, rows in split_by_partition(batch, {"\0k": 0}, None):
+        (tmp_path / folder).mkdir()
+        column, value = parse_partition_folder(folder) or ("", "")
+        assert (column, [parse_partition_value(value, spark.StringType(), UTC)]) == (
+            "\0k",
+            [texts[rows["x"][0].as_py()]],
+        )
+    assert len(list(tmp_path.iterdir())) == len(texts)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidArgumentError
+from bowstring.layouts.indexing import to_integer
 
 RowIndices: TypeAlias = npt.NDArray[np.int64]
 
@@ -39,7 +40,8 @@ class RowOrder:
     A table is one part, `(num_rows,)`. A row's index counts the rows of the parts before its own. A shuffled order
     permutes the parts, the blocks of 65,536 rows within each part, and then the rows within each window of
     `window_rows`. So the rows of a part are in adjacent windows. Larger windows shuffle better; smaller ones read fewer
-    parts and blocks at once. Parts without rows do not matter. Raises `InvalidArgumentError` for numbers out of range.
+    parts and blocks at once. Parts without rows do not matter. Raises `InvalidArgumentError` for numbers that are not
+    integers or out of range.
 
     >>> bs.datasets.RowOrder([6, 4], seed=7).num_rows
     10
@@ -53,16 +55,21 @@ class RowOrder:
     """A digest of `part_rows`, which is equal for equal parts only."""
 
     def __post_init__(self) -> None:
-        if min(self.part_rows, default=0) < 0 or sum(self.part_rows) >= 1 << 63:
+        part_rows = tuple(to_integer("part_rows", rows) for rows in self.part_rows)
+        window_rows = to_integer("window_rows", self.window_rows)
+        seed = None if self.seed is None else to_integer("seed", self.seed)
+        if min(part_rows, default=0) < 0 or sum(part_rows) >= 1 << 63:
             raise InvalidArgumentError("part_rows: expected numbers from 0, and fewer than 2**63 rows in all")
-        if self.window_rows < 1:
-            raise InvalidArgumentError(f"window_rows: expected 1 or more, found {self.window_rows}")
-        if self.seed is not None and not 0 <= self.seed < 1 << 64:
-            raise InvalidArgumentError(f"seed: expected an integer from 0 to 2**64 - 1, found {self.seed}")
+        if window_rows < 1:
+            raise InvalidArgumentError(f"window_rows: expected 1 or more, found {window_rows}")
+        if seed is not None and not 0 <= seed < 1 << 64:
+            raise InvalidArgumentError(f"seed: expected an integer from 0 to 2**64 - 1, found {seed}")
         content = _nonzero_part_rows(self).astype("<i8").tobytes()
         for name, value in (
-            ("part_rows", tuple(self.part_rows)),
-            ("num_rows", sum(self.part_rows)),
+            ("part_rows", part_rows),
+            ("seed", seed),
+            ("window_rows", window_rows),
+            ("num_rows", sum(part_rows)),
             ("digest", hashlib.sha256(content).hexdigest()[: 2 * _DIGEST_BYTES]),
         ):
             object.__setattr__(self, name, value)

@@ -14,6 +14,7 @@ from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
 from bowstring.display.tables import to_html_table
 from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.layouts.indexing import to_integer
 from bowstring.transports.tls import TlsOptions
 
 End: TypeAlias = Literal["keep", "drop", "pad"]
@@ -49,9 +50,9 @@ class EpochReader:
     full and ranks have equally many, so some rows are left out) or "pad" (the same, but rows from the beginning of the
     epoch are repeated instead).
 
-    A pickled reader opens the source again. Raises `InvalidArgumentError` for arguments out of range, and as
-    `bowstring.connect`; an iteration also raises `InvalidDataError` if a part has other rows than its description, and
-    `NotFoundError` if it has no location.
+    A pickled reader opens the source again. Raises `InvalidArgumentError` for arguments that are not integers or out of
+    range, and as `bowstring.connect`; an iteration also raises `InvalidDataError` if a part has other rows than its
+    description, and `NotFoundError` if it has no location.
 
     >>> table = bs.table({"x": range(10)})
     >>> reader = bs.datasets.EpochReader(table, batch_rows=4, seed=7)
@@ -77,13 +78,15 @@ class EpochReader:
         prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
         tls: TlsOptions | None = None,
     ) -> None:
+        batch_rows = to_integer("batch_rows", batch_rows)
+        rank, world_size = to_integer("rank", rank), to_integer("world_size", world_size)
         if batch_rows < 1:
             raise InvalidArgumentError(f"batch_rows: expected 1 or more, found {batch_rows}")
         if not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank: expected an integer below the world_size of {world_size}, found {rank}")
         if end not in get_args(End):
             raise InvalidArgumentError(f"end: expected {' or '.join(map(repr, get_args(End)))}, found {end!r}")
-        if prefetch_bytes < 0:
+        if to_integer("prefetch_bytes", prefetch_bytes) < 0:
             raise InvalidArgumentError(f"prefetch_bytes: expected 0 or more, found {prefetch_bytes}")
         self._tables = PartTables(source, columns, prefetch_bytes, tls)
         self.order = RowOrder(self._tables.part_rows, seed, window_rows)
@@ -106,6 +109,7 @@ class EpochReader:
         >>> [[batch["x"].to_pylist() for batch in reader.for_worker(worker, 2)] for worker in range(2)]
         [[[0, 1], [4, 5]], [[2, 3]]]
         """
+        worker, num_workers = to_integer("worker", worker), to_integer("num_workers", num_workers)
         if not 0 <= worker < num_workers:
             raise InvalidArgumentError(f"worker: expected an integer below {num_workers}, found {worker}")
         reader = copy.copy(self)
@@ -244,7 +248,8 @@ class EpochReader:
             if name not in ("epoch", "next_batch") and state[name] != value:
                 raise InvalidDataError(f"state: {name}: expected {value}, as of this reader, found {state[name]!r:.40}")
         epoch, next_batch = state["epoch"], state["next_batch"]
-        if not all(isinstance(number, int) and 0 <= number < 1 << 63 for number in (epoch, next_batch)):
+        # Not bool, which is an int, too, and could be the number of another field.
+        if not all(type(number) is int and 0 <= number < 1 << 63 for number in (epoch, next_batch)):
             raise InvalidDataError(f"state: expected a position, found epoch {epoch!r:.40}, batch {next_batch!r:.40}")
         self.epoch, self.next_batch = epoch, next_batch
 

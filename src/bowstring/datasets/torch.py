@@ -19,7 +19,7 @@ from bowstring.datasets.reader import EpochReader
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.types import Bool, DataType, FloatingPoint, Int
 from bowstring.errors import InvalidDataError, MissingExtraError
-from bowstring.layouts.indexing import normalize_index
+from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
 
 try:
@@ -75,7 +75,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterations. They begin at its start, or at the loaded position in it."""
-        if epoch != self._position[0]:
+        if to_integer("epoch", epoch) != self._position[0]:
             self._position.copy_(torch.tensor([epoch, 0]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -107,7 +107,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
         if num_batches is None and self._running is not None:
             return self._running.state_dict()
         reader = self._create_reader()
-        reader.next_batch += (num_batches or 0) * reader.world_size
+        reader.next_batch += to_integer("num_batches", num_batches or 0) * reader.world_size
         return reader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

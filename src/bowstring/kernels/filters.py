@@ -3,7 +3,8 @@
 A list of tuples selects the rows for which all of them are true, a list of such lists those for which one of them is
 («disjunctive normal form»). A tuple has a column's name, an operator and a value: `=` or `==`, `!=`, `<`, `>`, `<=`,
 `>=`, `in` and `not in` with a list of values; or a name and `is null` or `is not null`. A comparison with null is not
-true, for `!=` and `not in` as well; NaN differs from every value, and no value is less or greater than it.
+true, for `!=` and `not in` as well. As in pyarrow, NaN differs from every value, and no value is less or greater than
+it, but `in` finds NaN if the list has it, and then `not in` excludes it.
 
 Values are compared exactly: an integer column with `2.5`, or a column of float32 with the 64 bits of `0.1`. Dictionary-
 encoded, run-end encoded and extension arrays compare by their values.

@@ -14,7 +14,15 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from pyspark.sql.types import AtomicType, BinaryType, StringType, StructType
+from pyspark.sql.types import (
+    AtomicType,
+    BinaryType,
+    GeographyType,
+    GeometryType,
+    StringType,
+    StructType,
+    VariantType,
+)
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
@@ -55,6 +63,8 @@ from bowstring.spark.types import (
 )
 
 MAX_COMMIT_ATTEMPTS = 1000
+_UNORDERED_TYPES = (VariantType, GeometryType, GeographyType)
+"""Atomic types of Spark's without an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +193,7 @@ class FolderJob:
             for name in (*superseded_names, *unused_names):
                 (self.folder / name).unlink(missing_ok=True)
             staging.remove_empty_partition_folders(self.folder, superseded_names)
-            if manifest.base is None:  # a complete one replaces others
+            if manifest is not None and manifest.base is None:  # a complete one replaces others
                 remove_old_manifests(self.folder)
         except OSError:
             pass  # the data is committed; files that remain are not read
@@ -230,8 +240,11 @@ class FolderJob:
 
     def _commit_manifest(
         self, entries: Sequence[ManifestEntry], batch: StreamBatch | None
-    ) -> tuple[Manifest, list[str]]:
-        """Create the next manifest, and return it with the names of the files that it no longer lists."""
+    ) -> tuple[Manifest | None, list[str]]:
+        """Create the next manifest, and return it with the names of the files to remove.
+
+        If the data of another job counts, return the manifest that is there, if any, and the files of this one.
+        """
         for _ in range(MAX_COMMIT_ATTEMPTS):
             newest = read_manifest(self.folder)
             if newest is not None and newest.has_batch(batch):  # by another driver of the same query
@@ -239,8 +252,6 @@ class FolderJob:
             if self.mode in ("error", "ignore") and self._has_data(newest):
                 if self.mode == "error":
                     raise _existing_data_error(self.folder)
-                assert newest is not None
-                # The data of another job counts, so the files to remove are those of this one.
                 return newest, [entry.name for entry in entries]
             manifest, superseded_names = self._create_next_manifest(newest, entries, batch)
             if try_create_manifest(self.folder, manifest):
@@ -343,9 +354,12 @@ def _check_option_columns(schema: StructType, options: WriteOptions) -> None:
         for name in names:
             if name not in types:
                 raise InvalidArgumentError(f"{option}: no column of the files is called {name!r}; there are {[*types]}")
-            is_string = isinstance(types[name], StringType | BinaryType)
-            if not (is_string if option == "dictionaryColumns" else isinstance(types[name], AtomicType)):
-                expected = "a string" if option == "dictionaryColumns" else "a type with an order, not nested"
+            if option == "dictionaryColumns":
+                is_supported, expected = isinstance(types[name], StringType | BinaryType), "a string"
+            else:
+                is_supported = isinstance(types[name], AtomicType) and not isinstance(types[name], _UNORDERED_TYPES)
+                expected = "a type with an order, not nested"
+            if not is_supported:
                 raise InvalidArgumentError(
                     f"{option}: column {name}: expected {expected}, found {types[name].simpleString()}"
                 )

@@ -227,7 +227,7 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
     """The absolute path for a path or ``file:`` URI, or that of a store for another URL.
 
     Raises:
-        InvalidArgumentError: it is empty, or not a URI, or one without "//".
+        InvalidArgumentError: it is empty, or not a URI, or one without "//", or has parts that a path does not have.
     """
     try:
         parts = urlsplit(path)
@@ -248,4 +248,13 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
             f"{path}: only URLs such as s3://bucket/folder, and paths of a file system that every executor mounts, "
             f"not {parts.scheme}:"
         )
-    return Path(unquote(parts.path) if parts.scheme == "file" else path).absolute()
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+            raise InvalidArgumentError(
+                f"{path}: expected file:///PATH of a file system that every executor mounts, without a host; quote "
+                "'?' and '#'"
+            )
+        path = unquote(parts.path)
+    if "\0" in path:
+        raise InvalidArgumentError(f"{path!r}: a path can't have the character U+0000")
+    return Path(path).absolute()

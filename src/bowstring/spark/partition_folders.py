@@ -19,7 +19,7 @@ from bowstring.spark.partition_values import NULL_VALUE
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{[\]^]""")
+_ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{[\]^]""")
 _SUPPORTED_TYPES = frozenset(
     (
         *("StringType", "BooleanType", "ByteType", "ShortType", "IntegerType", "LongType", "FloatType", "DoubleType"),
@@ -78,7 +78,9 @@ def _format_folder(name: str, text: str | None) -> str:
 
 
 def escape_name(text: str) -> str:
-    """Escape the characters that Hive escapes in the names of folders."""
+    """Escape the characters that Hive escapes in the names of folders, and U+0000, which no file system stores: Spark
+    reads any escaped character.
+    """
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
