@@ -44,7 +44,7 @@ def test_dropped_ranges_are_reported_with_bytes_rows_and_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, target = write_damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
-    assert main(["recover", str(path), str(target)]) == 1
+    assert main(["recover", "--damaged-columns", "drop", str(path), str(target)]) == 1
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{path}: dropped bytes ")
     assert ": record batch of 3 rows: column 'text': values[0] is not valid UTF-8" in first
@@ -53,9 +53,25 @@ def test_dropped_ranges_are_reported_with_bytes_rows_and_reason(
     assert main(["recover", "--quick", str(path), str(target)]) == 0
 
 
+def test_a_damaged_column_is_null_and_the_others_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, target = write_damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
+    assert main(["recover", str(path), str(target)]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{path}: record batch 1: column 'text' is null in 3 rows: values[0] is not valid UTF-8")
+    assert last.endswith(f"a damaged file; 9 rows in 3 record batches are in {target}")
+    saved = bs.read_table(target)
+    assert saved["n"].to_pylist() == [1, 2, 3] * 3
+    assert saved["text"].to_pylist() == ["aa", "bb", "cc", None, None, None, "aa", "bb", "cc"]
+    assert main(["recover", "--json", str(path), str(target)]) == 1
+    (damaged,) = json.loads(capsys.readouterr().out)["damaged_columns"]
+    assert 0 < damaged.pop("start") < path.stat().st_size
+    assert damaged.pop("reason").startswith("values[0] is not valid UTF-8")
+    assert damaged == {"record_batch": 1, "column": 1, "name": "text", "rows": 3}
+
+
 def test_the_json_report_has_the_documented_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, target = write_damaged(tmp_path / "in.arrow"), tmp_path / "out.arrow"
-    assert main(["recover", "--json", str(path), str(target)]) == 1
+    assert main(["recover", "--json", "--damaged-columns", "drop", str(path), str(target)]) == 1
     document = json.loads(capsys.readouterr().out)
     (lost,) = document.pop("dropped")
     assert (lost["kind"], lost["rows"]) == ("record batch", 3)
@@ -72,6 +88,8 @@ def test_the_json_report_has_the_documented_keys(tmp_path: Path, capsys: pytest.
         "rows": 6,
         "footer_problem": None,
         "dropped_count": 1,
+        "damaged_column_count": 0,
+        "damaged_columns": [],
     }
 
 

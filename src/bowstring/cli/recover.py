@@ -1,9 +1,10 @@
-"""`bowstring recover`: save the intact batches of a damaged or truncated file or stream."""
+"""`bowstring recover`: save the intact batches and columns of a damaged or truncated file or stream."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -16,10 +17,11 @@ from bowstring.cli.progress import progress_bar
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
 from bowstring.ipc.tools.message_search import DroppedRange
-from bowstring.ipc.tools.recover import RecoveryReport, recover as recover_data
+from bowstring.ipc.tools.recover import DamagedColumn, RecoveryReport, recover as recover_data
 
-_DROPPED_RANGES_SHOWN = 100
+_LOSSES_SHOWN = 100
 _REASON_CHARACTERS = 300
+_Loss = TypeVar("_Loss", DroppedRange, DamagedColumn)
 
 
 @click.command(
@@ -31,45 +33,63 @@ _REASON_CHARACTERS = 300
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @quick_option
+@click.option(
+    "--damaged-columns",
+    type=click.Choice(["null", "drop"]),
+    default="null",
+    show_default=True,
+    help="Save damaged columns as null, or drop their batches.",
+)
 @json_option("Write the report as JSON.")
-@all_option(f"List everything that is dropped, not only the first {_DROPPED_RANGES_SHOWN}.")
+@all_option(f"List all losses, not only the first {_LOSSES_SHOWN}.")
 @max_piped_bytes_option
-def recover(source: str, target: str, *, quick: bool, as_json: bool, show_all: bool, max_piped_bytes: int) -> int:
-    """Save the intact batches of a damaged or truncated Arrow file or stream, and list the losses.
+def recover(  # noqa: PLR0913 -- one parameter for each option
+    source: str,
+    target: str,
+    *,
+    quick: bool,
+    damaged_columns: Literal["null", "drop"],
+    as_json: bool,
+    show_all: bool,
+    max_piped_bytes: int,
+) -> int:
+    """Save the intact batches and columns of a damaged or truncated Arrow file or stream, and list the losses.
 
     SOURCE and TARGET are two paths, or - for standard input and output. A file is written as a file, a stream as a
     stream. The report is written to standard error if the data is written to standard output. The exit status is 1 if
-    something was dropped. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
+    data was lost. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
     """
     check_arrow_extension(target)
     out = resolve_output(target, source)
     with progress_bar("recovering", "bytes") as report_progress:
         report = recover_data(
-            resolve_source(source), out, not quick, max_piped_bytes=max_piped_bytes, report_progress=report_progress
+            resolve_source(source),
+            out,
+            not quick,
+            max_piped_bytes=max_piped_bytes,
+            report_progress=report_progress,
+            damaged_columns=damaged_columns,
         )
-    dropped_ranges = list(report.dropped if show_all else report.dropped[:_DROPPED_RANGES_SHOWN])
+    count = None if show_all else _LOSSES_SHOWN
     if as_json:
-        echo_json(_to_json(source_name(source), target, report, dropped_ranges), err=target == "-")
+        echo_json(_to_json(source_name(source), target, report, count), err=target == "-")
     else:
-        _show_report(to_printable(source_name(source)), to_printable(target), report, dropped_ranges, target == "-")
-    return EXIT_FAILURE if report.dropped else 0
+        _show_report(to_printable(source_name(source)), to_printable(target), report, count, target == "-")
+    return EXIT_FAILURE if report.dropped or report.damaged_columns else 0
 
 
-def _show_report(
-    name: str, target: str, report: RecoveryReport, dropped_ranges: list[DroppedRange], to_error: bool
-) -> None:
+def _show_report(name: str, target: str, report: RecoveryReport, count: int | None, to_error: bool) -> None:
     def write_line(line: str) -> None:
         click.echo(f"{name}: {line}", err=to_error)
 
-    for span in dropped_ranges:
-        what = str(span.kind or "")
-        if span.rows is not None:
-            what += f" of {span.rows:,} rows"
-        reason = to_printable(span.reason, _REASON_CHARACTERS)
-        write_line(f"dropped bytes {span.start:,} to {span.stop:,}{': ' if what else ''}{what}: {reason}")
-    hidden = len(report.dropped) - len(dropped_ranges)
-    if hidden:
-        write_line(f"… and {hidden:,} more (--all shows them)")
+    def write_losses(losses: Sequence[_Loss], describe: Callable[[_Loss], str]) -> None:
+        for loss in losses[:count]:
+            write_line(f"{describe(loss)}: {to_printable(loss.reason, _REASON_CHARACTERS)}")
+        if len(losses) > len(losses[:count]):
+            write_line(f"… and {len(losses[count:]):,} more (--all shows them)")
+
+    write_losses(report.dropped, _describe_range)
+    write_losses(report.damaged_columns, _describe_column)
     if report.footer_problem is not None:
         write_line(
             f"no footer and no custom metadata of the file: {to_printable(report.footer_problem, _REASON_CHARACTERS)}"
@@ -79,7 +99,18 @@ def _show_report(
     write_line(f"{state}; {report.rows:,} rows in {batches} are in {target}")
 
 
-def _to_json(name: str, target: str, report: RecoveryReport, dropped_ranges: list[DroppedRange]) -> dict[str, Any]:
+def _describe_range(dropped: DroppedRange) -> str:
+    what = "" if dropped.kind is None else f": {dropped.kind}"
+    rows = "" if dropped.rows is None else f" of {format_count(dropped.rows, 'row')}"
+    return f"dropped bytes {dropped.start:,} to {dropped.stop:,}{what}{rows}"
+
+
+def _describe_column(damaged: DamagedColumn) -> str:
+    rows = format_count(damaged.rows, "row")
+    return f"record batch {damaged.record_batch}: column {to_printable(repr(damaged.name))} is null in {rows}"
+
+
+def _to_json(name: str, target: str, report: RecoveryReport, count: int | None) -> dict[str, Any]:
     return {
         "source": name,
         "target": target,
@@ -90,5 +121,7 @@ def _to_json(name: str, target: str, report: RecoveryReport, dropped_ranges: lis
         "rows": report.rows,
         "footer_problem": report.footer_problem,
         "dropped_count": len(report.dropped),
-        "dropped": [asdict(dropped_range) for dropped_range in dropped_ranges],
+        "dropped": [asdict(dropped_range) for dropped_range in report.dropped[:count]],
+        "damaged_column_count": len(report.damaged_columns),
+        "damaged_columns": [asdict(damaged) for damaged in report.damaged_columns[:count]],
     }

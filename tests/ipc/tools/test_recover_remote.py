@@ -39,11 +39,11 @@ def without_source_name(message: str) -> str:
     return re.sub("(slow://stored.arrow|bytes|http://[^ ]*): ", "", message)
 
 
-def recover(source: Any) -> Any:
+def recover(source: Any, **options: Any) -> Any:
     """Return the report without the source's name and the recovered batches, or the error's type."""
     sink = io.BytesIO()
     try:
-        report = bs.ipc.recover(source, sink)
+        report = bs.ipc.recover(source, sink, **options)
     except errors.BowstringError as error:
         return type(error)
     reader = bs.open_file(sink.getvalue()) if report.format == "file" else bs.open_stream(sink.getvalue())
@@ -155,12 +155,16 @@ def test_a_body_larger_than_the_prefetch_is_checked_by_column(
     data[data.rindex(b"value 77")] = 0xFF
     url = upload(bytes(data))
     monkeypatch.setattr(RangeSource, "fetch", noted)
-    report, table, _ = recover(url)
+    report, table, _ = recover(url, damaged_columns="drop")
     body_bytes = int(bs.open_file(bytes(data)).blocks["bodyLength"][0])
     assert max(fetched) < 0.7 * body_bytes
     assert (report.rows, len(report.dropped)) == (9000, 1)
     assert "column 's'" in report.dropped[0].reason
     assert table.equals(bs.Table.from_batches([expected]))
+    report, table, _ = recover(url)
+    assert [(damaged.record_batch, damaged.name) for damaged in report.damaged_columns] == [(1, "s")]
+    assert table["n"].to_numpy().tolist() == [*range(9000)] * 2
+    assert (table.slice(0, 9000)["s"].null_count, table["s"].null_count) == (0, 9000)
 
 
 class TruncatingFileSystem(SlowFileSystem):

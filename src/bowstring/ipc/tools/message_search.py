@@ -28,6 +28,7 @@ from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     CONTINUATION,
     FILE_START,
+    LEGACY_PREFIX_BYTES,
     PREFIX_BYTES,
     EndOfStream,
     Message,
@@ -224,7 +225,7 @@ class MessageSearch:
             self.footer_problem = str(error).removeprefix(f"{source.name}: ")
         has_magic = is_file_start(source.read_at(0, min(len(FILE_START), source.size)))
         self.is_file = has_magic or self.footer is not None
-        first_offset = len(FILE_START) if self.is_file else 0
+        first_offset = min(len(FILE_START), source.size) if self.is_file else 0
         self._candidates = CandidateReader(source, limits, first_offset)
         self.schema = self._read_schema(first_offset)
         if self.is_file and not has_magic and self.schema.dropped_range is None:
@@ -238,7 +239,7 @@ class MessageSearch:
 
     def _read_schema(self, first_offset: int) -> ExpectedSchema:
         """Return the schema of the footer or of the first schema message."""
-        offset, problem, footer = first_offset, "found another message", self.footer
+        offset, problem, footer = first_offset, "found another message or an end marker", self.footer
         message: _Candidate | None = None
         try:
             message = self._candidates.read(offset)
@@ -246,7 +247,7 @@ class MessageSearch:
             problem = str(error)
         dropped_range = None
         if isinstance(message, Message):
-            self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
+            self._candidates.is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
         elif self.is_file and (unprefixed := self._candidates.read_schema_without_prefix(offset)) is not None:
             message = unprefixed  # Polars 2.1
         elif footer is not None:
@@ -255,7 +256,7 @@ class MessageSearch:
             return footer.to_expected_schema(stop, dropped_range)
         else:
             offset, message = self._find_schema(offset, problem)
-            self._candidates.is_legacy_framing = self.source.read_at(offset, 4) != CONTINUATION
+            self._candidates.is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
             dropped_range = DroppedRange(0, offset, f"no schema message at the beginning: {problem}")
         if footer is not None:
             return self._choose_schema(footer, offset, message)
@@ -368,7 +369,7 @@ class MessageSearch:
                     message.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
                 )
             return None
-        if CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop))):
+        if self.is_followed_directly(message):
             return None
         # No message follows: the body has fewer bytes than declared if one begins inside it, or its padding shows that
         # its bytes were shifted.
@@ -380,6 +381,17 @@ class MessageSearch:
         if stop <= next_offset and _has_nonzero_padding(message, self.source):
             return DroppedRange(message.start, stop, "bytes are missing or added: its padding is not zero", kind, rows)
         return None
+
+    def is_followed_directly(self, message: BatchMessage) -> bool:
+        """Whether another message, the footer or the end of the source is where the message declares its end: then its
+        body has neither lost nor gained bytes.
+        """
+        stop, size = _compute_next_offset(message), self.source.size
+        if stop >= size or (self.footer is not None and stop == self.footer.offset):
+            return True
+        if self._candidates.is_legacy_framing:  # the footer's offsets prove nothing: they are those before the damage
+            return self._is_valid_message(stop)
+        return CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop)))
 
     def _find_batch_after_end(self, offset: int) -> int | None:
         """Return the offset of a batch after an end marker, where none should be, or None."""

@@ -1,4 +1,5 @@
-"""Recover the intact batches of a damaged or truncated file or stream («IPC File Format», «IPC Streaming Format»).
+"""Recover the intact batches and columns of a damaged or truncated file or stream («IPC File Format», «IPC Streaming
+Format»).
 
 Arrow has no checksums: damage is detected if it breaks the structure or makes a value impossible, not if it changes a
 value into another valid one. An unknown loss may include a dictionary, so batches that depend on a dictionary that may
@@ -13,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from bowstring.arrays.array import Array
 from bowstring.display.objects import report_to_html
-from bowstring.errors import InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
@@ -31,17 +32,48 @@ from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.schema import V4
+from bowstring.ipc.metadata.header import BatchHeaderBuilder
+from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
-from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns
+from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns, fetch_body
+from bowstring.ipc.record_batch.writer import EncodedBody
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
 from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
+from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage
-from bowstring.layouts.base import ArrayData, prefix_errors
+from bowstring.layouts.base import ArrayData
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.memory.closable import abandon_on_error
 
 _MAX_GROUP_LENGTH = 1000
 _Message = TypeVar("_Message")
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedColumn:
+    """A column that is null in all rows of a saved record batch, because it could not be read.
+
+    `record_batch` is the index of the batch among those saved, `start` the byte offset of its message in the source,
+    and `column` the index of the column.
+
+    >>> import io
+    >>> sink = io.BytesIO()
+    >>> with bs.new_file(sink, {"n": "int64", "s": "string"}) as writer:
+    ...     writer.write(bs.record_batch({"n": [1, 2], "s": ["one", "two"]}))
+    >>> damaged_bytes = sink.getvalue().replace(b"two", bytes([255, 255, 255]))
+    >>> (damaged,) = bs.ipc.recover(damaged_bytes, "recovered.arrow").damaged_columns
+    >>> damaged.name, damaged.rows
+    ('s', 2)
+    >>> bs.read_table("recovered.arrow").to_pydict()
+    {'n': [1, 2], 's': [None, None]}
+    """
+
+    record_batch: int
+    column: int
+    name: str
+    rows: int
+    start: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +82,8 @@ class RecoveryReport:
 
     `is_intact` if nothing was missing or damaged: a file with its footer, a stream that ends between two messages.
     `footer_problem` is the reason why a file's footer could not be read, in which case its custom metadata is lost;
-    None otherwise, and for streams. `dropped` are the ranges left out, in the order of the bytes.
+    None otherwise, and for streams. `dropped` are the ranges left out, in the order of the bytes, and `damaged_columns`
+    the columns that are null in saved batches.
 
     >>> import io
     >>> sink = io.BytesIO()
@@ -69,27 +102,31 @@ class RecoveryReport:
     rows: int
     footer_problem: str | None
     dropped: tuple[DroppedRange, ...]
+    damaged_columns: tuple[DamagedColumn, ...] = ()
 
     _repr_html_ = report_to_html
 
 
-def recover(
+def recover(  # noqa: PLR0913 -- each is an option of its own
     source: Any,
     sink: Any,
     full: bool = True,
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
     report_progress: Callable[[int, int | None], None] | None = None,
+    damaged_columns: Literal["null", "drop"] = "null",
 ) -> RecoveryReport:
-    """Save the complete and valid record batches of a damaged file or stream, and the dictionaries that they need.
+    """Save the complete record batches of a damaged file or stream, and the dictionaries that they need.
 
     `source` is an argument of `open_file` or `open_stream`. Piped input is kept in memory, and a URL is read by ranges,
     some batches at a time: headers first, then bodies. A file is saved as a file and a stream as a stream; `sink` is an
     argument of `new_file`, and not the source. Each batch is checked, with `full` every value of it, and then copied
-    without decoding. The search for messages continues after damage. The schema lists the features that valid messages
-    use. Batches are in the footer's order if all its blocks are complete. A batch is also dropped if no message follows
-    directly and its padding is not zero. A lost dictionary that no recovered index refers to is written without values.
-    A dictionary that contains others is checked with the batches that use it.
+    without decoding. A damaged column becomes null, and its batch is dropped if `damaged_columns` is "drop", no column
+    is intact, the column is not nullable, or bytes may be missing. The search for messages continues after damage. The
+    schema lists the features that valid messages use. Batches are in the footer's order if all its blocks are complete.
+    A batch is also dropped if no message follows directly and its padding is not zero. A lost dictionary that no
+    recovered index refers to is written without values. A dictionary that contains others is checked with the batches
+    that use it.
     `report_progress(done, total)` is called at the beginning and after each message, in bytes.
 
     Raises `InvalidArgumentError` if the source is the sink, by any path or link, `InvalidDataError` if there is no
@@ -107,6 +144,8 @@ def recover(
     >>> bs.read_table("recovered.arrow")["n"].to_pylist()
     [1, 2, 3, 4]
     """
+    if damaged_columns not in ("null", "drop"):
+        raise InvalidArgumentError(f"damaged_columns: expected 'null' or 'drop', found {damaged_columns!r}")
     reject_same_file([source], sink)
     opened_source = open_source(source)
     try:
@@ -115,7 +154,8 @@ def recover(
             report_progress(0, seekable.size)
         search = MessageSearch(seekable, limits)
         messages = list(search.find_messages())
-        selector = _FileSelector(search, messages, full) if search.is_file else _StreamSelector(search, messages, full)
+        create_selector = _FileSelector if search.is_file else _StreamSelector
+        selector = create_selector(search, messages, full, damaged_columns == "null")
         target = open_sink(sink)
         with abandon_on_error(target):
             features = _collect_features(search, messages)
@@ -153,19 +193,33 @@ def _write_selected(
     search = selector.search
     memory = search.source if isinstance(search.source, MemorySource) else None
     pending: list[BatchMessage] = []
+    damaged_columns: list[DamagedColumn] = []
     rows = batches = dictionaries = 0
     for message in selector.select():
-        pending.append(message)
-        if memory is None:
-            writer.copy_messages(pending, None)
+        header, template = message.header, message.header.template
+        if isinstance(message, _RepairedBatch):
+            writer.copy_messages(pending, memory)
             pending.clear()
-        if message.header.template.kind == headers.RECORD_BATCH:
+            body, builder = message.new_body, BatchHeaderBuilder(template.version, template.compression)
+            metadata = builder.build(body.header_values, body.size_bytes, template.pairs)
+            writer.write_message(headers.RECORD_BATCH, metadata, body, template.compression)
+            names = search.schema.ipc_schema.schema.names
+            damaged_columns += [
+                DamagedColumn(batches, index, names[index], header.length, message.start, reason)
+                for index, reason in message.reasons.items()
+            ]
+        else:
+            pending.append(message)
+            if memory is None:
+                writer.copy_messages(pending, None)
+                pending.clear()
+        if template.kind == headers.RECORD_BATCH:
             batches += 1
-            rows += message.header.length
+            rows += header.length
         else:
             dictionaries += 1
         if report_progress is not None:
-            report_progress(message.body_offset + message.header.body_bytes, search.source.size)
+            report_progress(message.body_offset + header.body_bytes, search.source.size)
     writer.copy_messages(pending, memory)
     footer = search.footer
     writer.finish(() if footer is None else replace_statistics(footer.pairs, None, ()))
@@ -174,13 +228,22 @@ def _write_selected(
     return RecoveryReport(
         search.source.name,
         "file" if search.is_file else "stream",
-        not dropped and problem is None,
+        not (dropped or damaged_columns) and problem is None,
         batches,
         dictionaries,
         rows,
         problem,
         tuple(dropped),
+        tuple(damaged_columns),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RepairedBatch(BatchMessage):
+    """A record batch with a new body, in which damaged columns are null; `reasons` are those of each, by index."""
+
+    new_body: EncodedBody
+    reasons: dict[int, str]
 
 
 @dataclass(slots=True)
@@ -190,6 +253,7 @@ class _MessageSelector:
     search: MessageSearch
     messages: Sequence[BatchMessage | DroppedRange]
     full: bool
+    replaces_columns: bool
     dropped: list[DroppedRange] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -232,28 +296,91 @@ class _MessageSelector:
         return values
 
     def select_valid_batches(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
-        """Yield the valid record batches and drop the others."""
+        """Yield the valid record batches, also those with null in place of damaged columns, and drop the others."""
         names = self.search.schema.ipc_schema.schema.names
         for message in batches:
-            null_counts = iter(message.header.nodes()["null_count"].tolist())
             try:
-                for name, column in zip(names, self._create_columns(message, lookup), strict=True):
-                    with prefix_errors(f"column {name!r}"):
-                        column.validate(self.full)
-                        _check_null_counts(column, message, null_counts)
+                reasons = self._find_damaged_columns(message, lookup)
+                if reasons:
+                    index, reason = next(iter(reasons.items()))
+                    if not self._may_replace(message, reasons):
+                        raise InvalidDataError(f"column {names[index]!r}: {reason}")
+                    yield self._replace_columns(message, lookup, reasons)
+                else:
+                    yield message
             except InvalidDataError as error:
                 self.drop(message, str(error))
-            else:
-                yield message
 
-    def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterable[Array]:
-        """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept."""
+    def _find_damaged_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> dict[int, str]:
+        """Return the reason for each column that is not valid, by its index."""
+        null_counts = message.header.nodes()["null_count"].tolist()
+        columns = self._create_columns(message, lookup)
+        reasons = {}
+        for index, position in enumerate(self._get_positions(message)):
+            stop = position.first_node + position.node_count
+            try:
+                column = next(columns)
+                column.validate(self.full)
+                _check_null_counts(column, message, iter(null_counts[position.first_node : stop]))
+            except InvalidDataError as error:
+                reasons[index] = str(error).removeprefix(f"{message.location}, column {position.name!r}: ")
+        return reasons
+
+    def _may_replace(self, message: BatchMessage, reasons: dict[int, str]) -> bool:
+        """Whether null may replace these columns, and the others are where the header says."""
+        fields, positions = self.search.schema.ipc_schema.schema.fields, self._get_positions(message)
+        return (
+            self.replaces_columns
+            and len(reasons) < len(fields)
+            and all(fields[index].nullable for index in reasons)
+            # In a stream, such a dictionary is written before it is checked, and other readers check it with all nulls.
+            and (
+                self.search.is_file
+                or not any(node.nested for index in reasons for node in positions[index].dictionaries)
+            )
+            and self.search.is_followed_directly(message)
+        )
+
+    def _replace_columns(
+        self, message: BatchMessage, lookup: DictionaryLookup, reasons: dict[int, str]
+    ) -> _RepairedBatch:
+        """Return the batch with null in place of some columns. A remote body is fetched as a whole."""
         header, body, location = message.header, message.body, message.location_words
-        positions = self.search.schema.ipc_schema.column_positions(header.template.version)
+        positions = self._get_positions(message)
         assert body is not None
-        if isinstance(body, RemoteBody):
-            return (RemoteColumns(positions, header, body, lookup, location, [column])[0] for column in positions)
-        return BatchColumns(positions, header, body, lookup, location)
+        columns = BatchColumns(positions, header, fetch_body(body), lookup, location)
+        check_expanded_values(header.length * len(reasons), 8 * header.body_bytes)
+        nulls = {index: positions[index].layout.nulls(header.length) for index in reasons}
+        new_body = encode_with_replacements(columns, nulls, message.location)
+        return _RepairedBatch(
+            header,
+            message.body_offset,
+            message.body_bytes,
+            message.metadata_bytes,
+            message.is_legacy_framing,
+            location,
+            new_body=new_body,
+            reasons=reasons,
+        )
+
+    def _get_positions(self, message: BatchMessage) -> BatchColumnPositions:
+        return self.search.schema.ipc_schema.column_positions(message.header.template.version)
+
+    def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterator[Array]:
+        """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept.
+
+        The iterator is a `map`: unlike a generator, it continues after the error of a column.
+        """
+        header, body, location = message.header, message.body, message.location_words
+        positions = self._get_positions(message)
+        assert body is not None
+        if not isinstance(body, RemoteBody):
+            return iter(BatchColumns(positions, header, body, lookup, location))
+
+        def fetch_column(position: ColumnPositions) -> Array:
+            return RemoteColumns(positions, header, body, lookup, location, [position])[0]
+
+        return map(fetch_column, positions)
 
 
 class _StreamSelector(_MessageSelector):
