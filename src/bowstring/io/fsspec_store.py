@@ -11,6 +11,7 @@ from typing import Any
 
 from bowstring.errors import InvalidArgumentError, IsDirectoryError, ResourceError, TruncatedError
 from bowstring.io.byte_ranges import Span
+from bowstring.io.http_responses import limit_responses
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.range_source import compute_edge_spans
 from bowstring.io.store_path import StorePath, resolve_url
@@ -61,14 +62,14 @@ def find_store_location(source: object) -> tuple[Any, str] | None:
     if is_url(source):
         return resolve_url(str(source))
     file: Any = source
-    return (file.fs, file.path) if is_fsspec_open_file(source) and not file.compression else None
+    return (limit_responses(file.fs), file.path) if is_fsspec_open_file(source) and not file.compression else None
 
 
 def find_file_object_location(source: object) -> tuple[Any, str] | None:
     """File system and path of an fsspec file object that is open for reading; None for other objects."""
     spec = sys.modules.get("fsspec.spec")
     if spec is not None and isinstance(source, spec.AbstractBufferedFile) and source.readable():
-        return source.fs, source.path
+        return limit_responses(source.fs), source.path
     return None
 
 

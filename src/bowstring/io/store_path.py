@@ -26,6 +26,7 @@ from bowstring.errors import (
     ResourceError,
     UnmetRequirementError,
 )
+from bowstring.io.http_responses import limit_responses
 from bowstring.io.io_errors import missing_file_error, translate_io_error
 
 EXTRA = "fsspec"
@@ -56,7 +57,7 @@ def resolve_url(url: str, options: Mapping[str, Any] = _NO_OPTIONS) -> tuple[Any
         raise InvalidArgumentError(f"{url}: {error}") from None
     except Exception as error:
         raise translate_io_error(error, url, "opened", url) from error
-    return file_system, path
+    return limit_responses(file_system), path
 
 
 @dataclass(frozen=True, slots=True)
