@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import re
 import struct
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -28,10 +31,11 @@ from bowstring.errors import (
     MissingExtraError,
     NotFoundError,
 )
-from bowstring.sharing import Server
+from bowstring.sharing import DatasetLocations, Server
 from bowstring.sharing.flight.server import FlightServer
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.transports.tls import TlsOptions
+from tests.ipc.remote_stores import serve_files
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 from tests.transports.certificates import Authority
@@ -254,6 +258,78 @@ def test_the_servers_of_metadata_and_bodies_may_be_two_locations_of_one_endpoint
                 data.close()
         with pytest.raises(InvalidDataError, match="could not find schema for"):
             bs.connect(f"{location}/missing")
+
+
+@contextmanager
+def listed_locations(locations: list[str], **options: Any) -> Iterator[str]:
+    """Run a Flight server that lists these locations, and sends one row itself; return the URI of the data set."""
+    batch = pa.record_batch({"a": [7]})
+
+    class Listing(flight.FlightServerBase):  # type: ignore[misc]
+        def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+            endpoint = flight.FlightEndpoint(b"t", [*locations, "arrow-flight-reuse-connection://?"])
+            return flight.FlightInfo(batch.schema, descriptor, [endpoint], -1, -1)
+
+        def do_get(self, context: Any, ticket: Any) -> Any:
+            return flight.RecordBatchStream(pa.Table.from_batches([batch]))
+
+    scheme = "grpc+tls" if options else "grpc"
+    with Listing(f"{scheme}://127.0.0.1:0", **options) as server:
+        yield f"{scheme}://localhost:{server.port}/t"
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://", "http", "memory", "simplecache::http"])
+def test_files_and_urls_that_a_server_lists_are_read_only_by_an_option(scheme: str, tmp_path: Path) -> None:
+    bs.write_table(bs.table({"a": [1, 2]}), tmp_path / "t.arrow")
+    content = (tmp_path / "t.arrow").read_bytes()
+    fsspec.filesystem("memory").pipe_file("/listed.arrow", content)
+    with serve_files(listed=content) as site:
+        url = {"memory": "memory://listed.arrow", "http": f"{site.url}/listed"}.get(
+            scheme, f"{scheme}{tmp_path}/t.arrow"
+        )
+        url = f"simplecache::{site.url}/listed" if "::" in scheme else url
+        with listed_locations([url]) as uri:
+            with bs.connect(uri) as dataset:
+                assert dataset.read_all()["a"].to_pylist() == [7]
+                assert "only with allow_file_locations=True" in dataset.unusable_locations[url]
+            assert site.requests == []
+            with bs.connect(uri, allow_file_locations=True) as dataset:
+                assert dataset.read_all()["a"].to_pylist() == [1, 2]
+        with bs.connect(DatasetLocations((url,))) as dataset:  # passed by the caller
+            assert dataset.read_all()["a"].to_pylist() == [1, 2]
+
+
+def test_locations_that_came_over_tls_are_encrypted_or_of_this_host(tmp_path: Path) -> None:
+    authority = Authority.create(tmp_path)
+    certificate = authority.server("localhost")
+    pair = (certificate.read_pem("certificate"), certificate.read_pem("key"))
+    bs.write_table(bs.table({"a": [1, 2]}), tmp_path / "t.arrow")
+    with (
+        serve_files(listed=(tmp_path / "t.arrow").read_bytes()) as site,
+        bs.serve({"t": TABLE}, scheme="tcp") as server,
+    ):
+        tcp = re.sub("scope=[0-9a-f]{32}", "scope=" + "0" * 32, server.uri("t"))
+        unscoped = re.sub("&scope=[0-9a-f]{32}", "", server.uri("t"))
+        pair_uri = server.uri("t") + "&bodies=" + quote(unscoped, safe="")
+        plain = [
+            f"{site.url}/listed",
+            f"simplecache::{site.url}/listed",
+            tcp,
+            unscoped,
+            pair_uri,
+            "ucx://h:1?want_data=1",
+        ]
+        with listed_locations([*plain, "grpc://127.0.0.1:1"], tls_certificates=[pair]) as uri:
+            with bs.connect(uri, tls=authority.client(), allow_file_locations=True) as dataset:
+                assert str(dataset.location).startswith("grpc+tls:")
+                assert dataset.unusable_locations.keys() == set(plain)
+                assert dataset.read_all()["a"].to_pylist() == [7]
+            assert site.requests == []
+        with (
+            listed_locations([f"file://{tmp_path}/t.arrow"], tls_certificates=[pair]) as uri,
+            bs.connect(uri, tls=authority.client(), allow_file_locations=True) as dataset,
+        ):
+            assert dataset.read_all()["a"].to_pylist() == [1, 2]
 
 
 def test_two_locations_with_different_tags_may_also_be_replicas(foreign: str) -> None:

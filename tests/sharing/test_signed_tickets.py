@@ -276,3 +276,7 @@ def test_signatures_are_hidden_wherever_they_are_in_a_text() -> None:
         assert ticket[-43:] not in hide_signatures(text)
     assert hide_signatures(f"{ticket}: {ticket}") == "a~b~1000~…: a~b~1000~…"
     assert hide_signatures("people~1") == "people~1"
+    for expiry in ("abc", "-1", "1.5", "1e9", "%20", "١", "", "1:2"):
+        for text in (f"t~{expiry}~{ticket[-43:]}", f"t%7E{expiry}%7e{ticket[-43:]}'", f"a~b~{expiry}~{ticket[-43:]}"):
+            assert ticket[-10:] not in hide_signatures(text)
+    assert hide_signatures("t~1000~12-abc") == "t~1000~…"

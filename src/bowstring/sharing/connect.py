@@ -77,6 +77,8 @@ Target: TypeAlias = str | DatasetLocations | Sequence[str] | PartitionedDataset
 """One URI, several locations, the URIs of several parts with one schema, or an object with `parts` and `schema`."""
 
 
+_ENCRYPTED_STORES = frozenset(("file", "https", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"))
+"""The schemes of files of this host and of stores with encrypted connections, unless their own options change that."""
 _FLIGHT = "bowstring.sharing.flight.client:connect_through_flight"
 CONNECTORS = EntryPointGroup(
     "bowstring.connectors", {"grpc": _FLIGHT, "grpc+tcp": _FLIGHT, "grpc+tls": _FLIGHT, "grpc+unix": _FLIGHT}
@@ -92,6 +94,8 @@ class ConnectOptions:
     recorder: Recorder | None
     requires_encryption: bool
     """Whether connections to other hosts have to be encrypted."""
+    allow_file_locations: bool
+    """Whether the locations that a server lists may be files and URLs. Those that the caller passed may always be."""
 
 
 def connect(  # noqa: PLR0913 -- all but two are options
@@ -103,6 +107,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     tls: TlsOptions | None = None,
     record: RecorderOrPath | None = None,
     allow_other_users: bool = False,
+    allow_file_locations: bool = False,
     schema: SchemaLike | None = None,
     prefetch_bytes: int = 0,
 ) -> DatasetReader:
@@ -111,7 +116,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     `target` is a URI; `DatasetLocations` or their text (the nearest that works is used); the URIs of several parts;
     or a `Dataset`, such as a published one. The URI of a file or of an object of a store refers to its rows;
     local files are mapped. The URI of a Flight server, `grpc://HOST:PORT/NAME`, stands for the locations that the
-    server lists; the data is requested from itself if none works.
+    server lists, if they are no less secure than itself; the data is requested from itself if none works.
 
     `ticket` is the name of the data set, or the bytes that another implementation's server expects; the default is that
     of the URI. With `copy`, bytes are copied into this process's memory; otherwise memory is shared and nothing is
@@ -122,6 +127,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     With `prefetch_bytes`, a thread receives up to so many bytes and one batch ahead of a loop over the batches, except
     for parts in shared memory of this host.
     `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
+    `allow_file_locations` permits a Flight server to list files of this host and URLs, which are then read.
 
     Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
     `ConnectionLostError` if the server does not run, disconnects or has too many clients, and with their indices if
@@ -139,7 +145,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     if prefetch_bytes < 0:
         raise InvalidArgumentError(f"connect: prefetch_bytes: expected 0 or more, found {prefetch_bytes}")
     connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users, prefetch_bytes)
-    options = ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None)
+    options = ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None, allow_file_locations)
     if schema is None:
         return _connect_to_target(target, None, options)
     expected = as_schema(schema, "connect: the schema")
@@ -155,6 +161,7 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
         target = DatasetLocations.parse(target)
     if isinstance(target, DatasetLocations):
         uris = sort_by_distance(target.uris)
+        options = replace(options, allow_file_locations=True)
         return connect_to_first({uri: partial(connect_to_location, uri, options) for uri in uris})
     if isinstance(target, str) and (scheme := parse_scheme(target)) not in TRANSPORTS:
         connector = CONNECTORS.load(scheme)
@@ -223,7 +230,9 @@ def _create_part_requests(
     for uri in sort_by_distance(locations):
         try:
             request = _create_request(uri, options)
-            if isinstance(request, PartRequest):
+            if isinstance(request, FileRequest):
+                _check_file_location(uri, options)
+            else:
                 if request.server not in checked:
                     checked[request.server] = _find_reason_against_use(request.uri, options)
                 if (reason := checked[request.server]) is not None:
@@ -274,16 +283,32 @@ def connect_to_first(candidates: Mapping[str, Callable[[], DatasetReader]]) -> D
 
 
 def connect_to_location(text: str, options: ConnectOptions) -> DatasetReader:
-    """Connect to the server of one URI. Raises as `connect`."""
+    """Connect to the server of one URI, which a server may have listed. Raises as `connect`."""
     connection = options.connection
     request = _create_request(text, options)
-    if isinstance(request, PartRequest):
+    if isinstance(request, FileRequest):
+        if not options.allow_file_locations:
+            # Whoever lists locations could otherwise make this process read its own files, and use its network.
+            raise InvalidArgumentError(
+                f"{parse_scheme(text)}: a file or URL that a server lists is read only with allow_file_locations=True"
+            )
+        _check_file_location(text, options)
+    else:
         if (reason := _find_reason_against_use(request.uri, options)) is not None:
             raise reason
         servers = servers_by_role(request.uri).values()
         if not any(find_transport(server.scheme, server).supports_tls for server in servers):
             connection = replace(connection, tls=None)
     return DatasetReader([PartRequests(0, (request,))], None, connection, options.recorder)
+
+
+def _check_file_location(url: str, options: ConnectOptions) -> None:
+    """Raise `InvalidArgumentError` if a file or URL has to be read over an encrypted connection, and is not.
+
+    A chained URL has the scheme of a cache, which may read from anywhere.
+    """
+    if options.requires_encryption and parse_scheme(url) not in _ENCRYPTED_STORES:
+        raise InvalidArgumentError(f"{parse_scheme(url)}: a connection to another host that is not encrypted")
 
 
 def _find_reason_against_use(uri: StreamURI, options: ConnectOptions) -> BowstringError | None:

@@ -33,7 +33,9 @@ CLOCK_TOLERANCE_S = 5.0
 
 _LABEL = "bowstring ticket 1"
 # In a URI, another program may have percent-encoded the tilde; twice in a URI that is a parameter.
-_SIGNATURE = re.compile(r"((?:~|%(?:25)?7[Ee])[0-9]*(?:~|%(?:25)?7[Ee]))[A-Za-z0-9_-]+")
+_TILDE = r"(?:~|%(?:25)?7[Ee])"
+_AFTER_TILDE = re.compile(rf"({_TILDE})([^&\s]*)")
+_SIGNATURE = re.compile(rf"({_TILDE})(?![0-9]{{1,20}}(?:{_TILDE}|[^A-Za-z0-9_-]|$))[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +81,9 @@ class TicketSigner:
 
 
 def hide_signatures(text: str) -> str:
-    """Replace the signatures of tickets and URIs in a text for messages."""
-    return _SIGNATURE.sub(r"\1…", text)
+    """Replace the signatures of tickets and URIs in a text for messages.
+
+    That is whatever follows a second tilde, except numbers: a ticket whose expiry is malformed may have the signature
+    of another.
+    """
+    return _AFTER_TILDE.sub(lambda match: match[1] + _SIGNATURE.sub(r"\1…", match[2]), text)
