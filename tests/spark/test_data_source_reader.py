@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.spark.arrow_files import MIN_COST_SHARE, estimate_cost_share
+from bowstring.datasets.manifest import Manifest, ManifestEntry, try_create_manifest
+from bowstring.errors import InvalidDataError
+from bowstring.spark.arrow_files import MIN_COST_SHARE, describe_file, prefix_errors
+from bowstring.spark.row_filters import RowFilters
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import LongType, StructField, StructType
 
 from bowstring.spark.source import ArrowDataSource
 
 ROWS, BATCHES = 1000, 40
+
+
+@contextlib.contextmanager
+def record_opened_files() -> Iterator[list[str]]:
+    """Return a list, to which the paths of the files that are opened are added."""
+    recordings: list[list[str]] = [[]]
+
+    def add(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and recordings:
+            recordings[0].append(str(arguments[0]))
+
+    sys.addaudithook(add)  # can't be removed
+    yield recordings[0]
+    recordings.clear()
 
 
 def write_wide_file(path: Path) -> None:
@@ -46,15 +68,49 @@ def test_partitions_have_more_rows_if_few_columns_are_read(tmp_path: Path) -> No
 
 def test_the_share_of_a_file_without_batches_or_with_malformed_ones_is_one(tmp_path: Path) -> None:
     write_wide_file(tmp_path / "a.arrow")
-    assert 0.1 < estimate_cost_share(tmp_path / "a.arrow", ["id"]) < 0.2
-    assert estimate_cost_share(tmp_path / "a.arrow", []) > MIN_COST_SHARE
-    assert estimate_cost_share(tmp_path / "a.arrow", ["id", "text"]) > 0.9
-    assert estimate_cost_share(tmp_path / "a.arrow", ["unknown"]) == 1
     content = (tmp_path / "a.arrow").read_bytes()
-    (tmp_path / "cut.arrow").write_bytes(content[:-100])
-    assert estimate_cost_share(tmp_path / "cut.arrow", ["id"]) == 1
+    first_batch = content.index(b"\xff\xff\xff\xff", 16)
+    (tmp_path / "bad.arrow").write_bytes(content[:first_batch] + bytes(64) + content[first_batch + 64 :])
     schema = bs.schema({"id": "int64", "text": "string"})
     bs.new_file(tmp_path / "empty.arrow", schema).close()
-    assert estimate_cost_share(tmp_path / "empty.arrow", ["id"]) == 1
     bs.new_stream(tmp_path / "a.arrows", schema).close()
-    assert estimate_cost_share(tmp_path / "a.arrows", ["id"]) == 1
+
+    def estimate_share(name: str, *columns: str) -> float:
+        struct = StructType([StructField(column, LongType()) for column in columns])
+        return describe_file(tmp_path / name, RowFilters(struct)).cost_share
+
+    assert 0.1 < estimate_share("a.arrow", "id") < 0.2
+    assert estimate_share("a.arrow") > MIN_COST_SHARE
+    assert estimate_share("a.arrow", "id", "unknown") == estimate_share("a.arrow", "id")
+    for name in ("bad.arrow", "empty.arrow", "a.arrows"):
+        assert estimate_share(name, "id") == 1
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_planning_opens_each_file_at_most_once(tmp_path: Path, is_listed: bool) -> None:
+    names = [f"{index}.arrow" for index in range(3)]
+    for name in names:
+        write_wide_file(tmp_path / name)
+    source = ArrowDataSource(
+        CaseInsensitiveDict({"path": str(tmp_path), "columns": "id", "filters": '[("id", ">", 5)]'})
+    )
+    schema = source.schema()
+    if is_listed:
+        json_schema = source.reader(schema)._filters.schema.jsonValue()
+        entries = [ManifestEntry(name, (tmp_path / name).stat().st_size, None, None) for name in names]
+        assert try_create_manifest(tmp_path, Manifest(1, json_schema, tuple(entries)))
+    with record_opened_files() as opened:
+        source.reader(schema).partitions()
+    assert sorted(path for path in opened if path.endswith(".arrow")) == [str(tmp_path / name) for name in names]
+
+
+def test_errors_have_the_path_of_the_file_once(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for text in (f"column '{path}x': no", f"{path}x: no", f"{path}"):
+        with pytest.raises(InvalidDataError) as caught, prefix_errors(path):
+            raise InvalidDataError(text)
+        assert str(caught.value) == f"{path}: {text}"
+    for text in (f"{path}: no", f"{path}, record batch 1: no"):
+        with pytest.raises(InvalidDataError) as caught, prefix_errors(path):
+            raise InvalidDataError(text)
+        assert str(caught.value) == text

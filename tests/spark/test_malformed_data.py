@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,10 @@ from pyspark.errors import AnalysisException, PySparkException, PythonException 
 from pyspark.sql.datasource import CaseInsensitiveDict  # noqa: E402
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType  # noqa: E402
 
+import bowstring as bs  # noqa: E402
 from bowstring.datasets.manifest import Manifest, ManifestEntry, try_create_manifest  # noqa: E402
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError  # noqa: E402
+from bowstring.ipc.message import CONTINUATION  # noqa: E402
 from bowstring.spark.source import ArrowDataSource  # noqa: E402
 
 if TYPE_CHECKING:
@@ -88,7 +91,7 @@ def test_a_malformed_file_is_one_row_and_has_no_columns(tmp_path: Path) -> None:
     cut_off.write_bytes(cut_off.read_bytes()[:-60])
     rows = read(tmp_path, mode="PERMISSIVE", mergeSchema="true")
     assert [s for s, _ in rows] == [None, "a", "b", None, "c", "a", "b", None, None]
-    assert "0.arrow: expected an Arrow file, found a Parquet file" in rows[0][1]
+    assert "0.arrow: expected an Arrow file or stream, found a Parquet file" in rows[0][1]
     assert f"{cut_off}: message 3" in rows[-1][1]
     assert read(tmp_path, mode="DROPMALFORMED") == [(s,) for s in "abcab"]
     good.write_bytes(good.read_bytes()[:-3])
@@ -128,6 +131,44 @@ def test_missing_files_are_an_error_or_ignored(tmp_path: Path) -> None:
     assert len(read(tmp_path, mode="DROPMALFORMED", ignoreMissingFiles="true")) == 3
     with pytest.raises(MissingFileError, match="though manifest 1 of its folder lists it"):
         read(tmp_path, mode="DROPMALFORMED")
+
+
+@pytest.mark.parametrize("options", [{}, {"splitBytes": "1"}, {"filters": '[("s", "!=", "x")]'}, {"columns": "s"}])
+@pytest.mark.parametrize("damage", ["footer", "size", "statistics"])
+def test_a_malformed_or_missing_file_of_a_manifest_is_tolerated_while_it_is_planned(
+    tmp_path: Path, options: dict[str, str], damage: str
+) -> None:
+    for name in ("1.arrow", "2.arrow", "3.arrow"):
+        with bs.new_file(tmp_path / name, {"s": "string", "n": "int64"}) as writer:
+            writer.enable_statistics(["s"])
+            for text in "ab":
+                writer.write(bs.record_batch({"s": [text], "n": [1]}))
+    types = {"s": StringType(), "n": LongType(), "_corrupt_record": StringType()}
+    schema = StructType([StructField(name, column_type) for name, column_type in types.items()])
+    sizes = {path.name: path.stat().st_size for path in sorted(tmp_path.iterdir())}
+    entries = [ManifestEntry(name, size, 2, 2) for name, size in sizes.items()]
+    assert try_create_manifest(tmp_path, Manifest(1, StructType(schema.fields[:2]).jsonValue(), tuple(entries)))
+    content = (tmp_path / "1.arrow").read_bytes()
+    if damage == "footer":
+        content = content[:-30] + bytes(30)
+    elif damage == "size":
+        content += content
+    else:
+        content = content.replace(base64.b64encode(CONTINUATION)[:5], b"?????", 1)
+    (tmp_path / "1.arrow").write_bytes(content)
+
+    def read_texts(**others: str) -> list[Any]:
+        rows = read(tmp_path, None if "columns" in options else schema, **options, **others)
+        return [row[0] for row in rows]
+
+    if damage != "statistics" or "filters" in options:  # which use them
+        with pytest.raises(InvalidDataError, match=r"1\.arrow: "):
+            read_texts(mode="FAILFAST")
+        assert read_texts(mode="PERMISSIVE") == [None, *"abab"]["filters" in options :]
+        assert read_texts(mode="DROPMALFORMED") == list("abab")
+        assert read_texts(ignoreCorruptFiles="true") == list("abab")
+    (tmp_path / "1.arrow").unlink()
+    assert read_texts(ignoreMissingFiles="true") == list("abab")
 
 
 def test_rows_have_their_file_and_position(spark: SparkSession, tmp_path: Path) -> None:

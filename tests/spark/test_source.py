@@ -185,7 +185,10 @@ def test_an_error_is_reported_by_its_message_without_a_traceback(spark: SparkSes
     (tmp_path / "a.arrow").write_bytes(b"PAR1" + bytes(100))
     for path, message in (
         (tmp_path / "none", f"bowstring.errors.MissingFileError: {tmp_path / 'none'}: there is no such file or folder"),
-        (tmp_path, f"bowstring.errors.FormatMismatchError: {tmp_path / 'a.arrow'}: expected an Arrow file, found a "),
+        (
+            tmp_path,
+            f"bowstring.errors.FormatMismatchError: {tmp_path / 'a.arrow'}: expected an Arrow file or stream, found a ",
+        ),
     ):
         first_line, *others = planning_error(lambda path=path: reader(spark).load(str(path))).splitlines()  # type: ignore[misc]
         assert message in first_line

@@ -12,14 +12,14 @@ from bowstring.arrays.record_batch import import_batch
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import Int, dictionary
-from bowstring.errors import BowstringError, InvalidDataError, MissingFileError, translate_os_error
+from bowstring.errors import BowstringError, InvalidDataError
 from bowstring.io.store_path import FolderPath
-from bowstring.ipc.api import new_file, open_file, open_stream
+from bowstring.ipc.api import new_file, open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import find_orderable_columns
-from bowstring.ipc.message import is_file_start, is_stream_start
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.writers import FileWriter
+from bowstring.memory.closable import close_on_error
 from bowstring.spark.options import WriteOptions
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.types import to_file_type, to_spark_schema
@@ -42,6 +42,8 @@ class FileDescription:
     """The length of each record batch; None for a stream, which can only be read as a whole."""
     may_match: tuple[bool, ...] | None = None
     """Which record batches may have rows that match the filters, by the file's statistics; None for all."""
+    cost_share: float = 1.0
+    """The share of the time of reading all columns that reading some of them takes."""
 
 
 def write_batches(
@@ -138,25 +140,32 @@ def _choose_file_schema(batch_schema: Schema, schema: Schema | None) -> Schema:
     return schema
 
 
-def describe_file(path: FolderPath, filters: RowFilters | None = None) -> FileDescription:
+def describe_file(
+    path: FolderPath, filters: RowFilters | None = None, cost_shares: dict[Schema, float] | None = None
+) -> FileDescription:
     """The Spark schema of a file or stream, and how long a file's batches are; reads its footer or first message.
 
-    With filters, also the batches that may have matching rows. Columns without a counterpart in Spark have an
-    `UnsupportedType`.
+    With filters, also the batches that may have matching rows, and how long the columns of the filters' schema take.
+    That is the same for all files of an Arrow schema, and taken from `cost_shares` or added to it, because reading the
+    header of a batch is another request to a store. Columns without a counterpart in Spark have an `UnsupportedType`.
 
     Raises:
         NotFoundError: it does not exist.
         InvalidDataError: it is not an Arrow file or stream, or malformed.
     """
-    with prefix_errors(path):
-        if _is_stream(path):
-            with open_stream(path) as stream:
-                return FileDescription(to_spark_schema(stream.schema), None)
-        with open_file(path) as reader:
-            batch_lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
-            mask = None if filters is None else filters.find_batches(reader)
-            may_match = None if mask is None else tuple(mask.tolist())
-            return FileDescription(to_spark_schema(reader.schema), batch_lengths_bytes, may_match)
+    with prefix_errors(path), open_any(path) as reader:
+        schema = to_spark_schema(reader.schema)
+        if not isinstance(reader, FileReader):
+            return FileDescription(schema, None)
+        batch_lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
+        if filters is None:
+            return FileDescription(schema, batch_lengths_bytes)
+        mask = filters.find_batches(reader)
+        cost_shares = {} if cost_shares is None else cost_shares
+        if reader.schema not in cost_shares:
+            cost_shares[reader.schema] = _estimate_cost_share(reader, filters.schema.names)
+        may_match = None if mask is None else tuple(mask.tolist())
+        return FileDescription(schema, batch_lengths_bytes, may_match, cost_shares[reader.schema])
 
 
 def count_file_rows(path: FolderPath) -> int:
@@ -164,28 +173,24 @@ def count_file_rows(path: FolderPath) -> int:
 
     Raises as `describe_file`.
     """
-    with prefix_errors(path):
-        if _is_stream(path):
-            with open_stream(path, ()) as stream:
-                return sum(batch.num_rows for batch in stream)
-        with open_file(path) as reader:
-            return reader.num_rows
+    with prefix_errors(path), open_any(path, ()) as reader:
+        return reader.num_rows if isinstance(reader, FileReader) else sum(batch.num_rows for batch in reader)
 
 
-def estimate_cost_share(path: FolderPath, column_names: Collection[str]) -> float:
-    """Return the share of the time that reading some columns of a file takes, by the sizes of its first batch; 1 for
-    a stream or a malformed file.
+def _estimate_cost_share(reader: FileReader, column_names: Collection[str]) -> float:
+    """Return the share of the time that reading some columns of a file takes, by the sizes of its first batch; 1 if
+    these are all columns, or the batch is malformed.
     """
+    schema = reader.ipc_schema.schema
+    names = [name for name in schema.names if name in column_names]
+    if len(names) == len(schema):
+        return 1.0
     try:
-        with prefix_errors(path):
-            if _is_stream(path):
-                return 1.0
-            with open_file(path) as reader:
-                # The header alone has the sizes of all buffers; of a store, no column is requested.
-                header, _ = reader.read_batch_message(0)
-                lengths_bytes = header.buffers()["length"]
-                positions = reader.ipc_schema.column_positions(header.template.version)
-                selected = [positions[index] for index in reader.ipc_schema.schema.resolve_indices(list(column_names))]
+        # The header alone has the sizes of all buffers; of a store, no column is requested.
+        header, _ = reader.read_batch_message(0)
+        lengths_bytes = header.buffers()["length"]
+        positions = reader.ipc_schema.column_positions(header.template.version)
+        selected = [positions[index] for index in schema.resolve_indices(names)]
     except BowstringError:
         return 1.0
     selected_bytes = sum(
@@ -233,8 +238,10 @@ def read_batches(
 
     try:
         with prefix_errors(path):
-            reader = open_stream(path, column_names) if _is_stream(path) else open_file(path, column_names)
-            row_counts = reader.row_counts if counts_rows and isinstance(reader, FileReader) else None
+            reader = open_any(path, column_names)
+            with close_on_error(reader):
+                row_counts = reader.row_counts if counts_rows and isinstance(reader, FileReader) else None
+                selected_indices = _select_indices(reader, batch_indices, filters)
     except InvalidDataError as problem:
         if not returns_problems:
             raise
@@ -242,7 +249,7 @@ def read_batches(
         return
     first_row = 0
     with reader:
-        for index in _select_indices(reader, path, batch_indices, filters):
+        for index in selected_indices:
             batch = None
             try:
                 with prefix_errors(path, index):
@@ -265,7 +272,7 @@ def read_batches(
 
 
 def _select_indices(
-    reader: FileReader | StreamReader, path: FolderPath, batch_indices: range | None, filters: RowFilters | None
+    reader: FileReader | StreamReader, batch_indices: range | None, filters: RowFilters | None
 ) -> Iterator[int]:
     """Return the indices of the batches to read, by the filters if the file has statistics."""
     if not isinstance(reader, FileReader):
@@ -273,29 +280,18 @@ def _select_indices(
     indices = iter(range(reader.num_record_batches) if batch_indices is None else batch_indices)
     if filters is None:
         return indices
-    with prefix_errors(path):
-        mask = filters.find_batches(reader)
+    mask = filters.find_batches(reader)
     return indices if mask is None else (index for index in indices if index >= len(mask) or mask[index])
-
-
-def _is_stream(path: FolderPath) -> bool:
-    try:
-        with path.open("rb") as file:
-            start = file.read(16)
-    except FileNotFoundError as problem:
-        raise MissingFileError(f"{path}: there is no such file", problem) from None
-    except OSError as problem:
-        raise translate_os_error(problem, f"{path}: cannot be read: {problem.strerror}") from problem
-    return not is_file_start(start) and is_stream_start(start)
 
 
 @contextmanager
 def prefix_errors(path: FolderPath | str, index: int | None = None) -> Iterator[None]:
-    """Prefix errors with the path and the index of the record batch, unless they have the path."""
+    """Prefix errors with the path and the index of the record batch, unless they begin with the path."""
     try:
         yield
     except BowstringError as problem:
-        if str(path) in str(problem):
+        # The next character shows that it is not the beginning of a longer path.
+        if str(problem).startswith((f"{path}: ", f"{path}, ")):
             raise
         suffix = "" if index is None else f", record batch {index}"
         raise type(problem)(f"{path}{suffix}: {problem}") from problem

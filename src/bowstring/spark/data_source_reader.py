@@ -6,15 +6,16 @@ that take as long as 64 MB of all columns: small files are joined, large ones sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, MissingFileError
 from bowstring.io.store_path import FolderPath
-from bowstring.spark.arrow_files import FileBatch, describe_file, estimate_cost_share, prefix_errors, read_batches
+from bowstring.spark.arrow_files import FileBatch, FileDescription, describe_file, prefix_errors, read_batches
 from bowstring.spark.casting import cast_batch
 from bowstring.spark.file_discovery import DataFile, FolderFiles, ReadOptions
 from bowstring.spark.file_metadata import create_metadata_column
@@ -55,6 +56,8 @@ class BatchRange:
     """The columns to read that the file lacks."""
     partition_values: tuple[tuple[str, Any], ...] = ()
     """Those of the missing columns that are the same for all rows."""
+    problem: InvalidDataError | None = None
+    """Why the file is malformed, if that is known; then it is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,13 @@ class FileGroup:
     path: FolderPath
     schema: StructType
     files: tuple[DataFile, ...]
-    batch_lengths_bytes: tuple[int, ...] | None = None
-    """The length of each record batch of a single file; None for a stream, and for files of a manifest."""
-    problem: InvalidDataError | None = None
-    """Why the single file is malformed, if it is."""
+    description: FileDescription | None = None
+    """For a single file that is not malformed."""
+
+    @property
+    def problem(self) -> InvalidDataError | None:
+        """Why a single file without a manifest is malformed, if it is: then its schema is not known."""
+        return self.files[0].problem if self.files and self.files[0].entry is None else None
 
 
 class ArrowReader(DataSourceReader):
@@ -103,18 +109,17 @@ class ArrowReader(DataSourceReader):
         Raises:
             InvalidArgumentError: a file lacks a requested column, or it can't be read as the requested type.
         """
-        folders = (
+        return self.plan(
             replace(folder, files=tuple(file for file in folder.files if self._may_match(file)))
             for folder in self._folders
         )
-        return self.plan(iter_file_groups(folders, self._policy))
 
-    def plan(self, groups: Iterable[FileGroup]) -> list[InputPartition]:
+    def plan(self, folders: Iterable[FolderFiles]) -> list[InputPartition]:
         """As `partitions`, for these files."""
         partitions: list[InputPartition] = []
         ranges: list[BatchRange] = []
         remaining_bytes = self._split_bytes
-        for batch_range, length_bytes in self._iter_batch_ranges(groups):
+        for batch_range, length_bytes in self._iter_batch_ranges(folders):
             if ranges and length_bytes + OPEN_COST_BYTES > remaining_bytes:
                 partitions.append(InputPartition(tuple(ranges)))
                 ranges, remaining_bytes = [], self._split_bytes
@@ -140,14 +145,16 @@ class ArrowReader(DataSourceReader):
             MissingFileError: the file existed when the query was planned, but no longer.
         """
         path = batch_range.path
-        batches = read_batches(
-            path,
-            None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop),
-            [name for name in self._filters.schema.names if name not in batch_range.missing_columns],
-            self._filters,
-            counts_rows=self._metadata_column in self._filters.schema.names,
-            returns_problems=self._policy.tolerates_malformed,
-        )
+        batches = iter([FileBatch(0, problem=batch_range.problem)])
+        if batch_range.problem is None:
+            batches = read_batches(
+                path,
+                None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop),
+                [name for name in self._filters.schema.names if name not in batch_range.missing_columns],
+                self._filters,
+                counts_rows=self._metadata_column in self._filters.schema.names,
+                returns_problems=self._policy.tolerates_malformed,
+            )
         try:
             for file_batch in batches:
                 try:
@@ -190,37 +197,45 @@ class ArrowReader(DataSourceReader):
         truncate_times = self._filters.truncate_times
         return cast_batch(batch, self._filters.schema, location, constants=constants, truncate_times=truncate_times)
 
-    def _iter_batch_ranges(self, groups: Iterable[FileGroup]) -> Iterator[tuple[BatchRange, int]]:
-        num_files = 0
-        share, share_schema = 1.0, None
-        for group in groups:
+    def _iter_batch_ranges(self, folders: Iterable[FolderFiles]) -> Iterator[tuple[BatchRange, int]]:
+        """Yield the batches to read, with the bytes that are read in the time that they take.
+
+        A file is opened at most once. Most of a manifest are not: it has what a partition of a whole file needs.
+        """
+        cost_shares: dict[Schema, float] = {}
+        num_described = 0
+
+        def describe(path: FolderPath) -> FileDescription:
+            nonlocal num_described
+            num_described += 1
+            has_conditions = num_described <= MAX_PLANNED_FOOTERS
+            filters = self._filters if has_conditions else replace(self._filters, conjunctions=())
+            return describe_file(path, filters, cost_shares)
+
+        for group in iter_file_groups(folders, self._policy, describe):
             values: tuple[tuple[str, Any], ...] = ()
+            share = 0.0  # not known
             for index, file in enumerate(group.files):
                 if index == 0 or file.partition != group.files[index - 1].partition:
                     values = self._parse_partition_values(file)
                 if index == 0:
                     missing_columns = self._check_schema(group, [name for name, _ in values])
-                    # Once for files of one schema, whose footers would otherwise all be read again.
-                    if share_schema is None or group.schema != share_schema:
-                        share, share_schema = self._estimate_cost_share(group, file, missing_columns), group.schema
-                if group.problem is not None:
+                    if len(self._filters.schema) - len(missing_columns) == len(group.schema):
+                        share = 1.0
+                description = file.problem or group.description
+                if description is None:
+                    has_conditions = bool(self._filters.conjunctions) and num_described < MAX_PLANNED_FOOTERS
+                    if not share or has_conditions or _is_split(file, int(self._split_bytes / share)):
+                        description = _try_describe(file, self._policy, describe)
+                        if description is None:
+                            continue
+                if isinstance(description, InvalidDataError):
                     if self._policy.has_message_rows:
-                        yield BatchRange(file.path, 0, -1, missing_columns, values), file.length_bytes
+                        yield BatchRange(file.path, 0, -1, missing_columns, values, description), 0
                     continue
-                num_files += 1
-                filters = self._filters if num_files <= MAX_PLANNED_FOOTERS else None
-                for start, stop, length_bytes in _split_file(file, group, int(self._split_bytes / share), filters):
+                share = share if description is None else description.cost_share
+                for start, stop, length_bytes in _split_file(file, description, int(self._split_bytes / share)):
                     yield BatchRange(file.path, start, stop, missing_columns, values), int(length_bytes * share)
-
-    def _estimate_cost_share(self, group: FileGroup, file: DataFile, missing_columns: Sequence[str]) -> float:
-        """Return the share of the time that the columns to read take, of all columns of a group of files.
-
-        So a partition has more rows if few of its columns are read.
-        """
-        names = [name for name in self._filters.schema.names if name not in missing_columns]
-        if len(names) == len(group.schema):
-            return 1.0
-        return estimate_cost_share(file.path, names)
 
     def _may_match(self, file: DataFile) -> bool:
         """Whether the file may have matching rows, by the values of its partition columns."""
@@ -254,7 +269,11 @@ class ArrowReader(DataSourceReader):
         return (*missing, *(name for name in self._filters.schema.names if name in added))
 
 
-def iter_file_groups(folders: Iterable[FolderFiles], policy: MalformedDataPolicy = FAIL_FAST) -> Iterator[FileGroup]:
+def iter_file_groups(
+    folders: Iterable[FolderFiles],
+    policy: MalformedDataPolicy = FAIL_FAST,
+    describe: Callable[[FolderPath], FileDescription] = describe_file,
+) -> Iterator[FileGroup]:
     """Yield files by schema: that of their manifest, or that of each file without one, whose footer is read.
 
     A malformed file has no columns, if the policy tolerates it.
@@ -266,37 +285,47 @@ def iter_file_groups(folders: Iterable[FolderFiles], policy: MalformedDataPolicy
             yield FileGroup(folder.folder, parse_struct_type(folder.folder, folder.manifest.schema), folder.files)
             continue
         for file in folder.files:
-            try:
-                description = describe_file(file.path)
-            except InvalidDataError as problem:
-                if not policy.tolerates_malformed:
-                    raise
-                yield FileGroup(file.path, StructType(), (file,), problem=problem)
-            except MissingFileError:
-                if not policy.ignores_missing_files:
-                    raise
-            else:
-                yield FileGroup(file.path, description.schema, (file,), description.batch_lengths_bytes)
+            description = file.problem or _try_describe(file, policy, describe)
+            if isinstance(description, InvalidDataError):
+                yield FileGroup(file.path, StructType(), (replace(file, problem=description),))
+            elif description is not None:
+                yield FileGroup(file.path, description.schema, (file,), description)
+
+
+def _try_describe(
+    file: DataFile, policy: MalformedDataPolicy, describe: Callable[[FolderPath], FileDescription]
+) -> FileDescription | InvalidDataError | None:
+    """Describe a file, or return why it is malformed, or None if it does not exist, if the policy tolerates that."""
+    try:
+        return describe(file.path)
+    except InvalidDataError as problem:
+        if not policy.tolerates_malformed:
+            raise
+        return problem
+    except MissingFileError:
+        if not policy.ignores_missing_files:
+            raise
+        return None
+
+
+def _is_split(file: DataFile, split_bytes: int) -> bool:
+    """Whether a file of a manifest has to be opened to divide it."""
+    return file.entry is None or file.entry.batches is None or file.entry.length_bytes > split_bytes
 
 
 def _split_file(
-    file: DataFile, group: FileGroup, split_bytes: int, filters: RowFilters | None
+    file: DataFile, description: FileDescription | None, split_bytes: int
 ) -> Iterator[tuple[int, int, int]]:
     """Yield ranges of record batches of up to `split_bytes` (or one batch): start, stop, and length in bytes.
 
-    The stop is the index after the last batch; -1 for a stream, which can only be read as a whole. With filters, the
-    ranges have the batches with matching rows, according to the statistics in the file's footer.
+    The stop is the index after the last batch; -1 for a stream, which can only be read as a whole. Without a
+    description, the range is the whole file; otherwise it has only batches that may match.
     """
-    batch_lengths_bytes, may_match = group.batch_lengths_bytes, None
-    if filters is not None and filters.conjunctions:
-        description = describe_file(file.path, filters)
-        batch_lengths_bytes, may_match = description.batch_lengths_bytes, description.may_match
-    elif file.entry is not None:
-        # Most files are not opened on the driver: the manifest has what a partition of a whole file needs.
-        if file.entry.batches is not None and file.entry.length_bytes <= split_bytes:
-            yield 0, file.entry.batches, file.entry.length_bytes
-            return
-        batch_lengths_bytes = describe_file(file.path).batch_lengths_bytes
+    if description is None:
+        assert file.entry is not None
+        yield 0, file.entry.batches or 0, file.entry.length_bytes
+        return
+    batch_lengths_bytes, may_match = description.batch_lengths_bytes, description.may_match
     if batch_lengths_bytes is None:
         yield 0, -1, file.length_bytes
         return

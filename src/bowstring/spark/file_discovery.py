@@ -77,7 +77,9 @@ class DataFile:
     modified_ns: int
     partition: tuple[PartitionValue, ...] = ()
     entry: ManifestEntry | None = None
-    """That of the manifest which lists the file; None without one."""
+    """The file's entry in the manifest, if any."""
+    problem: InvalidDataError | None = None
+    """Why the file is known to be malformed, if it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,11 @@ def find_partition_schema(folders: Sequence[FolderFiles], options: ReadOptions) 
 def read_listed_file(
     folder: FolderPath, manifest: Manifest, entry: ManifestEntry, base: FolderPath, options: ReadOptions
 ) -> DataFile | None:
-    """Return the file of an entry of a manifest, after checking its size; None if the options do not select it."""
+    """Return the file of an entry of a manifest; None if the options do not select it.
+
+    Raises `MissingFileError` if it does not exist, `InvalidDataError` if it has another size than in the manifest,
+    unless the options tolerate that.
+    """
     path = folder / entry.name
     try:
         status = path.stat()
@@ -139,15 +145,18 @@ def read_listed_file(
             return None
         message = f"{path}: is missing, though manifest {manifest.sequence_number} of its folder lists it"
         raise MissingFileError(message, error) from None
+    problem = None
     if status.st_size != entry.length_bytes:
-        raise InvalidDataError(
+        problem = InvalidDataError(
             f"{path}: expected {entry.length_bytes} bytes, as in manifest {manifest.sequence_number}, "
             f"found {status.st_size}"
         )
+        if not options.policy.tolerates_malformed:
+            raise problem
     if not options.selects(path, status):
         return None
     partition = () if options.is_recursive else _parse_partition(path.parent, base)
-    return DataFile(path, status.st_size, status.st_mtime_ns, partition, entry)
+    return DataFile(path, status.st_size, status.st_mtime_ns, partition, entry, problem)
 
 
 def find_unlisted_files(folder: FolderPath, options: ReadOptions) -> Iterator[DataFile]:

@@ -67,7 +67,9 @@ class RowFilters:
         return cls(schema, conjunctions, truncate_times)
 
     def find_batches(self, reader: FileReader) -> Mask | None:
-        """Return which record batches of a file may have matching rows, by its statistics; None if there are none."""
+        """Return which record batches of a file may have matching rows, by its statistics; None for all."""
+        if not self.conjunctions:
+            return None
         schema, all_batches = reader.ipc_schema.schema, np.ones(reader.num_record_batches, np.bool_)
         # Statistics describe the stored values, so they apply only to columns that are read without a conversion.
         names = {condition[0] for conjunction in self.conjunctions for condition in conjunction}

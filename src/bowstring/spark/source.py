@@ -103,8 +103,9 @@ class ArrowDataSource(DataSource):
     def count_rows(self) -> int:
         """Count the rows of all files, as `bowstring.spark.count_rows`."""
         check_options(self.options, "reading")
-        if "filters" in self.options:
-            raise InvalidArgumentError("count_rows: counts all rows, and does not support the option 'filters'")
+        for name in ("filters", "mode", "ignoreCorruptFiles"):
+            if name in self.options:
+                raise InvalidArgumentError(f"count_rows: counts all rows, and does not support the option {name!r}")
         if self._names_dataset():
             raise InvalidArgumentError("count_rows: expected files or folders; a data set has `num_rows`")
         entries = ((file.path, file.entry) for folder in self._find_files() for file in folder.files)
@@ -228,9 +229,9 @@ class ArrowDataSource(DataSource):
 def count_rows(path: str | Path | Sequence[str | Path], **options: str | bool) -> int:
     """Count the rows of files and folders without a Spark job: by their manifests, or the footers of the files.
 
-    Paths and options are those of ``spark.read.format("arrow").options(…).load(path)``, except ``filters``. Raises
-    `InvalidArgumentError` for other options and for data sets, `MissingFileError` if there is no such path,
-    `InvalidDataError` for malformed files.
+    Paths and options are those of ``spark.read.format("arrow").options(…).load(path)``, except ``filters``, ``mode``
+    and ``ignoreCorruptFiles``, which need the values. Raises `InvalidArgumentError` for other options and data sets,
+    `MissingFileError` if there is no such path, `InvalidDataError` for malformed files.
 
     >>> with bs.new_file("visits.arrow", {"n": "int64"}) as writer:
     ...     writer.write(bs.record_batch({"n": [1, 2, 3]}))

@@ -34,9 +34,8 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFile
 from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.ipc.message import END_OF_STREAM
 from bowstring.spark.arrow_files import describe_file
-from bowstring.spark.data_source_reader import ArrowReader, FileGroup, iter_file_groups
+from bowstring.spark.data_source_reader import ArrowReader
 from bowstring.spark.file_discovery import (
-    DataFile,
     FolderFiles,
     ReadOptions,
     find_unlisted_files,
@@ -269,14 +268,10 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         data_files = [
             read_listed_file(self._folder, files, files.entries[index], base, self._options) for index in indices
         ]
-        return self._reader.plan(self._group(files, [file for file in data_files if file is not None]))
-
-    def _group(self, files: Manifest, data_files: list[DataFile]) -> Iterator[FileGroup]:
-        """Yield the files by schema: those of a manifest have one."""
+        listed = tuple(file for file in data_files if file is not None)
         if files.schema != _LOG_SCHEMA:
-            return iter_file_groups([FolderFiles(self._folder, tuple(data_files), files)], self._options.policy)
-        unlisted = tuple(replace(file, entry=None) for file in data_files)
-        return iter_file_groups([FolderFiles(self._folder, unlisted)], self._options.policy)
+            return self._reader.plan([FolderFiles(self._folder, listed, files)])
+        return self._reader.plan([FolderFiles(self._folder, tuple(replace(file, entry=None) for file in listed))])
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""
