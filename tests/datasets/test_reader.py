@@ -230,6 +230,15 @@ def test_tables_of_other_libraries_are_read() -> None:
     assert batch.to_pydict() == {"row": [1, 2]}
 
 
+def test_the_path_of_a_file_or_folder_is_a_source(tmp_path: Path) -> None:
+    for index in range(2):
+        bs.write_table(bs.table({"x": [index, index + 10]}), tmp_path / f"{index}.arrow")
+    for path, values in ((tmp_path, [0, 10, 1, 11]), (tmp_path / "1.arrow", [1, 11])):
+        reader = EpochReader(path, batch_rows=3)
+        for each in (reader, pickle.loads(pickle.dumps(reader))):
+            assert [x for batch in each for x in batch["x"].to_pylist()] == values
+
+
 def test_processes_that_attach_a_shared_table_divide_an_epoch() -> None:
     code = """if True:
         import pickle, sys

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -279,6 +280,16 @@ def test_served_tables_and_selected_columns_are_read(table: bs.Table) -> None:
         (batch,) = EpochDataset(EpochReader(server.uri("t"), NUM_ROWS, columns=["row"]))
     assert list(batch) == ["row"]
     assert batch["row"].tolist() == list(range(NUM_ROWS))
+
+
+def test_the_path_of_a_file_is_a_source(tmp_path: Path) -> None:
+    bs.write_table(bs.table({"x": [5, 6]}), tmp_path / "t.arrow")
+    assert [row["x"].item() for row in TableDataset(tmp_path / "t.arrow")] == [5, 6]
+
+
+def test_a_table_without_an_epoch_reader_is_an_error(table: bs.Table) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"expected an EpochReader, such as EpochReader\(table.*found Table"):
+        EpochDataset(table)  # type: ignore[arg-type]
 
 
 def test_columns_become_tensors_or_lists() -> None:

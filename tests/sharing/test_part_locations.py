@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bowstring.errors import (
     InvalidDataError,
     NotFoundError,
 )
+from bowstring.io.store_path import StorePath
 from bowstring.sharing.connection import Connection
 from bowstring.sharing.server_options import ServerOptions
 
@@ -160,6 +162,48 @@ def test_a_file_that_was_removed_or_replaced_is_an_error_that_names_it(tmp_path:
     path.unlink()
     with pytest.raises(NotFoundError, match=r"a\.arrow"):
         dataset.read_all()
+
+
+@pytest.mark.parametrize("kind", ["file", "stream", "object"])
+def test_a_file_replaced_by_one_of_equal_size_is_noticed_by_every_read(kind: str, tmp_path: Path) -> None:
+    def write(*batches: bs.Table) -> None:
+        target = "memory://replaced.arrow" if kind == "object" else tmp_path / "a.arrow"
+        with (bs.new_stream if kind == "stream" else bs.new_file)(target, SCHEMA) as writer:
+            for batch in batches:
+                writer.write_table(batch)
+
+    write(numbers(1), numbers(2))
+    dataset = bs.dataset("memory://replaced.arrow" if kind == "object" else str(tmp_path / "a.arrow"))
+    write(numbers(1, 2), numbers(3, 4))
+    (part,) = dataset.parts
+    assert bs.dataset(part.locations[0]).nbytes == dataset.nbytes
+    reads: list[Callable[[], bs.Table]] = [
+        dataset.read_all,
+        lambda: dataset.read_all([("x", ">", 1)]),
+        lambda: dataset.read_rows(0, 1),
+        lambda: dataset.head(1),
+        lambda: dataset.read_rank(0, 2),
+    ]
+    for read in reads:
+        with pytest.raises(InvalidDataError, match=r"expected 2 rows, as described, found 4: the file was replaced"):
+            read()
+
+
+def test_paths_of_files_are_connected_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / f"ä {index}?#.arrow" for index in range(2)]
+    for index, path in enumerate(paths):
+        bs.write_table(numbers(index), path)
+    with bs.connect(paths[1]) as data:
+        assert data.read_all() == numbers(1)
+    monkeypatch.chdir(tmp_path)
+    with bs.connect(Path(paths[0].name)) as data:
+        assert pickle.loads(pickle.dumps(data)).read_all() == numbers(0)
+    with bs.connect(paths) as data:
+        assert data.read_all() == numbers(0, 1)
+    with pytest.raises(NotFoundError, match="there is no such file"):
+        bs.connect(tmp_path / "missing.arrow")
+    with pytest.raises(InvalidArgumentError, match="expected a URI or an object with `parts`, found StorePath"):
+        bs.connect(StorePath("memory://a"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("uri", ["file:a.arrow", "file:", "file:///a?b", "file:///a#b", "file:../a.arrow"])

@@ -14,6 +14,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
 from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.order import RowIndices
+from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.errors import InvalidDataError, NotFoundError
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client import DatasetReader
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 Source: TypeAlias = Table | Dataset | SharedTableHandle | DatasetReader | Target
-"""A table, or one of another library that `bowstring.table` accepts; a data set in parts; the handle of a shared table;
-or anything else that `bowstring.connect` accepts or returns.
+"""A table, or one of another library that `bowstring.table` accepts; a data set in parts, or the path of a file or
+folder, as `bowstring.dataset` describes it; the handle of a shared table; or anything else that `bowstring.connect`
+accepts or returns.
 """
 ColumnKeys: TypeAlias = str | int | Iterable[str | int]
 
@@ -61,6 +63,7 @@ class PartTables:
     def __init__(
         self, source: Source, columns: ColumnKeys | None, prefetch_bytes: int, tls: TlsOptions | None = None
     ) -> None:
+        source = describe_dataset(source) if isinstance(source, os.PathLike) else source
         self._source = source
         self._columns = columns
         self._prefetch_bytes = prefetch_bytes

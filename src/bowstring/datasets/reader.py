@@ -39,11 +39,11 @@ class EpochReader:
     batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank; `for_worker`
     divides them further. Each iteration is an epoch, or the rest of the one that `load_state_dict` names.
 
-    `source` is a `Dataset`, such as a published one, and is read part by part: parts in shared memory of this host are
-    mapped once, others are read ahead and dropped. About one window of parts is in memory, and more if they fit in
-    `prefetch_bytes`. Anything else is one part: a table, also of another library; the handle of a shared table; or
-    anything that `bowstring.connect` accepts or returns. `columns` selects columns by name or
-    index, and `tls` is that of `connect`.
+    `source` is a `Dataset`, such as a published one, or the `Path` of a file or folder, and is read part by part: parts
+    in shared memory of this host are mapped once, others are read ahead and dropped. About one window of parts is in
+    memory, and more if they fit in `prefetch_bytes`. Anything else is one part: a table, also of another library; the
+    handle of a shared table; or anything that `bowstring.connect` accepts or returns. `columns` selects columns by name
+    or index, and `tls` is that of `connect`.
 
     Batches in order share the memory of a record batch if they are within one; shuffled rows are copied, about 64 MiB
     at once. `end` is "keep" (the last batch may be shorter, and ranks may differ by a batch), "drop" (all batches are

@@ -18,7 +18,7 @@ from bowstring.datasets.part_tables import ColumnKeys, PartTables, RowSelection,
 from bowstring.datasets.reader import EpochReader
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.types import Bool, DataType, FloatingPoint, Int
-from bowstring.errors import InvalidDataError, MissingExtraError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
 from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
 
@@ -64,6 +64,11 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, reader: EpochReader, *, fill_null: Any = None, validity_suffix: str | None = None) -> None:
         super().__init__()
+        if not isinstance(reader, EpochReader):
+            found = type(reader).__name__
+            raise InvalidArgumentError(
+                f"EpochDataset: expected an EpochReader, such as EpochReader(table, batch_rows=256), found {found}"
+            )
         self._reader = reader
         self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)
         # In shared memory, so that workers that persist see it, too.

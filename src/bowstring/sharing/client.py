@@ -58,6 +58,7 @@ find out which.
 """
 _ALTERNATIVE_ERRORS = (*_REFUSALS, ConnectionLostError, DeadlineError)
 """The errors after which a part is requested at another location."""
+_REPLACED = "the file was replaced, or its description is wrong"
 
 
 class DatasetReader(Closable):
@@ -310,7 +311,7 @@ class DatasetReader(Closable):
     def _open_stream(self, request: JointRequest) -> tuple[_Opened, _Batches]:
         first = request.requests[0]
         if isinstance(first, FileRequest):
-            file = _OpenFile(first, self._column_indices)
+            file = _OpenFile(first, self._column_indices, request.num_rows)
             with self._lock:
                 self._files.add(file)
             return file, file
@@ -409,7 +410,7 @@ class DatasetReader(Closable):
 class _OpenFile(Closable):
     """An Arrow file or stream, as a stream of batches; iterate once."""
 
-    def __init__(self, request: FileRequest, column_indices: tuple[int, ...] | None) -> None:
+    def __init__(self, request: FileRequest, column_indices: tuple[int, ...] | None, num_rows: int | None) -> None:
         try:
             self._reader = open_any(request.url, column_indices)
         except MissingFileError:
@@ -420,6 +421,24 @@ class _OpenFile(Closable):
         self.is_closed = False
         with close_on_error(self._reader):
             _check_size(request)
+            if num_rows is not None:
+                self._check_num_rows(request, num_rows)
+
+    def _check_num_rows(self, request: FileRequest, expected: int) -> None:
+        """Raise `InvalidDataError` if a file has other rows than described, by the headers of its batches.
+
+        Here and not only at the end, because filters skip batches, and a reader of the first rows stops early. The
+        headers of a stream in a store are between its bodies, so they are counted only as they are read.
+        """
+        if isinstance(self._reader, FileReader):
+            num_rows = self._reader.num_rows
+        elif is_path(request.url):
+            with open_any(request.url) as stream:
+                num_rows = sum(batch.num_rows for batch in stream)
+        else:
+            return
+        if num_rows != expected:
+            raise InvalidDataError(f"{request}: expected {expected} rows, as described, found {num_rows}: {_REPLACED}")
 
     def __iter__(self) -> Iterator[RecordBatch]:
         for batch in self._reader:
@@ -469,7 +488,7 @@ def _check_size(request: FileRequest) -> None:
         raise translate_os_error(error, f"{request}: cannot be read: {error.strerror}") from error
     if size_bytes != request.length_bytes:
         expected = f"expected {request.length_bytes} bytes, as described, found {size_bytes}"
-        raise InvalidDataError(f"{request}: {expected}: the file was replaced, or its description is wrong")
+        raise InvalidDataError(f"{request}: {expected}: {_REPLACED}")
 
 
 class _SelectedColumns:

@@ -7,9 +7,11 @@ function of the URI's text and `ConnectOptions` that returns a `DatasetReader`.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -73,8 +75,10 @@ class PartitionedDataset(Protocol):
         """The schema of all parts."""
 
 
-Target: TypeAlias = str | DatasetLocations | Sequence[str] | PartitionedDataset
-"""One URI, several locations, the URIs of several parts with one schema, or an object with `parts` and `schema`."""
+Target: TypeAlias = str | os.PathLike[str] | DatasetLocations | Sequence[str | os.PathLike[str]] | PartitionedDataset
+"""One URI or path of a file, several locations, the URIs or paths of several parts with one schema, or an object with
+`parts` and `schema`.
+"""
 
 
 _ENCRYPTED_STORES = frozenset(("file", "https", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"))
@@ -114,9 +118,10 @@ def connect(  # noqa: PLR0913 -- all but two are options
     """Connect to a data set of another process, and read its schema.
 
     `target` is a URI; `DatasetLocations` or their text (the nearest that works is used); the URIs of several parts;
-    or a `Dataset`, such as a published one. The URI of a file or of an object of a store refers to its rows;
-    local files are mapped. The URI of a Flight server, `grpc://HOST:PORT/NAME`, stands for the locations that the
-    server lists, if they are no less secure than itself; the data is requested from itself if none works.
+    a `Dataset`, such as a published one; or a `Path` of an Arrow file. The URI of a file or of an object of a store
+    refers to its rows; local files are mapped. The URI of a Flight server, `grpc://HOST:PORT/NAME`, stands for the
+    locations that the server lists, if they are no less secure than itself; the data is requested from itself if none
+    works.
 
     `ticket` is the name of the data set, or the bytes that another implementation's server expects; the default is that
     of the URI. With `copy`, bytes are copied into this process's memory; otherwise memory is shared and nothing is
@@ -168,9 +173,9 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
         if connector is not None:
             dataset: DatasetReader = connector(target, options)
             return dataset
-    if hasattr(target, "parts"):
+    if hasattr(target, "parts") and hasattr(target, "schema"):  # paths have parts, too
         return _connect_to_dataset(target, options)
-    texts = [target] if isinstance(target, str) else _list_uris(target)
+    texts = [target] if isinstance(target, str | os.PathLike) else _list_uris(target)
     requests = [PartRequests(index, (_create_request(text, options),)) for index, text in enumerate(texts)]
     return DatasetReader(requests, getattr(target, "schema", schema), options.connection, options.recorder)
 
@@ -199,7 +204,7 @@ def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
     return reader
 
 
-def _list_uris(target: object) -> Iterable[str]:
+def _list_uris(target: object) -> Iterable[str | os.PathLike[str]]:
     """Return the URIs of several parts. Raises `InvalidArgumentError` for other objects."""
     uris: object = getattr(target, "uris", target)
     if isinstance(uris, Mapping):
@@ -246,8 +251,10 @@ def _create_part_requests(
     return PartRequests(index, tuple(requests), tuple(errors), part.num_rows)
 
 
-def _create_request(uri: str, options: ConnectOptions) -> PartRequest | FileRequest:
-    """Return a request for the server or file of a URI. Raises as `connect`."""
+def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> PartRequest | FileRequest:
+    """Return a request for the server or file of a URI, or for the file of a path object. Raises as `connect`."""
+    if isinstance(uri, os.PathLike):
+        return FileRequest(str(Path(uri).absolute()))
     if _is_url_of_file(uri):
         return FileRequest.for_uri(uri)
     parsed, name = parse_dataset_uri(uri, options.ticket)
