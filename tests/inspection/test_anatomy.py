@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
-from bowstring.inspection.anatomy.glossary import MEANINGS
+from bowstring.inspection.anatomy.encoder import MEANINGS
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FilePart, FilePartKind
 from bowstring.ipc.write_options import IpcWriteOptions
 from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow

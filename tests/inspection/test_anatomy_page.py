@@ -20,8 +20,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.inspection.anatomy import encoder
-from bowstring.inspection.anatomy.encoder import PageLimits
-from bowstring.inspection.anatomy.glossary import MEANINGS
+from bowstring.inspection.anatomy.encoder import MEANINGS, PageLimits
 from bowstring.inspection.anatomy.model import FilePartKind
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.ipc.codecs import create_compressor

@@ -25,8 +25,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.errors import BowstringError, format_count
-from bowstring.inspection.json_document import to_document
-from bowstring.inspection.report import Inspection, SchemaFieldReport
+from bowstring.inspection.report import Inspection, SchemaFieldReport, to_document
 from bowstring.inspection.report_builder import inspect
 
 _INDENT = 2

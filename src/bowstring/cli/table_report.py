@@ -18,8 +18,7 @@ from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import DataType
 from bowstring.display.printable_text import fraction
 from bowstring.errors import format_count
-from bowstring.inspection.json_document import schema_document
-from bowstring.inspection.report import ColumnReport
+from bowstring.inspection.report import ColumnReport, schema_document
 from bowstring.inspection.report_builder import report_fields
 
 _FORMAT_NAMES = {"parquet": "Parquet", "csv": "CSV", "json": "JSON", "jsonl": "JSON"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from bowstring.datatypes.extension import NAME_KEY, ExtensionType
 from bowstring.datatypes.field import Field
@@ -24,16 +26,19 @@ from bowstring.inspection.report import (
     IpcEncodingReport,
     SchemaFieldReport,
 )
-from bowstring.inspection.sizes import BatchTotals, DictionaryTotals
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, Format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.header import check_metadata_version
-from bowstring.ipc.metadata.schema import IpcSchema, create_schema_record
-from bowstring.ipc.tools.scan import FramingSizes, MessageScan, open_scan
+from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, check_metadata_version
+from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, IpcSchema, create_schema_record
+from bowstring.ipc.tools.scan import BatchMessage, FramingSizes, LocatedSchema, open_scan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
+_MAX_TOTAL = 1 << 62
+"""The largest sum of rows or bytes: two of them still fit in an int64."""
+_MAX_ALIGNMENT = 64
+_Counts = npt.NDArray[np.int64]
 
 
 def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: int = MAX_PIPED_BYTES) -> Inspection:
@@ -65,30 +70,32 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
     (2, ('zstd',), [('city', 1), ('people', 0)])
     """
     with open_scan(source, limits, max_piped_bytes) as scan:
-        return inspect_scan(scan)
-
-
-def inspect_scan(scan: MessageScan, totals: BatchTotals | None = None) -> Inspection:
-    """Inspect a source. `totals` are those of its batches, if computed already.
-
-    Raises `InvalidDataError` for inconsistent headers.
-    """
-    name = scan.name
-    check_metadata_version(scan.version, name)
-    endianness = scan.schema["endianness"]
-    if not 0 <= endianness < len(_ENDIANNESS):
-        raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
-    if totals is None:
         totals = BatchTotals(scan.ipc_schema)
         for span in scan.batch_messages():
             totals.add(span)
+        return create_inspection(
+            scan.name,
+            scan.format,
+            LocatedSchema(scan.schema, scan.version, scan.footer_metadata),
+            totals,
+            scan.get_framing_sizes(),
+        )
+
+
+def create_inspection(
+    name: str, format_: Format, schema: LocatedSchema, totals: BatchTotals, sizes: FramingSizes
+) -> Inspection:
+    """Create the report of a source. Raises `InvalidDataError` for another version or endianness."""
+    check_metadata_version(schema.version, name)
+    endianness = schema.table["endianness"]
+    if not 0 <= endianness < len(_ENDIANNESS):
+        raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
     ipc_schema = totals.ipc_schema
-    sizes = scan.get_framing_sizes()
     rows = np.array(totals.rows, np.int64)
     has_rows = len(rows) > 0
     return Inspection(
         source=name,
-        format=scan.format,
+        format=format_,
         rows=totals.total_rows,
         batches=BatchesReport(
             count=len(rows),
@@ -101,7 +108,7 @@ def inspect_scan(scan: MessageScan, totals: BatchTotals | None = None) -> Inspec
         columns=_column_reports(ipc_schema, totals),
         bytes=_bytes_report(totals, sizes),
         encoding=IpcEncodingReport(
-            metadata_version=VERSIONS[min(totals.versions, default=scan.version)],
+            metadata_version=VERSIONS[min(totals.versions, default=schema.version)],
             endianness=_ENDIANNESS[endianness],
             alignment_bytes=totals.alignment_bytes,
             codecs=tuple(sorted(totals.codecs)),
@@ -109,11 +116,11 @@ def inspect_scan(scan: MessageScan, totals: BatchTotals | None = None) -> Inspec
             legacy_framing=totals.has_legacy_framing or sizes.is_legacy_framing,
             end_marker=sizes.has_end_marker,
             features=tuple(
-                _FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in scan.schema["features"].tolist()
+                _FEATURES[n] if 0 <= n < len(_FEATURES) else str(n) for n in schema.table["features"].tolist()
             ),
         ),
         schema_metadata=ipc_schema.schema.pairs,
-        footer_metadata=scan.footer_metadata,
+        footer_metadata=schema.footer_metadata,
     )
 
 
@@ -151,13 +158,13 @@ def _column_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnR
         strict=True,
     )
     reports = []
-    for index, (field, nodes, buffer_bytes, nulls) in enumerate(columns):
+    for index, (column, nodes, buffer_bytes, nulls) in enumerate(columns):
         dictionary_ids = {node.id for node in _walk_dictionaries(nodes)}
         dictionary_bytes = sum(
             totals.dictionaries[key].total_bytes for key in dictionary_ids if key in totals.dictionaries
         )
         share = fraction(buffer_bytes + dictionary_bytes, totals.buffer_bytes)
-        report = _field_report(field, iter(nodes))
+        report = _field_report(column, iter(nodes))
         reports.append(ColumnReport(index, report, buffer_bytes, dictionary_bytes, share, nulls))
     return tuple(reports)
 
@@ -219,3 +226,180 @@ def type_text_without_children(type: DataType) -> str:
         return str(type)
     text = str(type)
     return text.partition("<")[0] + text.rpartition(">")[2]
+
+
+# Sums of the sizes in headers, by column («RecordBatch message»)
+
+
+@dataclass(slots=True)
+class DictionaryTotals:
+    """The totals of one dictionary."""
+
+    batches: int = 0
+    deltas: int = 0
+    values: int = 0
+    total_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnStarts:
+    """The first node, buffer and variadic count of each column; the last entry is the end."""
+
+    positions: BatchColumnPositions
+    nodes: _Counts
+    buffers: _Counts
+    variadic: _Counts
+
+    @classmethod
+    def from_schema(cls, ipc_schema: IpcSchema, version: int) -> _ColumnStarts:
+        positions = ipc_schema.column_positions(version)
+        starts = [(c.first_node, c.first_buffer, c.first_variadic) for c in positions]
+        bounds = np.array(
+            [*starts, (positions.node_count, positions.buffer_count, positions.variadic_count)],
+            np.int64,
+        )
+        return cls(positions, bounds[:-1, 0], bounds[:, 1], bounds[:, 2])
+
+
+@dataclass(slots=True)
+class BatchTotals:
+    """Sums over the headers of record batches and dictionary batches; bodies are not read."""
+
+    ipc_schema: IpcSchema
+    rows: list[int] = field(default_factory=list)
+    total_rows: int = 0
+    column_bytes: _Counts = field(init=False)
+    null_counts: _Counts = field(init=False)
+    dictionaries: dict[int, DictionaryTotals] = field(default_factory=dict)
+    buffer_bytes: int = 0
+    body_bytes: int = 0
+    metadata_bytes: int = 0
+    num_with_metadata: int = 0
+    num_compressed: int = 0
+    codecs: set[str] = field(default_factory=set)
+    versions: set[int] = field(default_factory=set)
+    has_legacy_framing: bool = False
+    _offset_bits: int = 0
+    _column_starts: dict[tuple[int | None, bool], _ColumnStarts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.column_bytes = np.zeros(len(self.ipc_schema.schema), np.int64)
+        self.null_counts = np.zeros(len(self.ipc_schema.schema), np.int64)
+
+    @property
+    def alignment_bytes(self) -> int | None:
+        """The largest power of two up to 64 that divides the offsets of all buffers; None if there are no buffers."""
+        if not self.buffer_bytes:
+            return None
+        offset_bits = self._offset_bits | _MAX_ALIGNMENT
+        return offset_bits & -offset_bits
+
+    def add(self, span: BatchMessage) -> None:
+        """Add one batch. Raises `InvalidDataError` if nodes or buffers do not match the schema or the body; then the
+        batch is not counted.
+        """
+        template = span.header.template
+        if template.kind == RECORD_BATCH:
+            self._add_record_batch(span)
+        else:
+            self._add_dictionary(span)
+        self.body_bytes += span.body_bytes
+        self.metadata_bytes += span.metadata_bytes
+        self.has_legacy_framing |= span.is_legacy_framing
+        self.versions.add(template.version)
+        if template.compression is not None:
+            self.num_compressed += 1
+            self.codecs.add(template.compression)
+
+    def _add_record_batch(self, span: BatchMessage) -> None:
+        starts = self._cached_column_starts(None, self.ipc_schema, span.header)
+        bounds = self._check_header(starts, span)
+        rows = span.header.length
+        if self.total_rows + rows > _MAX_TOTAL:
+            raise InvalidDataError(f"{span.location}: more than {_MAX_TOTAL} rows")
+        nodes = span.header.nodes()[starts.nodes]
+        nulls, lengths = nodes["null_count"], nodes["length"]
+        is_invalid = (lengths != rows) | (nulls < 0) | (nulls > rows)
+        if is_invalid.any():
+            index = int(np.argmax(is_invalid))
+            name = self.ipc_schema.schema.fields[index].name
+            raise InvalidDataError(
+                f"{span.location}, column {name!r}: {lengths[index]} slots, {nulls[index]} of them null, in {rows} rows"
+            )
+        self.column_bytes += self._add_buffers(bounds, span)
+        self.null_counts += nulls
+        self.rows.append(rows)
+        self.total_rows += rows
+        self.num_with_metadata += bool(span.header.template.pairs)
+
+    def _add_dictionary(self, span: BatchMessage) -> None:
+        template = span.header.template
+        node = self.ipc_schema.dictionaries_by_id.get(template.dictionary_id)
+        if node is None:
+            raise InvalidDataError(
+                f"{span.location}: dictionary {template.dictionary_id} is not in the schema, which has "
+                f"{sorted(self.ipc_schema.dictionaries_by_id)[:8]}"
+            )
+        starts = self._cached_column_starts(node.id, IpcSchema.of_dictionary_values(node), span.header)
+        (size,) = self._add_buffers(self._check_header(starts, span), span)
+        totals = self.dictionaries.setdefault(node.id, DictionaryTotals())
+        totals.batches += 1
+        totals.deltas += template.is_delta
+        totals.values += span.header.length
+        totals.total_bytes += int(size)
+
+    def _cached_column_starts(
+        self, dictionary_id: int | None, ipc_schema: IpcSchema, header: BatchHeader
+    ) -> _ColumnStarts:
+        key = (dictionary_id, header.template.version == V4)
+        starts = self._column_starts.get(key)
+        if starts is None:
+            starts = self._column_starts[key] = _ColumnStarts.from_schema(ipc_schema, header.template.version)
+        return starts
+
+    def _check_header(self, column_starts: _ColumnStarts, span: BatchMessage) -> _Counts:
+        """Return the index of the first buffer of each column, and of the end."""
+        header, template, positions = span.header, span.header.template, column_starts.positions
+        bounds = column_starts.buffers
+        if positions.variadic_count or template.variadic_count:
+            counts = np.array(header.variadic_counts(), np.int64)
+            if len(counts) != positions.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
+                raise InvalidDataError(
+                    f"{span.location}: expected {positions.variadic_count} variadic counts, none above "
+                    f"{template.buffer_count}, found {counts.tolist()[:8]}"
+                )
+            bounds = bounds + _cumulative_sums(counts)[column_starts.variadic]
+        if template.node_count != positions.node_count or template.buffer_count != bounds[-1]:
+            raise InvalidDataError(
+                f"{span.location}: expected {positions.node_count} nodes and {bounds[-1]} buffers for its schema, "
+                f"found {template.node_count} and {template.buffer_count}"
+            )
+        self._check_buffers(span)
+        return bounds
+
+    def _add_buffers(self, bounds: _Counts, span: BatchMessage) -> _Counts:
+        """Add the buffers to the total size and the alignment, and return the size of each column."""
+        buffers = span.header.buffers()
+        offsets, sizes = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
+        self.buffer_bytes += int(sizes.sum())
+        non_empty_offsets = offsets[sizes > 0]
+        if len(non_empty_offsets):
+            self._offset_bits |= int(np.bitwise_or.reduce(non_empty_offsets + span.body_offset))
+        return np.diff(_cumulative_sums(sizes)[bounds])
+
+    def _check_buffers(self, span: BatchMessage) -> None:
+        limit = span.body_bytes
+        if span.header.body_bytes > limit:
+            raise InvalidDataError(f"{span.location}: expected a body of {span.header.body_bytes} bytes, found {limit}")
+        buffer_error = span.header.find_buffer_error()
+        if buffer_error is not None:
+            raise InvalidDataError(f"{span.location}: {buffer_error}")
+        if self.buffer_bytes + span.header.buffers()["length"].sum(dtype=np.float64) > _MAX_TOTAL:
+            raise InvalidDataError(f"{span.location}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
+
+
+def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:
+    """Return the cumulative sums, starting with 0."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums

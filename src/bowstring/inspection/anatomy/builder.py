@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.field import Metadata
+from bowstring.datatypes.field import Field
 from bowstring.errors import InvalidDataError
-from bowstring.flatbuf.reader import FlatTable
-from bowstring.inspection.anatomy.body_layout import dictionary_layout, record_batch_layout, tensor_layout
 from bowstring.inspection.anatomy.message_byte_ranges import body_byte_ranges, clip_buffers
-from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, FilePart, FilePartKind
-from bowstring.inspection.anatomy.walker import Walker
+from bowstring.inspection.anatomy.model import (
+    Anatomy,
+    BodyBuffer,
+    BodyField,
+    BodyLayout,
+    ByteRangeKind,
+    FaultAtOffset,
+    FilePart,
+    FilePartKind,
+)
+from bowstring.inspection.anatomy.walker import MAX_FAULTS, Walker
 from bowstring.inspection.report import Inspection
-from bowstring.inspection.report_builder import inspect_scan
-from bowstring.inspection.sizes import BatchTotals
+from bowstring.inspection.report_builder import BatchTotals, create_inspection, type_text_without_children
+from bowstring.inspection.validation import Fault, Validator
+from bowstring.io.memory_source import MemorySource
 from bowstring.io.sources import RandomAccessSource
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, Format, open_and_detect_format
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.schema import V4, V5, IpcSchema
+from bowstring.ipc.metadata.field import DictionaryDeclaration
+from bowstring.ipc.metadata.schema import V4, V5, IpcSchema, has_legacy_validity
 from bowstring.ipc.tools.scan import BatchMessage, FramingSizes
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout
+from bowstring.layouts.registry import layout_of
 
 MAX_PARTS = 100_000
 _PROGRESS_INTERVAL = 500
+_LEGACY_VALIDITY = "validity of metadata version 4"
+_BUFFER_NAME = re.compile(r"(\w+)\[")
 
 
 def build_anatomy(
@@ -87,7 +101,7 @@ def build_anatomy_from_source(
     inspection = bodies.inspect_batches(parts)
     return Anatomy(
         source.name,
-        "file" if is_file else "stream",
+        walker.format,
         source.size,
         parts,
         tuple(bodies.layouts),
@@ -106,14 +120,12 @@ class _BodySplitter:
         self.layouts: list[BodyLayout] = []
         self._walker = walker
         self._limits = limits
-        self._valid_spans: list[BatchMessage] = []
-        self._has_all_totals = True
         self._layout_indices: dict[tuple[object, ...], int] = {}
         self._ipc_schema: IpcSchema | None = None
         if walker.schema is not None:
             try:
                 self._ipc_schema = IpcSchema.from_table(walker.schema.table, limits)
-                self._totals = BatchTotals(self._ipc_schema)
+                self._totals, self._unlisted_totals = BatchTotals(self._ipc_schema), BatchTotals(self._ipc_schema)
             except InvalidDataError as error:
                 walker.faults.add(walker.schema.offset, error)
 
@@ -137,30 +149,25 @@ class _BodySplitter:
         span = part.span
         if span is None:
             roles = _tensor_buffer_roles(0 if part.offsets is None else len(part.offsets))
-            return self._find_or_add_layout((part.kind, roles), lambda: tensor_layout(roles, part.kind.value, V5))
+            return self._find_or_add_layout((part.kind, roles), lambda: _tensor_layout(roles, part.kind.value, V5))
         ipc_schema, template = self._ipc_schema, span.header.template
         if ipc_schema is None or not self._try_add_to_totals(part, span):
             return -1
         if part.kind is FilePartKind.RECORD_BATCH:
             return self._find_or_add_layout(
-                (None, template.version), lambda: record_batch_layout(ipc_schema, template.version)
+                (None, template.version), lambda: _record_batch_layout(ipc_schema, template.version)
             )
         node = ipc_schema.dictionaries_by_id[template.dictionary_id]
-        return self._find_or_add_layout((node.id, template.version), lambda: dictionary_layout(node, template.version))
+        return self._find_or_add_layout((node.id, template.version), lambda: _dictionary_layout(node, template.version))
 
     def _try_add_to_totals(self, part: FilePart, span: BatchMessage) -> bool:
         """Add a batch to the totals; return False if it contradicts the schema."""
         try:
-            self._totals.add(span)
+            (self._totals if part.is_listed else self._unlisted_totals).add(span)
         except InvalidDataError as error:
             if span.body_bytes == span.header.body_bytes:  # otherwise the walker has recorded the truncation
                 self._walker.faults.add(part.start, error)
-            self._has_all_totals = False
             return False
-        if part.is_listed:
-            self._valid_spans.append(span)
-        else:
-            self._has_all_totals = False
         return True
 
     def _find_or_add_layout(self, key: tuple[object, ...], create: Callable[[], BodyLayout]) -> int:
@@ -175,42 +182,12 @@ class _BodySplitter:
         walker = self._walker
         if walker.schema is None or self._ipc_schema is None or walker.schema.version not in (V4, V5):
             return None
-        scan = _ValidBatchScan(
-            walker.source.name,
-            "file" if walker.is_file else "stream",
-            walker.schema.table,
-            walker.schema.version,
-            walker.footer_metadata,
-            self._ipc_schema,
-            self._valid_spans,
-            _measure_source_sizes(walker, parts),
-        )
+        sizes = _measure_source_sizes(walker, parts)
         try:
-            totals = self._totals if self._has_all_totals else None
-            return inspect_scan(scan, totals)
+            return create_inspection(walker.source.name, walker.format, walker.schema, self._totals, sizes)
         except InvalidDataError as error:
             walker.faults.add(walker.schema.offset, error)
             return None
-
-
-@dataclass(slots=True)
-class _ValidBatchScan:
-    """The valid batches with the interface of a scan."""
-
-    name: str
-    format: Format
-    schema: FlatTable
-    version: int
-    footer_metadata: Metadata
-    ipc_schema: IpcSchema
-    spans: list[BatchMessage]
-    source_sizes: FramingSizes
-
-    def batch_messages(self) -> Iterator[BatchMessage]:
-        return iter(self.spans)
-
-    def get_framing_sizes(self) -> FramingSizes:
-        return self.source_sizes
 
 
 def _measure_source_sizes(walker: Walker, parts: tuple[FilePart, ...]) -> FramingSizes:
@@ -270,3 +247,115 @@ def _sum_bytes_by_role(parts: tuple[FilePart, ...], layouts: list[BodyLayout]) -
                 for role, size_bytes in ((buffer.role, size), ("data", variadic_size)):
                     totals[column, role] = totals.get((column, role), 0) + size_bytes
     return totals
+
+
+# Layouts of bodies («Buffer Listing for Each Layout»)
+
+
+def _record_batch_layout(ipc_schema: IpcSchema, version: int) -> BodyLayout:
+    """Return the layout of the bodies of record batches."""
+    return _build_layout(list(ipc_schema.schema.fields), None, version)
+
+
+def _dictionary_layout(node: DictionaryDeclaration, version: int) -> BodyLayout:
+    """Return the layout of the bodies of the batches of one dictionary."""
+    return _build_layout([Field("values", node.value_type)], node.id, version)
+
+
+def _tensor_layout(roles: tuple[str, ...], type: str, version: int) -> BodyLayout:
+    """Return the layout of a tensor's body."""
+    return BodyLayout(
+        None, version, (BodyField("tensor", -1, type, 0),), tuple(BodyBuffer(0, role, "") for role in roles)
+    )
+
+
+def _build_layout(columns: list[Field], dictionary_id: int | None, version: int) -> BodyLayout:
+    """Return the fields of the columns and their buffers, depth first."""
+    fields: list[BodyField] = []
+    buffers: list[BodyBuffer] = []
+
+    def add_field(field: Field, layout: Layout, parent: int, column: int) -> None:
+        index = len(fields)
+        fields.append(BodyField(field.name, parent, type_text_without_children(field.type), column))
+        if version == V4 and has_legacy_validity(layout):
+            buffers.append(BodyBuffer(index, _LEGACY_VALIDITY, "bit"))
+        for spec in layout.buffers:
+            is_last = spec is layout.buffers[-1]
+            role = "indices" if layout.dictionary is not None and spec.role is BufferRole.DATA else spec.role.value
+            buffers.append(BodyBuffer(index, role, _element_type_code(spec), layout.VARIADIC and is_last))
+        for child, child_layout in zip(layout.storage.type.fields, layout.children, strict=True):
+            add_field(child, child_layout, index, column)
+
+    for column_index, field in enumerate(columns):
+        add_field(field, layout_of(field.type), -1, column_index)
+    return BodyLayout(dictionary_id, version, tuple(fields), tuple(buffers))
+
+
+def _element_type_code(spec: BufferSpec) -> str:
+    if spec.dtype is None:
+        return "bit"
+    if not spec.per_slot:
+        return ""
+    return f"{'o' if spec.is_opaque else spec.dtype.kind}{spec.dtype.itemsize}"
+
+
+# Errors in values
+
+
+def add_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits) -> Anatomy:
+    """Return the anatomy with the errors in values added to `faults`, each at a buffer of its column.
+
+    Batches with a damaged structure are skipped, because `faults` already has their errors.
+    """
+    batches = {part.number: part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH and part.is_listed}
+    damaged = {number for number, part in batches.items() if _has_structural_fault(part, anatomy.faults)}
+    faults, count = list(anatomy.faults), anatomy.fault_count
+    for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
+        if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
+            continue
+        offset = _fault_offset(fault, anatomy, batches)
+        if offset is None:
+            continue
+        count += 1
+        if len(faults) < MAX_FAULTS:
+            faults.append(FaultAtOffset(offset, _format_message(fault)))
+    return replace(anatomy, faults=tuple(faults), fault_count=count)
+
+
+def _has_structural_fault(part: FilePart, faults: tuple[FaultAtOffset, ...]) -> bool:
+    return part.layout_index < 0 or any(part.start <= fault.offset < part.stop for fault in faults)
+
+
+def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FilePart]) -> int | None:
+    """Return the offset of the buffer with the error, or of its message if the buffer is unknown."""
+    if fault.record_batch is None:
+        name = fault.path[0]
+        parts = (part for part in anatomy.parts if part.kind is FilePartKind.DICTIONARY_BATCH and part.span is not None)
+        return next(
+            (p.start for p in parts if p.span and name == f"dictionary {p.span.header.template.dictionary_id}"), None
+        )
+    part = batches.get(fault.record_batch)
+    if part is None or part.span is None or part.offsets is None or part.lengths is None:
+        return None
+    layout = anatomy.layouts[part.layout_index]
+    indices = (
+        layout.buffer_indices(part.span.header.variadic_counts())
+        if layout.is_variadic
+        else np.arange(len(part.lengths))
+    )
+    buffer_name = _BUFFER_NAME.match(fault.message)
+    first_offset: int | None = None
+    for index, offset, length in zip(indices.tolist(), part.offsets.tolist(), part.lengths.tolist(), strict=True):
+        buffer = layout.buffers[index if index >= 0 else ~index]
+        if not length or layout.fields[buffer.field].column != fault.column:
+            continue
+        buffer_offset = part.span.body_offset + int(offset)
+        if buffer_name is not None and buffer.role == {"values": "data"}.get(buffer_name[1], buffer_name[1]):
+            return buffer_offset
+        first_offset = buffer_offset if first_offset is None else first_offset
+    return part.start if first_offset is None else first_offset
+
+
+def _format_message(fault: Fault) -> str:
+    path = [] if fault.record_batch is None else [f"record batch {fault.record_batch}, column {fault.column_name!r}"]
+    return f"{' → '.join([*path, *fault.path])}: {fault.message}"

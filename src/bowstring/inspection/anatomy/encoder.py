@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,6 @@ import numpy.typing as npt
 from bowstring.display.objects import repr_options
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import MissingExtraError
-from bowstring.inspection.anatomy.glossary import to_json
 from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, FilePart, FilePartKind
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
@@ -35,6 +36,16 @@ _MAX_COMPRESSED_BYTES = (1 << 20) + 1024
 _GAP_BYTES = 1 << 13
 _PART_KINDS = {kind: number for number, kind in enumerate(FilePartKind)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
+_SPECIFICATION = "https://arrow.apache.org/docs/format/Columnar.html#"
+_OTHER_PAGES = dict.fromkeys(
+    ("Tensor (Multi-dimensional Array) Message Format", "SparseTensor Message Format"),
+    "https://arrow.apache.org/docs/format/Other.html",
+)
+
+MEANINGS: dict[str, Any] = tomllib.loads(
+    files(__package__).joinpath("assets", "glossary.toml").read_text(encoding="utf-8")
+)
+"""The `title` and `text` of each part, and the `headings` of the specification that define it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limi
         "faults": [[fault.offset, to_printable(fault.message, _MESSAGE_CHARACTERS)] for fault in anatomy.faults],
         "shared": shared,
         "whole": sum(is_detailed) == len(parts),
-        "glossary": to_json(),
+        "glossary": _glossary_to_json(),
         "arrays": arrays.descriptors,
     }
     text = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode("ascii")
@@ -289,3 +300,22 @@ def _add_decompressed_bytes(
     arrays.add("decompressed_leaf", leaves, "u4")
     arrays.add("decompressed_length", [len(chunk) for chunk in chunks], "u4")
     arrays.add("decompressed_bytes", np.frombuffer(b"".join(chunks), np.uint8), "u1")
+
+
+# Glossary
+
+
+def _glossary_to_json() -> dict[str, Any]:
+    """Return the meanings for the page: title, text, and the name and URL of each heading."""
+    return {
+        key: [meaning["title"], meaning["text"], [[heading, _heading_url(heading)] for heading in meaning["headings"]]]
+        for key, meaning in MEANINGS.items()
+    }
+
+
+def _heading_url(heading: str) -> str:
+    """Return the URL of a heading in the specification."""
+    if heading in _OTHER_PAGES:
+        return _OTHER_PAGES[heading]
+    anchor = "".join(c if c.isalnum() else "-" for c in heading.lower()).strip("-")
+    return _SPECIFICATION + anchor

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.errors import MissingExtraError, format_count
-from bowstring.inspection.anatomy.builder import MAX_PARTS, build_anatomy_from_source, open_seekable
+from bowstring.inspection.anatomy.builder import MAX_PARTS, add_value_errors, build_anatomy_from_source, open_seekable
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FilePartKind
-from bowstring.inspection.anatomy.value_errors import add_value_errors
 from bowstring.inspection.report import ColumnReport
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES

@@ -20,6 +20,7 @@ from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultA
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.file import FileMessages
 from bowstring.ipc.footer import TRAILER
+from bowstring.ipc.format_detection import Format
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import (
     FILE_START,
@@ -33,9 +34,9 @@ from bowstring.ipc.message import (
     read_message_at,
 )
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_error
-from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch
+from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch, LocatedSchema
 
-_MAX_FAULTS = 100
+MAX_FAULTS = 100
 _BATCH_PART_KINDS = {"RecordBatch": FilePartKind.RECORD_BATCH, "DictionaryBatch": FilePartKind.DICTIONARY_BATCH}
 _HEADERS_BY_PART_KIND = {kind: name for name, kind in _BATCH_PART_KINDS.items()}
 _RANGE_KINDS_BY_PART_KIND = {
@@ -44,15 +45,6 @@ _RANGE_KINDS_BY_PART_KIND = {
     FilePartKind.OMITTED: ByteRangeKind.OMITTED,
 }
 _TENSOR_PART_KINDS = {"Tensor": FilePartKind.TENSOR, "SparseTensor": FilePartKind.SPARSE_TENSOR}
-
-
-@dataclass(frozen=True, slots=True)
-class LocatedSchema:
-    """The schema of a source, the offset of the footer or schema message that it is from, and its metadata version."""
-
-    table: FlatTable
-    offset: int
-    version: int
 
 
 class FaultList:
@@ -66,22 +58,22 @@ class FaultList:
     def add(self, offset: int, error: InvalidDataError | str) -> None:
         """Add an error at a byte offset."""
         self.count += 1
-        if len(self.entries) < _MAX_FAULTS:
+        if len(self.entries) < MAX_FAULTS:
             self.entries.append(FaultAtOffset(offset, str(error).removeprefix(f"{self._name}: ")))
 
 
 class Walker:
     """Walks over the parts of a source and records its errors in `faults`.
 
-    `schema` and `footer_metadata` are from the footer if it is valid, else from the first schema message. `parts`
-    yields the parts in the order of their offsets; the body of a batch is a single byte range.
+    `schema` is that of the footer if it is valid, else of the first schema message. `parts` yields the parts in the
+    order of their offsets; the body of a batch is a single byte range.
     """
 
     def __init__(self, source: RandomAccessSource, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
         self.source = source
         self.is_file = is_file
+        self.format: Format = "file" if is_file else "stream"
         self.schema: LocatedSchema | None = None
-        self.footer_metadata: Any = ()
         self.faults = FaultList(source.name)
         self.is_shortened = False
         self.has_end_marker = False
@@ -125,8 +117,7 @@ class Walker:
             yield from self._parts_without_footer(start, error)
             return
         messages = scan.reader.messages
-        self.schema = LocatedSchema(scan.schema, messages.footer.offset, scan.version)
-        self.footer_metadata = scan.footer_metadata
+        self.schema = LocatedSchema(scan.schema, scan.version, scan.footer_metadata, messages.footer.offset)
         offset = yield from self._parts_listed_by_footer(messages, start)
         offset = yield from self._unlisted_parts(offset, messages.footer.offset)
         yield FilePart(FilePartKind.FOOTER, offset, _measure_footer(messages.footer.table, self._limits))
@@ -232,7 +223,9 @@ class Walker:
         if not isinstance(header, BatchHeader):
             size_bytes = flatbuffer_size(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
             if self.schema is None:
-                self.schema = LocatedSchema(header, offset, header.flatbuffer.get_root_table("Message")["version"])
+                self.schema = LocatedSchema(
+                    header, header.flatbuffer.get_root_table("Message")["version"], offset=offset
+                )
             elif not self.is_file and order_error is not None:
                 raise order_error
             return FilePart(

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import TruncatedError
@@ -108,6 +108,18 @@ class BatchMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class LocatedSchema:
+    """The `Schema` table of a source, its metadata version, the custom metadata of the footer, and the byte offset of
+    the footer or the schema message that contains it.
+    """
+
+    table: FlatTable
+    version: int
+    footer_metadata: Metadata = ()
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FramingSizes:
     """The size of a source and of what is not in batch messages, known when the scan is complete."""
 
@@ -142,26 +154,6 @@ class HeaderPrefetch:
                 break
             spans.append(span)
         self._source.prefetch(spans)
-
-
-class MessageScan(Protocol):
-    """A source whose schema has been read."""
-
-    name: str
-    format: Format
-    schema: FlatTable
-    version: int
-    footer_metadata: Metadata
-
-    @property
-    def ipc_schema(self) -> IpcSchema:
-        """The schema, decoded."""
-
-    def batch_messages(self) -> Iterator[BatchMessage]:
-        """Yield every dictionary batch and record batch; in a file the dictionaries are first."""
-
-    def get_framing_sizes(self) -> FramingSizes:
-        """Return the sizes, after all batches have been read."""
 
 
 @contextmanager
