@@ -47,7 +47,7 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
             lambda: pa_table.take(sample).to_pylist(),
         ),
         ("sort_by one column", 2, lambda: table.sort_by("float64_1"), lambda: pa_table.sort_by("float64_1")),
-        ("to_pandas", 1.5, table.to_pandas, pa_table.to_pandas),
+        ("to_pandas", 1.1, table.to_pandas, pa_table.to_pandas),
     )
     for line, bound, call, pa_call in lines:
         assert _first_rows(call()) == _first_rows(pa_call()), f"{line}: Bowstring and pyarrow return different values"

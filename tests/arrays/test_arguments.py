@@ -320,12 +320,8 @@ def test_no_rows_with_a_schema_are_an_empty_table() -> None:
         assert construct({"a": [], "b": []}, schema).num_rows == 0
 
 
-def test_an_index_that_is_to_be_kept_is_not_dropped_by_a_schema() -> None:
-    frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="key"))
-    with pytest.raises(InvalidArgumentError, match=r"the schema lacks the columns of the index: \['key'\]"):
-        bs.Table.from_pandas(frame, {"a": "int64"}, preserve_index=True)
-    assert bs.Table.from_pandas(frame, {"a": "int64"}).column_names == ["a"]
-    assert bs.Table.from_pandas(frame, {"a": "int8", "key": "string"}, preserve_index=True).to_pydict() == {
-        "a": [1, 2],
-        "key": ["x", "y"],
-    }
+@pytest.mark.parametrize("value", [np.array(5), np.array("2020-01-01", "M8[s]"), np.array("x")])
+def test_a_numpy_array_without_dimensions_is_not_a_list(value: Any) -> None:
+    for rows in ([value, None], [[1], value]):
+        with pytest.raises(TypeMismatchError, match="without dimensions"):
+            bs.array(rows)

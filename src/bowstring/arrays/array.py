@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from bowstring.datatypes.types import (
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
-from bowstring.interop.pandas.from_pandas import series_to_column
-from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
+from bowstring.interop.pandas import series_to_column, to_series
 from bowstring.kernels import cast, encode, lists, nulls, sort
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.sort import NullPlacement, Order
@@ -456,11 +455,12 @@ class Array(ArrayData):
         """
         return convert_dtype(self.to_numpy(zero_copy_only=copy is False), self, dtype, copy)
 
-    def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
-        """Return the values as a pandas series. `bowstring.interop.pandas.to_pandas` lists the options.
+    def to_pandas(self, **options: Any) -> Any:
+        """Return the values as a pandas series. pyarrow converts them, with the options of its `to_pandas`.
 
-        The series owns its memory. With `copy=False` or `zero_copy_only=True` it shares the array's memory, read-only,
-        if there are no nulls and NumPy has the type. Raises `MissingExtraError` if pandas is not installed, and
+        As there, numbers, timestamps and durations without nulls share the array's memory, read-only, and a
+        `types_mapper` has pyarrow's types. The values are checked before. Raises `MissingExtraError` without pandas or
+        pyarrow, `InvalidDataError` for invalid values, `UnsupportedTypeError` for types that pandas can't have, and
         `WouldCopyError` if `zero_copy_only` is not possible.
 
         >>> bs.array([1, 2]).to_pandas().sum().item()
@@ -469,18 +469,19 @@ class Array(ArrayData):
         return to_series(self, options)
 
     @classmethod
-    def from_pandas(cls, values: Any, type: TypeLike | None = None) -> Array:
+    def from_pandas(cls, values: Any, type: TypeLike | None = None, **options: Any) -> Array:
         """Create an array from a pandas series, index or array. Missing values become null.
 
-        Shares the memory of numbers, dates and times. Raises `TypeMismatchError` if the values do not fit one type or
-        the requested one, and for periods, intervals and sparse values.
+        pyarrow converts them, with the options of its `Array.from_pandas`, such as `safe=False`, and shares the memory
+        of numbers, dates and times. Raises `TypeMismatchError` if the values do not fit one type or the requested one,
+        and for intervals, sparse values and others without an Arrow type.
 
         >>> import pandas as pd
         >>> bs.Array.from_pandas(pd.Series([1.5, None]))
         <bowstring.Array double[2]>
         [1.5, null]
         """
-        return cls.from_array_data(series_to_column(values, type).combine_chunks())
+        return cls.from_array_data(series_to_column(values, type, options).combine_chunks())
 
     # Protocols: DLPack, the buffer protocol, the Arrow C data interface, pickle
 

@@ -6,7 +6,7 @@ import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, Unpack, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from bowstring.datatypes.types import DataType, bool_
 from bowstring.display.values import array_to_html, format_preview, format_type
 from bowstring.errors import TypeMismatchError, format_count
 from bowstring.interop import c_data
-from bowstring.interop.pandas.from_pandas import series_to_column
-from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_series
+from bowstring.interop.pandas import series_to_column, to_series
 from bowstring.kernels import encode
 from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks, combine_with_wider_indices
 from bowstring.kernels.filter import MaskLike, mask_to_indices
@@ -86,7 +85,7 @@ class ChunkedArray(ColumnChunks):
         """
         return self._chunks[index]
 
-    def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
+    def to_pandas(self, **options: Any) -> Any:
         """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated.
 
         >>> bs.chunked_array([[1, 2], [3]]).to_pandas().sum().item()
@@ -95,14 +94,14 @@ class ChunkedArray(ColumnChunks):
         return to_series(self, options)
 
     @classmethod
-    def from_pandas(cls, values: Any, type: TypeLike | None = None) -> ChunkedArray:
+    def from_pandas(cls, values: Any, type: TypeLike | None = None, **options: Any) -> ChunkedArray:
         """Convert a pandas series, as `Array.from_pandas`, with the chunks that pandas has.
 
         >>> import pandas as pd
         >>> bs.ChunkedArray.from_pandas(pd.Series([1.5, None])).to_pylist()
         [1.5, None]
         """
-        column = series_to_column(values, type)
+        column = series_to_column(values, type, options)
         return cls(column.chunks, column.type)
 
     def combine_chunks(self) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
-from bowstring.interop.pandas.to_pandas import ToPandasOptions, to_frame
+from bowstring.interop.pandas import to_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
 from bowstring.kernels.nulls import inherit_nulls
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
@@ -241,17 +241,16 @@ class ColumnContainer(ABC):
             raise InvalidArgumentError(f"the elements are columns, not names: use {column!r} in column_names")
         return column in self.columns
 
-    def to_pandas(self, **options: Unpack[ToPandasOptions]) -> Any:
-        """Return the columns as a pandas frame. `bowstring.interop.pandas.to_pandas` lists the options.
+    def to_pandas(self, **options: Any) -> Any:
+        """Return the columns as a pandas frame. pyarrow converts them, with the options of its `to_pandas`.
 
-        Index, labels and dtypes are restored if the schema's metadata describes them. The frame owns its memory; with
-        `copy=False` or `zero_copy_only=True` columns share memory, as by `Array.to_pandas`. Raises `MissingExtraError`
-        if pandas is not installed, and `InvalidDataError` for malformed metadata.
+        Index, labels and dtypes are restored if the schema's metadata describes them. Raises as `Array.to_pandas`, and
+        `InvalidDataError` for malformed metadata, which `ignore_metadata=True` ignores.
 
         >>> bs.table({"n": [1, 2]}).to_pandas()["n"].sum().item()
         3
         """
-        return to_frame(self.schema, self.columns, self.num_rows, options)
+        return to_frame(self.schema, self._record_batches(), options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         """Return the values as a NumPy array of shape (rows, columns), copied; nulls as by `Array.__array__`.

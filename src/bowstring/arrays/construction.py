@@ -14,7 +14,7 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data, dlpack
-from bowstring.interop.pandas.pandas_api import is_pandas_object
+from bowstring.interop.pandas import is_pandas_object
 from bowstring.kernels.nulls import set_nulls
 from bowstring.layouts.base import ArrayData, Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask

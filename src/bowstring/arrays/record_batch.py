@@ -19,9 +19,8 @@ from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.interop import c_data
-from bowstring.interop.pandas.from_pandas import frame_to_columns
-from bowstring.interop.pandas.metadata import PANDAS_KEY
-from bowstring.interop.pandas.pandas_api import is_pandas_object
+from bowstring.interop.pandas import PANDAS_KEY, frame_to_batches, is_pandas_object
+from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
@@ -103,20 +102,28 @@ class RecordBatch(ColumnContainer):
         return record_batch(data, schema, metadata=metadata)
 
     @classmethod
-    def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> RecordBatch:
-        """Convert a pandas DataFrame. The schema's metadata describes index, labels and dtypes.
+    def from_pandas(
+        cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None, **options: Any
+    ) -> RecordBatch:
+        """Convert a pandas DataFrame by pyarrow, with the options of its `Table.from_pandas`, such as `safe=False`.
 
-        The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
-        a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
-        `InvalidArgumentError` if the frame has other columns than the schema.
+        The schema's metadata describes index, labels and dtypes. The index becomes the last columns; a RangeIndex is
+        stored as metadata only (`preserve_index=True` stores it as a column, False drops the index). A `schema` selects
+        columns and their types. Shares the memory of numbers and timestamps. Raises `TypeMismatchError`, naming the
+        column, if its values do not fit one type, and `InvalidArgumentError` if the frame lacks columns of the schema,
+        or has labels of equal text.
 
         >>> import pandas as pd
         >>> bs.RecordBatch.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
         {'n': [1, 2]}
         """
-        batch_schema, columns = frame_to_columns(df, schema, preserve_index)
-        return cls(batch_schema, len(df), [Array.from_array_data(column.combine_chunks()) for column in columns])
+        options["preserve_index"] = preserve_index
+        batch_schema, batches = frame_to_batches(df, schema, options)
+        columns = [
+            ColumnChunks([batch.columns[index] for batch in batches], field.type).combine_chunks()
+            for index, field in enumerate(batch_schema.fields)
+        ]
+        return cls(batch_schema, len(df), as_arrays(columns))
 
     @classmethod
     def from_struct_array(cls, struct_array: Array) -> RecordBatch:

@@ -35,8 +35,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.display.objects import source_to_html
 from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count
 from bowstring.interop import c_data
-from bowstring.interop.pandas.from_pandas import frame_to_columns
-from bowstring.interop.pandas.pandas_api import is_pandas_object
+from bowstring.interop.pandas import frame_to_batches, is_pandas_object
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
@@ -132,22 +131,26 @@ class Table(ColumnContainer):
         return table(data, schema, metadata=metadata)
 
     @classmethod
-    def from_pandas(cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None) -> Table:
-        """Convert a pandas DataFrame. The schema's metadata describes index, labels and dtypes.
+    def from_pandas(
+        cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None, **options: Any
+    ) -> Table:
+        """Convert a pandas DataFrame by pyarrow, with the options of its `Table.from_pandas`, such as `safe=False`.
 
-        The index becomes the last columns; a RangeIndex is stored as metadata only (`preserve_index=True` stores it as
-        a column, False drops the index). A `schema` selects columns and their types. Shares the memory of numbers and
-        timestamps. Raises `TypeMismatchError`, naming the column, if its values do not fit one type, and
-        `InvalidArgumentError` if the frame has other columns than the schema.
+        The schema's metadata describes index, labels and dtypes. The index becomes the last columns; a RangeIndex is
+        stored as metadata only (`preserve_index=True` stores it as a column, False drops the index). A `schema` selects
+        columns and their types. Shares the memory of numbers and timestamps. Raises `TypeMismatchError`, naming the
+        column, if its values do not fit one type, and `InvalidArgumentError` if the frame lacks columns of the schema,
+        or has labels of equal text.
 
         >>> import pandas as pd
         >>> bs.Table.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
         {'n': [1, 2]}
         """
-        table_schema, columns = frame_to_columns(df, schema, preserve_index)
-        if not columns:
-            return cls(table_schema, [RecordBatch(table_schema, len(df), [])])
-        return cls.from_arrays([ChunkedArray(column.chunks, column.type) for column in columns], schema=table_schema)
+        options["preserve_index"] = preserve_index
+        table_schema, batches = frame_to_batches(df, schema, options)
+        return cls(
+            table_schema, [RecordBatch(table_schema, batch.num_rows, as_arrays(batch.columns)) for batch in batches]
+        )
 
     @classmethod
     def from_struct_array(cls, struct_array: Array | ChunkedArray) -> Table:

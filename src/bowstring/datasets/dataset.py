@@ -208,15 +208,15 @@ class Dataset:
         """
         return self.read_rows(0, min(num_rows, self.num_rows))
 
-    def to_pandas(self) -> Any:
-        """Read all parts into a pandas data frame. Raises as `connect` and `Table.to_pandas`.
+    def to_pandas(self, **options: Any) -> Any:
+        """Read all parts into a pandas data frame, with the options of `Table.to_pandas`. Raises as `connect` and that.
 
         >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
         ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
         >>> bs.dataset("visits.arrow").to_pandas()["user"].max().item()
         3
         """
-        return self.read_all().to_pandas()
+        return self.read_all().to_pandas(**options)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)

@@ -230,9 +230,9 @@ class Schema:
         [DataType(double)]
         """
         # Packages that import this module are imported on use, here and below.
-        from bowstring.interop.pandas.from_pandas import frame_to_columns
+        from bowstring.interop.pandas import frame_to_batches
 
-        return frame_to_columns(df, None, preserve_index)[0]
+        return frame_to_batches(df, None, {"preserve_index": preserve_index})[0]
 
     def empty_table(self) -> Table:
         """Return a table of this schema without rows.

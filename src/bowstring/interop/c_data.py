@@ -121,16 +121,16 @@ def export_chunked_array(
     return _new_stream_capsule(Field("", type_), map(build_array_block, chunks), device_options)
 
 
-class ColumnStreamExporter:
-    """A column for libraries that import only objects with `__arrow_c_stream__`, not capsules."""
+class StreamExporter:
+    """The capsule of a stream for libraries that import only objects with `__arrow_c_stream__`, once."""
 
-    __slots__ = ("_column",)
+    __slots__ = ("_capsule",)
 
-    def __init__(self, column: ColumnChunks) -> None:
-        self._column = column
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return export_chunked_array(self._column, requested_schema)
+        return self._capsule
 
 
 def _new_device_capsule(block: c_abi.ExportedStructBlock, device: Device | None) -> object:

@@ -69,13 +69,9 @@ def create_elements(layout: Layout, elements: Sequence[Any] | Values) -> ArrayDa
         return layout.from_pylist(list(elements))  # raises with the first value that does not fit
 
 
-def lists_to_numpy(array: ArrayData, elements: Values | None = None) -> Values:
-    """Return an array of objects, shape (length,): a view of the elements of each list, or None.
-
-    The array is compact. `elements` are those of its child, by default converted as `Array.to_numpy` does.
-    """
-    if elements is None:
-        elements = array.children[0].to_numpy(zero_copy_only=False)
+def lists_to_numpy(array: ArrayData) -> Values:
+    """Return an array of objects, shape (length,): a view of the elements of each list, or None, of a compact array."""
+    elements = array.children[0].to_numpy(zero_copy_only=False)
     starts, sizes = array.layout.offsets_and_sizes(array)  # type: ignore[attr-defined]
     size = int(sizes[0]) if sizes.size else 0
     if (starts == np.arange(len(starts)) * size).all() and len(elements) == size * len(starts):

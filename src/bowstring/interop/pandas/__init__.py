@@ -1,1 +1,0 @@
-"""Conversion between arrays, tables and pandas' series and frames, without pyarrow."""
