@@ -112,6 +112,18 @@ def test_a_certificate_opens_only_the_data_sets_of_its_list(authority: Authority
             bs.connect(server.uri("visits"), tls=authority.client())
 
 
+@pytest.mark.parametrize(("days", "reason"), [(-1, "certificate expired"), (None, "certificate required")])
+def test_a_client_learns_why_its_certificate_is_refused(authority: Authority, days: int | None, reason: str) -> None:
+    tls = authority.client()
+    if days is not None:
+        certificate, key = authority.issue("dave", days)
+        tls = replace(tls, certificate=certificate, key=key)
+    with bs.serve({"visits": TABLE}, options=options_of(authority), scheme="tcp+tls") as server:
+        for _ in range(3):  # the server may be faster or slower than the client
+            with pytest.raises(ConnectionLostError, match=f"the peer ended the connection: {reason}"):
+                bs.connect(server.uri("visits"), tls=tls)
+
+
 def test_a_certificate_needs_a_signed_ticket_too(authority: Authority) -> None:
     options = replace(options_of(authority), ticket_key=bytes(32), ticket_lifetime_s=60)
     with bs.serve({"visits": TABLE, "people": TABLE}, options=options, scheme="tcp+tls") as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import socket
 import struct
 import sys
 import threading
@@ -32,8 +33,9 @@ from bowstring.errors import (
     NotFoundError,
 )
 from bowstring.sharing import DatasetLocations, Server
-from bowstring.sharing.flight.server import FlightServer
+from bowstring.sharing.flight.server import FlightServer, _disconnect_clients
 from bowstring.sharing.server_options import ServerOptions
+from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.tls import TlsOptions
 from tests.ipc.remote_stores import serve_files
 from tests.polling import wait_until
@@ -524,6 +526,15 @@ def test_a_client_that_does_not_read_does_not_stop_the_server_from_closing() -> 
         assert other.process.wait(60) == 0
         with pytest.raises(flight.FlightError):
             reader.read_all()
+
+
+def test_sockets_without_an_address_leave_no_descriptor_when_clients_are_disconnected() -> None:
+    try:
+        unnamed = socket.socket(44, socket.SOCK_RAW)  # AF_XDP: getsockname fails
+    except OSError:
+        pytest.skip("requires a socket that has no address")
+    with unnamed, assert_descriptors_closed():
+        _disconnect_clients(0)
 
 
 def test_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:

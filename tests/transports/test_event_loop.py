@@ -12,6 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ResourceError
 from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring.transports import event_loop
 from bowstring.transports.base import Interest, Wait
 from bowstring.transports.event_loop import EventLoop
 from tests.polling import wait_until
@@ -82,6 +83,32 @@ def test_a_server_whose_thread_does_not_start_leaves_no_descriptors() -> None:
 def echo(echo: Echo, text: bytes) -> bytes:
     echo.peer.sendall(text)
     return echo.peer.recv(100)
+
+
+def test_handlers_are_not_closed_while_the_thread_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blocking(Echo):
+        is_called, may_return = threading.Event(), threading.Event()
+
+        def handle_events(self, events: int) -> None:
+            self.is_called.set()
+            self.may_return.wait(60)
+            super().handle_events(events)
+
+    monkeypatch.setattr(event_loop, "_JOIN_TIMEOUT_S", 0.01)
+    with assert_descriptors_closed():
+        loop = EventLoop("test")
+        handler = Blocking(loop)
+        loop.add(handler)
+        loop.start()
+        handler.peer.sendall(b"text")
+        assert handler.is_called.wait(60)
+        loop.close()
+        assert not handler.is_closed
+        handler.may_return.set()
+        assert handler.peer.recv(100) == b"TEXT"
+        loop._thread.join(60)
+        assert handler.is_closed
+        handler.peer.close()
 
 
 def test_ready_handlers_are_called_and_closed_at_the_end(loop: EventLoop) -> None:

@@ -62,6 +62,9 @@ class EventLoop(Closable):
         self._calls: deque[Callable[[], None]] = deque()
         self._next_expiry = math.inf
         self._is_closed = False
+        self._close_lock = threading.Lock()
+        """Locked while `close` or the thread decides which of them closes the handlers."""
+        self._has_ended = self._closes_at_end = False
         try:
             self._selector = selectors.DefaultSelector()
             self._reader, self._writer = socket.socketpair()
@@ -126,7 +129,11 @@ class EventLoop(Closable):
         self._timeouts.pop(handler, None)
 
     def close(self) -> None:
-        """End the thread, and close all handlers. Idempotent."""
+        """End the thread, and close all handlers. Idempotent.
+
+        If the thread does not end in time, because a handler blocks it, it closes them itself when it does: until then
+        it may use their descriptors, whose numbers would otherwise be those of other files.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -134,6 +141,13 @@ class EventLoop(Closable):
         # A handler may close the loop in its own thread, and the thread may not have been started.
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_TIMEOUT_S)
+            with self._close_lock:
+                self._closes_at_end = not self._has_ended
+            if self._closes_at_end:
+                return
+        self._close_handlers()
+
+    def _close_handlers(self) -> None:
         for handler in list(self._handlers):
             handler.close()
         self._handlers.clear()
@@ -145,6 +159,10 @@ class EventLoop(Closable):
     def _run(self) -> None:
         while not self._is_closed:
             self.run_turn()
+        with self._close_lock:
+            self._has_ended = True
+        if self._closes_at_end:
+            self._close_handlers()
 
     def _wait(self, max_wait_s: float) -> dict[EventHandler, int]:
         """Wait for the next turn; return its handlers, each once, so that none waits for several calls of another."""

@@ -303,7 +303,11 @@ class TlsChannel(TcpChannel):
                 f"{self._name}: the peer disconnected {self._parser.position_description}", error
             )
         reason = _describe_error(error)
-        if "ALERT" in reason.upper():
+        _, is_alert, alert = (
+            reason.upper().replace(" ", "_").partition("_ALERT_")
+        )  # such as TLSV13_ALERT_CERTIFICATE_REQUIRED
+        if is_alert:
+            reason = alert.lower().replace("_", " ")
             return ConnectionLostError(f"{self._name}: the peer ended the connection: {reason}", error)
         return ProtocolError(f"{self._name}: {reason}")
 

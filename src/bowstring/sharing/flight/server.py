@@ -184,7 +184,13 @@ def _disconnect_clients(port: int, peers: Container[_PeerAddress] | None = None)
         try:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as connection:
+            descriptor = os.dup(int(name))
+            try:
+                connection = socket.socket(fileno=descriptor)
+            except OSError:  # it has no address, or is no socket any more
+                os.close(descriptor)
+                continue
+            with connection:
                 is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
                 if is_internet and connection.getsockname()[1] == port:
                     host, peer_port, *_ = connection.getpeername()
