@@ -236,7 +236,7 @@ def describe(label: Any) -> str:
     """Return the text of a label. Missing labels, bytes and text, and generated and missing names are the same."""
     if isinstance(label, tuple):
         return str(tuple(map(describe, label)))
-    if pd.isna(label) or str(label).startswith("__index_level"):
+    if pd.isna(label) or str(label) == "<NA>" or str(label).startswith("__index_level"):
         return "missing"
     return label.decode() if isinstance(label, bytes) else str(label).removeprefix("b'").removesuffix("'")
 
