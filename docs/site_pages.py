@@ -105,11 +105,12 @@ def _api_pages() -> dict[str, str]:
 
 
 def _read_stub(package: str) -> dict[str, str]:
-    """Return the module of each public name of a package, or nothing for a module."""
+    """Return the module of each public name of a package, or nothing for a module or a stub with functions."""
     stub = SOURCES / package / "__init__.pyi"
-    if not stub.exists():
+    nodes = ast.parse(stub.read_text("utf-8")).body if stub.exists() else []
+    if any(isinstance(node, ast.FunctionDef) for node in nodes):
         return {}
-    imports = [node for node in ast.parse(stub.read_text("utf-8")).body if isinstance(node, ast.ImportFrom)]
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     return {alias.asname or alias.name: node.module or "" for node in imports for alias in node.names}
 
 

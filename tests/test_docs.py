@@ -135,8 +135,9 @@ def has_example(qualified_name: str) -> bool:
 def test_every_public_function_and_class_has_an_example() -> None:
     stubs = REPOSITORY.glob("src/bowstring/**/__init__.pyi")
     packages = [".".join(stub.parent.relative_to(REPOSITORY / "src").parts) for stub in stubs]
+    packages.remove("bowstring.compute")  # pyarrow's, with pyarrow's examples
     names = [name for package in packages for name in public_callables(package)]
-    assert len(names) > 250
+    assert len(names) > 200
     assert {name for name in names if not has_example(name)} == WITHOUT_EXAMPLE
 
 

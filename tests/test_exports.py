@@ -32,8 +32,13 @@ SUBPACKAGES = (
     "testing",
     "types",
 )
-LAZY = ("bowstring", *(f"bowstring.{name}" for name in SUBPACKAGES if name not in ("errors", "feather", "types")))
-"""The packages with a stub that lists their public names. `errors`, `feather` and `types` are modules."""
+LAZY = (
+    "bowstring",
+    *(f"bowstring.{name}" for name in SUBPACKAGES if name not in ("compute", "errors", "feather", "types")),
+)
+"""The packages with a stub that lists their public names. `errors`, `feather` and `types` are modules; the names of
+`compute` are pyarrow's.
+"""
 
 
 def public_names(package: str) -> list[str]:

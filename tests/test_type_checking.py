@@ -21,7 +21,9 @@ MISTAKES = {
     'bs.table({"a": [1]}, schema=5)': "table",
     "bs.struct(5)": "struct",
     "bs.tabel({})": "tabel",
-    'bs.table({"a": [1]}).group_by("a")': "group_by",
+    'bs.table({"a": [1]}).groupby("a")': "groupby",
+    "bs.compute.summ([1])": "summ",
+    "bs.compute.sum()": "array",
 }
 """Statements with a mistake, and the name in the checker's message."""
 FOREIGN = """

@@ -44,6 +44,7 @@ from bowstring.arrays.scalar import Scalar as Scalar
 from bowstring.arrays.table import (
     RecordBatchReader as RecordBatchReader,
     Table as Table,
+    TableGroupBy as TableGroupBy,
     concat_batches as concat_batches,
     concat_tables as concat_tables,
     table as table,

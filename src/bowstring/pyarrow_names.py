@@ -10,9 +10,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-_GROUP = 'group by with DuckDB: duckdb.sql("SELECT city, sum(amount) FROM orders GROUP BY city")'
-_JOIN = 'join with DuckDB: duckdb.sql("SELECT * FROM orders JOIN cities USING (city)")'
-_EXPRESSIONS = 'filter by a list: table.filter([("amount", ">", 5)])'
+_QUERY = 'table.group_by("city").aggregate([("amount", "sum")]) and table.join(…), or DuckDB for other queries'
 _PARQUET = "read and write Parquet with pyarrow.parquet or DuckDB, and pass the table: bs.table(…)"
 _FILES = "paths, URLs and binary file objects are sources and sinks: bs.open_file(path), bs.new_file(path, schema)"
 _COMPUTE = "call bs.compute.{name}(column)"
@@ -25,8 +23,8 @@ ALTERNATIVES: dict[str, dict[str, str]] = {
         "orc": "read ORC with pyarrow.orc: bs.table(pyarrow.orc.read_table(path))",
         "flight": "bs.serve and bs.connect, or bowstring.sharing's FlightServer for Flight clients",
         "fs": "paths and URLs are sources and sinks: bs.open_file('s3://bucket/file.arrow')",
-        "acero": _GROUP,
-        "substrait": _GROUP,
+        "acero": _QUERY,
+        "substrait": _QUERY,
         "memory_map": "bs.open_file(path) maps the file",
         "OSFile": _FILES,
         "BufferOutputStream": "io.BytesIO() is a sink: bs.new_file(io.BytesIO(), schema)",
@@ -48,21 +46,7 @@ ALTERNATIVES: dict[str, dict[str, str]] = {
         "ArrowInvalid": "errors are in bs.errors: bs.errors.InvalidArgumentError, which is a ValueError",
         "ArrowException": "the base class of all errors is bs.BowstringError",
     },
-    "bowstring.compute": {
-        "field": _EXPRESSIONS,
-        "scalar": _EXPRESSIONS,
-        "call_function": "call the function by its name: bs.compute.add(a, b)",
-        "strptime": 'cast strings such as "2024-02-29": column.cast("date32"), or use DuckDB: strptime(…)',
-        "strftime": "duckdb.sql(\"SELECT strftime(day, '%Y') FROM orders\")",
-        "quantile": 'duckdb.sql("SELECT quantile_cont(amount, 0.5) FROM orders")',
-        "replace_substring": "duckdb.sql(\"SELECT replace(city, 'a', 'b') FROM orders\")",
-        "match_substring_regex": "duckdb.sql(\"SELECT regexp_matches(city, '^R') FROM orders\")",
-        "split_pattern": "duckdb.sql(\"SELECT string_split(city, ',') FROM orders\")",
-    },
     "Table": {
-        "group_by": _GROUP,
-        "join": _JOIN,
-        "join_asof": 'join with DuckDB: duckdb.sql("SELECT * FROM orders ASOF JOIN prices USING (time)")',
         "to_tensor": "numpy.asarray(table) has the shape (rows, columns)",
         "value_counts": 'count the values of a column: bs.compute.value_counts(table["city"])',
         "unique": 'a column has distinct values: table["city"].unique()',
@@ -74,8 +58,7 @@ ALTERNATIVES: dict[str, dict[str, str]] = {
         "to_batches": "[batch], or bs.table(batch)",
         "serialize": "with bs.new_stream(sink, batch.schema) as writer: writer.write_batch(batch)",
         "to_tensor": "numpy.asarray(batch) has the shape (rows, columns)",
-        "group_by": _GROUP,
-        "join": _JOIN,
+        **dict.fromkeys(("group_by", "join", "join_asof"), "bs.table(batch).{name}(…)"),
     },
     "Array": {
         **dict.fromkeys(("sum", "mean", "min", "max", "value_counts", "count", "min_max", "is_in"), _COMPUTE),

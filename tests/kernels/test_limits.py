@@ -21,15 +21,6 @@ METHODS: dict[str, Callable[[bs.Array], Any]] = {
     "unique": lambda a: a.unique(),
     "dictionary_encode": lambda a: a.dictionary_encode(),
     "cast": lambda a: a.cast(bs.int8()),
-    "equal": lambda a: bs.compute.equal(a, "a"),
-    "is_in": lambda a: bs.compute.is_in(a, ["a"]),
-    "starts_with": lambda a: bs.compute.starts_with(a, "a"),
-    "coalesce": lambda a: bs.compute.coalesce(a, "a"),
-    "if_else": lambda a: bs.compute.if_else(True, a, "a"),
-    "min_max": bs.compute.min_max,
-    "count": bs.compute.count,
-    "count_distinct": bs.compute.count_distinct,
-    "value_counts": lambda a: bs.compute.value_counts(bs.chunked_array([a])),
 }
 
 

@@ -20,6 +20,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.interop import c_data
 from bowstring.interop.pandas import PANDAS_KEY, frame_to_batches, is_pandas_object
+from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
 from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
@@ -188,15 +189,19 @@ class RecordBatch(ColumnContainer):
         columns = _LazyColumns(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))
         return RecordBatch(self.schema, length, columns, self.pairs)
 
-    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike) -> RecordBatch:
+    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike | Any) -> RecordBatch:
         """Return the rows at which `mask` is true, copied, as `Array.filter`.
 
         In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, all of which must
-        be true, or a list of such lists, one of which must be; see `bowstring.kernels.filters`.
+        be true, or a list of such lists, one of which must be; see `bowstring.kernels.filters`. An expression of
+        pyarrow, such as ``bs.compute.field("n") > 1``, is evaluated by pyarrow, and its errors are pyarrow's.
 
         >>> bs.record_batch({"n": [1, 2, 3], "s": ["a", "b", None]}).filter([("n", ">", 1)]).to_pydict()
         {'n': [2, 3], 's': ['b', None]}
         """
+        if is_expression(mask):
+            filtered = record_batch(import_pyarrow().record_batch(self).filter(mask))
+            return RecordBatch(filtered.schema, filtered.num_rows, filtered.lazy_columns, self.pairs)
         if is_filters(mask):
             (batch,) = filter_batches([self], parse_filters(mask, self.schema), keeps_empty=True)
             return batch

@@ -36,6 +36,7 @@ from bowstring.display.objects import source_to_html
 from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count
 from bowstring.interop import c_data
 from bowstring.interop.pandas import frame_to_batches, is_pandas_object
+from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
@@ -275,8 +276,8 @@ class Table(ColumnContainer):
         columns = [Array.from_array_data(column._take_from_chunks(*slots)) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
-    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike) -> Table:
-        """Return the rows at which `mask` is true, or that match filters, as `RecordBatch.filter`.
+    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike | Any) -> Table:
+        """Return the rows at which `mask` is true, or that match filters or an expression, as `RecordBatch.filter`.
 
         They are copied batch by batch. Batches without such rows are dropped; if there are none, the table has one
         empty batch.
@@ -287,6 +288,8 @@ class Table(ColumnContainer):
         >>> table.filter(table["s"].is_valid())["n"].to_pylist()
         [1, 2]
         """
+        if is_expression(mask):
+            return table(import_pyarrow().table(self).filter(mask))
         if is_filters(mask):
             filtered = list(filter_batches(self._batches, parse_filters(mask, self.schema)))
             return Table(self.schema, filtered or self._empty_batches())
@@ -299,6 +302,48 @@ class Table(ColumnContainer):
             if last > first
         ]
         return Table(self.schema, batches or self._empty_batches())
+
+    def group_by(self, keys: str | Sequence[str], use_threads: bool = True) -> TableGroupBy:
+        """Group the rows by the values of one or more columns, for `TableGroupBy.aggregate`. Needs pyarrow.
+
+        >>> sales = bs.table({"city": ["Riga", "Lima", "Riga"], "amount": [5, 7, 1]})
+        >>> sales.group_by("city").aggregate([("amount", "sum")]).to_pydict()
+        {'city': ['Riga', 'Lima'], 'amount_sum': [6, 7]}
+        """
+        return TableGroupBy(self, keys, use_threads)
+
+    def join(
+        self,
+        right_table: Table,
+        keys: str | Sequence[str],
+        right_keys: str | Sequence[str] | None = None,
+        join_type: str = "left outer",
+        **options: Any,
+    ) -> Table:
+        """Return the rows of two tables whose keys are equal, joined by pyarrow.
+
+        Options are those of ``pyarrow.Table.join``: `left_suffix`, `right_suffix`, `coalesce_keys`, `use_threads` and
+        `filter_expression`.
+
+        >>> amounts = bs.table({"city": ["Riga", "Lima"], "amount": [5, 7]})
+        >>> amounts.join(bs.table({"city": ["Riga"], "country": ["LV"]}), "city", join_type="inner").to_pydict()
+        {'city': ['Riga'], 'amount': [5], 'country': ['LV']}
+        """
+        pa = import_pyarrow()
+        return table(pa.table(self).join(pa.table(right_table), keys, right_keys, join_type, **options))
+
+    def join_asof(self, right_table: Table, on: str, by: str | Sequence[str], tolerance: int, **options: Any) -> Table:
+        """Return the rows, each with the nearest row of `right_table` in the column `on`, joined by pyarrow.
+
+        `by` and `tolerance` are as in ``pyarrow.Table.join_asof``, and so are its options `right_on` and `right_by`.
+
+        >>> sales = bs.table({"time": [3, 9], "city": ["Riga", "Riga"]})
+        >>> prices = bs.table({"time": [2, 8], "city": ["Riga", "Riga"], "price": [10, 12]})
+        >>> sales.join_asof(prices, on="time", by="city", tolerance=-1)["price"].to_pylist()
+        [10, 12]
+        """
+        pa = import_pyarrow()
+        return table(pa.table(self).join_asof(pa.table(right_table), on, by, tolerance, **options))
 
     def _empty_batches(self) -> list[RecordBatch]:
         """Return an empty batch, which keeps the dictionaries."""
@@ -390,6 +435,30 @@ class Table(ColumnContainer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self.schema, self._batches)
+
+
+class TableGroupBy:
+    """The rows of a table in groups of equal keys, from `Table.group_by`.
+
+    >>> bs.TableGroupBy(bs.table({"n": [1, 1, 2]}), "n").aggregate([("n", "sum")])["n_sum"].to_pylist()
+    [2, 2]
+    """
+
+    __slots__ = ("__weakref__", "_groups")
+
+    def __init__(self, table: Table, keys: str | Sequence[str], use_threads: bool = True) -> None:
+        pa = import_pyarrow()
+        self._groups = pa.TableGroupBy(pa.table(table), keys, use_threads)
+
+    def aggregate(self, aggregations: Sequence[Any]) -> Table:
+        """Return a row for each group: its keys and aggregates, such as ``[("amount", "sum"), ([], "count_all")]``.
+
+        Functions and options are those of ``pyarrow.TableGroupBy.aggregate``.
+
+        >>> bs.table({"n": [1, 1, 2]}).group_by("n").aggregate([([], "count_all")]).to_pydict()
+        {'n': [1, 2], 'count_all': [2, 1]}
+        """
+        return table(self._groups.aggregate(aggregations))
 
 
 class RecordBatchReader(Closable):

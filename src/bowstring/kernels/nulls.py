@@ -24,11 +24,10 @@ from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 from bowstring.layouts.union import UnionLayout
 
 
-def create_boolean_array(values: Values, valid: Values | None = None) -> ArrayData:
-    """Build a boolean array from NumPy booleans."""
+def _create_boolean_array(values: Values) -> ArrayData:
     layout = layout_of(Bool())
     assert isinstance(layout, BooleanLayout)
-    return layout.create_array(values, valid)
+    return layout.create_array(values)
 
 
 def check_no_nulls(array: ArrayData) -> None:
@@ -42,7 +41,7 @@ def is_valid(array: ArrayData) -> ArrayData:
     """Return a boolean array that is true for valid slots."""
     check_expanded_array(array)
     valid = array.layout.logical_validity_mask(array)
-    return create_boolean_array(np.ones(array.length, np.bool_) if valid is None else valid)
+    return _create_boolean_array(np.ones(array.length, np.bool_) if valid is None else valid)
 
 
 def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
@@ -52,7 +51,7 @@ def is_null(array: ArrayData, nan_is_null: bool = False) -> ArrayData:
     null = np.zeros(array.length, np.bool_) if valid is None else ~valid
     if nan_is_null:
         null |= _nan_mask(array)
-    return create_boolean_array(null)
+    return _create_boolean_array(null)
 
 
 def _nan_mask(array: ArrayData) -> Values:

@@ -6,7 +6,6 @@ function have the same number of words, and equally many integers or one for all
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,24 +18,6 @@ from bowstring.memory.bitmap import Mask
 Words: TypeAlias = npt.NDArray[np.uint64]
 _WORD_BITS = 64
 _LIMB_BITS, _LIMB_MASK = np.uint64(32), np.uint64((1 << 32) - 1)
-_BLOCK_INTEGERS = 1 << 14
-"""The number of integers to calculate at a time, so that intermediate arrays stay in the processor's cache. A million
-products of decimals take a third of the time.
-"""
-
-
-def map_slots(function: Callable[..., Words], dtype: np.dtype[Any], num_words: int, *operands: Values) -> Values:
-    """Apply a function of words to the slots of integers, block by block; return slots of a NumPy type.
-
-    Operands have one slot, or as many as the others.
-    """
-    length = max(map(len, operands)) if all(map(len, operands)) else 0
-    out = np.empty(length, dtype)
-    for first in range(0, length, _BLOCK_INTEGERS):
-        block = slice(first, first + _BLOCK_INTEGERS)
-        parts = (each[block] if len(each) == length else each for each in operands)
-        out[block] = to_slots(function(*(to_words(part, num_words) for part in parts)), dtype)
-    return out
 
 
 def count_words(dtype: np.dtype[Any]) -> int:
@@ -70,12 +51,6 @@ def create_constant(number: int, num_words: int) -> Words:
     return np.array([[number >> _WORD_BITS * word & low_bits] for word in range(num_words)], np.uint64)
 
 
-def is_negative(words: Words) -> Mask:
-    """Return which integers are negative."""
-    mask: Mask = words[-1].view(np.int64) < 0
-    return mask
-
-
 def _sign_words(words: Words) -> Values:
     """Return a word of ones for each negative integer, zero for others."""
     signs: Values = (words[-1].view(np.int64) >> (_WORD_BITS - 1)).view(np.uint64)
@@ -100,11 +75,6 @@ def _add_with_carry(left: Words, right: Words, carry: Any) -> Words:
 def subtract(left: Words, right: Words) -> Words:
     """Subtract integers."""
     return _add_with_carry(left, ~right, True)
-
-
-def negate(words: Words) -> Words:
-    """Return integers with the opposite sign."""
-    return subtract(np.zeros_like(words[:, :1]), words)
 
 
 def absolute(words: Words) -> Words:
@@ -198,16 +168,3 @@ def _from_floats(floats: Values, num_words: int) -> Words:
         out[index] = floats // unit
         floats = floats - out[index] * unit  # exact: these are the lower bits of the float
     return out
-
-
-def sum_slots(slots: Values) -> int:
-    """Return the sum of the signed integers in slots of 4 bytes or more: sums of their 32-bit limbs, which can't wrap
-    around within a block.
-    """
-    limbs = view_as_words(slots).view("<u4") if len(slots) else np.zeros((0, 1), "<u4")
-    total = 0
-    for first in range(0, len(limbs), _BLOCK_INTEGERS):
-        *lower, highest = limbs[first : first + _BLOCK_INTEGERS].T
-        sums = [int(limb.sum(dtype=np.uint64)) for limb in lower] + [int(highest.view("<i4").sum(dtype=np.int64))]
-        total += sum(each << 32 * index for index, each in enumerate(sums))
-    return total

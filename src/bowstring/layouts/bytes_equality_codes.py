@@ -9,8 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bowstring.layouts.base import Indices, Values
-from bowstring.layouts.byte_comparison import are_bytes_equal
-from bowstring.layouts.sort_keys import ByteStrings, rank_bytes
+from bowstring.layouts.sort_keys import rank_bytes
 
 _IndexedWords: TypeAlias = Iterator[tuple[Indices | slice, Values]]
 _WORD = np.dtype("<u8")
@@ -18,7 +17,6 @@ _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD.itemsize + 1)],
 _LONG_BYTES = 512
 _BLOCK_STRINGS = 1 << 14
 _FEWEST_BITS = 12
-_LOOK_UP_BITS = 16
 _ROUNDS = 16
 _SEED = np.uint64(secrets.randbits(64))
 """Random, so that an attacker cannot construct strings with colliding hashes."""
@@ -53,53 +51,6 @@ def bytes_equality_codes(data: Values, offsets: Indices) -> Indices:
             codes[short] = short[firsts]
             return codes
     return rank_bytes(data, offsets)
-
-
-def find_equal_bytes(strings: ByteStrings, members: ByteStrings) -> Indices | None:
-    """Return for each string the index of the first member that equals it, -1 if there is none; None, very rarely, if
-    different strings have the same hash.
-
-    Looking up a million strings takes less than half the time of `bytes_equality_codes` of all strings and members.
-    """
-    hashes, member_hashes = (
-        _hash_strings(_iter_first_middle_last_words, _view_words(data), starts, lengths)
-        for data, starts, lengths in (strings, members)
-    )
-    firsts = _find_first_occurrences(member_hashes)
-    indices = _look_up(hashes, member_hashes, np.flatnonzero(firsts == np.arange(len(firsts))))
-    if indices is None:
-        return None
-    (data, starts, lengths), (member_data, member_starts, member_lengths) = strings, members
-    hits = np.flatnonzero(indices >= 0)
-    hit_members = member_data, member_starts[indices[hits]], member_lengths[indices[hits]]
-    first_members = member_data, member_starts[firsts], member_lengths[firsts]
-    are_equal = are_bytes_equal((data, starts[hits], lengths[hits]), hit_members).all()
-    return indices if are_equal and are_bytes_equal(members, first_members).all() else None
-
-
-def _look_up(hashes: Values, member_hashes: Values, members: Indices) -> Indices | None:
-    """Return the index of the member with each hash, -1 if there is none; members have different hashes.
-
-    A table maps the upper bits of a hash to a member. Members that are replaced by another in it go into the next
-    round's table, with other bits. Returns None if some are left after the last round.
-    """
-    out = np.full(len(hashes), -1)
-    remaining, mixed = np.arange(len(hashes)), hashes
-    keys = member_hashes[members]
-    bits = np.uint64(64 - max(_LOOK_UP_BITS, (2 * len(members)).bit_length()))
-    for _ in range(_ROUNDS):
-        if not len(members):
-            return out
-        table = np.zeros(1 << 64 - int(bits), np.int64)
-        slots = (keys >> bits).astype(np.intp)
-        table[slots] = np.arange(len(members))
-        candidates = table[(mixed >> bits).astype(np.intp)]
-        is_hit = keys[candidates] == mixed
-        out[remaining[is_hit]] = members[candidates[is_hit]]
-        remaining, mixed = remaining[~is_hit], _mix(mixed[~is_hit])
-        is_replaced = table[slots] != np.arange(len(members))
-        members, keys = members[is_replaced], _mix(keys[is_replaced])
-    return None
 
 
 def _mix(hashes: Values) -> Values:

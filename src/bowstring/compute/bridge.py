@@ -1,0 +1,139 @@
+"""Calls of pyarrow's functions: arguments become pyarrow's objects, results Bowstring's. No values are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, singledispatch, wraps
+from typing import Any
+
+from bowstring.arrays.array import Array
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array
+from bowstring.arrays.record_batch import RecordBatch, record_batch
+from bowstring.arrays.scalar import Scalar
+from bowstring.arrays.table import Table, table
+from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
+from bowstring.interop.c_data import has_c_array, has_c_stream
+from bowstring.interop.pandas import is_pandas_object
+from bowstring.interop.pyarrow_arrays import array_from_pyarrow, array_to_pyarrow, import_pyarrow, layout_to_pyarrow
+from bowstring.layouts.registry import layout_of
+from bowstring.pyarrow_names import missing_attribute_error
+
+_PACKAGE = "bowstring.compute"
+_PYTHON_TYPES = frozenset({bool, int, float, str, bytes, type(None)})
+
+
+@cache  # not in the package's dictionary, where `doctest` would find pyarrow's examples
+def get_attribute(name: str) -> Any:
+    """Return the function, class of options or expression of this name. Raises `AttributeError` if pyarrow lacks it."""
+    if name == "__all__":
+        return list_names()
+    # Tools look for names with underscores in any module, which must not import pyarrow.
+    value: Any = None if name.startswith("_") else getattr(import_pyarrow().compute, name, None)
+    if not _is_public(value):
+        raise missing_attribute_error(_PACKAGE, name, f"module {_PACKAGE!r}")
+    return value if isinstance(value, type) else _convert_calls(value)
+
+
+def list_names() -> list[str]:
+    """Return the public names of ``pyarrow.compute``."""
+    return sorted(
+        name for name, value in vars(import_pyarrow().compute).items() if name[0] != "_" and _is_public(value)
+    )
+
+
+def _is_public(value: object) -> bool:
+    """Whether a value in ``pyarrow.compute`` is one of its functions and classes, not something it imports."""
+    return (getattr(value, "__module__", None) or "").startswith("pyarrow.")
+
+
+def _convert_calls(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return from_pyarrow(function(*map(to_pyarrow, args), **{key: to_pyarrow(arg) for key, arg in kwargs.items()}))
+
+    call.__module__ = _PACKAGE  # so that it can be pickled
+    return call
+
+
+@singledispatch
+def to_pyarrow(value: Any) -> Any:
+    """Return an argument as pyarrow's functions expect it. Raises `TypeMismatchError` for types that pyarrow lacks."""
+    if type(value).__module__.startswith("pyarrow."):
+        return value
+    if has_c_array(value) or has_c_stream(value) or is_pandas_object(value):  # a column of another library
+        return to_pyarrow(as_chunked_array(value))
+    return value
+
+
+@to_pyarrow.register
+def _(value: Array) -> Any:
+    return array_to_pyarrow(value)
+
+
+@to_pyarrow.register
+def _(value: ChunkedArray) -> Any:
+    chunks = [array_to_pyarrow(chunk) for chunk in value.chunks]
+    return import_pyarrow().chunked_array(chunks, layout_to_pyarrow(layout_of(value.type)))
+
+
+@to_pyarrow.register
+def _(value: Scalar) -> Any:
+    return array_to_pyarrow(value.to_array())[0]
+
+
+@to_pyarrow.register
+def _(value: RecordBatch) -> Any:
+    return import_pyarrow().record_batch(value)
+
+
+@to_pyarrow.register
+def _(value: Table) -> Any:
+    return import_pyarrow().table(value)
+
+
+@to_pyarrow.register
+def _(value: DataType) -> Any:
+    return layout_to_pyarrow(layout_of(value))
+
+
+@to_pyarrow.register
+def _(value: Field) -> Any:
+    return import_pyarrow().field(value)
+
+
+@to_pyarrow.register
+def _(value: Schema) -> Any:
+    return import_pyarrow().schema(value)
+
+
+@to_pyarrow.register(list)
+@to_pyarrow.register(tuple)
+def _(value: Any) -> Any:  # such as the arguments of `call_function`
+    if _PYTHON_TYPES.issuperset(map(type, value)):
+        return value  # the values of a column, maybe millions
+    return [to_pyarrow(item) for item in value]
+
+
+@to_pyarrow.register(dict)
+def _(value: Any) -> Any:  # such as the types of `register_scalar_function`
+    return {key: to_pyarrow(item) for key, item in value.items()}
+
+
+def from_pyarrow(value: Any) -> Any:
+    """Return a result as a Bowstring object. What has no counterpart, such as an expression, stays as it is."""
+    pa = import_pyarrow()
+    if isinstance(value, pa.Array):
+        return Array.from_array_data(array_from_pyarrow(value))
+    if isinstance(value, pa.Scalar):
+        return Scalar(from_pyarrow(pa.repeat(value, 1)))
+    if isinstance(value, pa.ChunkedArray):
+        # An empty array has the type if there are no chunks.
+        chunks = [from_pyarrow(chunk) for chunk in value.chunks]
+        return ChunkedArray(chunks, chunks[0].type if chunks else from_pyarrow(pa.array([], value.type)).type)
+    if isinstance(value, pa.RecordBatch):
+        return record_batch(value)
+    if isinstance(value, pa.Table):
+        return table(value)
+    return value
