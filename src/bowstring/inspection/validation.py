@@ -9,21 +9,21 @@ from typing import Any, Literal
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidDataError
-from bowstring.ipc.api import create_file_reader
-from bowstring.ipc.dictionaries.reader import get_dictionary_declaration
+from bowstring.ipc.dictionaries.reader import StreamDictionaries, get_dictionary_declaration
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import EndOfStream
 from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.header import check_metadata_version
+from bowstring.ipc.metadata.header import RECORD_BATCH, check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.stream import StreamReader
+from bowstring.ipc.record_batch.reader import DictionaryLookup
+from bowstring.ipc.record_batch.remote import create_columns
+from bowstring.ipc.stream import create_lazy_batch
+from bowstring.ipc.tools.scan import FileScan, StreamScan, open_scan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData, prefix_errors
 from bowstring.layouts.validation import find_faults
-from bowstring.memory.closable import close_on_error
 
 _MAX_VALIDATED, _MAX_MESSAGES = 256, 4096
 
@@ -58,44 +58,6 @@ class ValidationSummary:
     warnings: list[str] = field(default_factory=list)
 
     _repr_html_ = report_to_html
-
-
-class _ResilientReader(StreamReader):
-    """A stream reader that continues after a malformed batch if the start of the next message is known."""
-
-    @property
-    def num_batches_read(self) -> int:
-        """The number of complete record batches read."""
-        return self._decoder.batch_count
-
-    @property
-    def dictionary_declarations(self) -> list[DictionaryDeclaration]:
-        """The dictionaries of the schema."""
-        selection = self._decoder._selection
-        return [] if selection is None else list(selection.ipc_schema.dictionaries_by_id.values())
-
-    def get_dictionary(self, node: DictionaryDeclaration) -> ArrayData | None:
-        """Return the current values of a dictionary, or None if it is not defined."""
-        return self._decoder._dictionaries(node)
-
-    def iterate_batches_and_errors(self) -> Iterator[tuple[int | None, RecordBatch | InvalidDataError]]:
-        """Yield the index of each batch (None for a dictionary) and the batch or its error."""
-        decoder = self._decoder
-        while True:
-            messages, batches = decoder.message_count, decoder.batch_count
-            try:
-                message = self._read_message()
-                if isinstance(message, EndOfStream):
-                    return
-                batch = self._decode(message)
-            except InvalidDataError as error:
-                is_at_end = decoder.message_count == messages  # the error is before a body
-                yield batches if is_at_end or decoder.batch_count > batches else None, error
-                if is_at_end:
-                    return
-                continue
-            if batch is not None:
-                yield batches, batch
 
 
 class Validator:
@@ -140,27 +102,16 @@ class Validator:
     def _find_faults(self) -> Iterator[Fault]:
         validation = self.validation
         try:
-            reader = self._open_reader()
+            with open_scan(self._source, self._limits, self._max_piped_bytes, keeps_bodies=True) as scan:
+                validation.format = scan.format
+                validation.columns = len(list(scan.ipc_schema.schema))
+                yield from (
+                    self._find_file_faults(scan.reader)
+                    if isinstance(scan, FileScan)
+                    else self._find_stream_faults(scan)
+                )
         except InvalidDataError as error:
             yield _create_fault(error)
-            return
-        with reader:
-            validation.format = "file" if isinstance(reader, FileReader) else "stream"
-            try:
-                validation.columns = len(list(reader.schema))
-            except InvalidDataError as error:
-                yield _create_fault(error)
-                return
-            if isinstance(reader, FileReader):
-                yield from self._find_file_faults(reader)
-            else:
-                yield from self._find_stream_faults(reader)
-
-    def _open_reader(self) -> FileReader | _ResilientReader:
-        opened, format_ = open_and_detect_format(self._source, self._max_piped_bytes)
-        with close_on_error(opened):
-            create = _ResilientReader if format_ == "stream" else create_file_reader
-            return create(opened, None, self._limits)
 
     def _find_file_faults(self, reader: FileReader) -> Iterator[Fault]:
         self._call_report_progress(reader.num_record_batches)
@@ -175,7 +126,7 @@ class Validator:
             yield _create_fault(error)
             dictionaries = []
         for node in dictionaries:
-            yield from self._find_dictionary_faults(reader, node)
+            yield from self._find_dictionary_faults(reader.get_dictionary, node)
         for index in range(reader.num_record_batches):
             try:
                 batch = reader.read_whole_batch(index)
@@ -225,18 +176,37 @@ class Validator:
             problem = f"schema message: expected {in_footer}, as in the footer, found {in_message}"
             yield _create_fault(InvalidDataError(problem))
 
-    def _find_stream_faults(self, reader: _ResilientReader) -> Iterator[Fault]:
-        for index, decoded in reader.iterate_batches_and_errors():
-            if isinstance(decoded, InvalidDataError):
-                yield _create_fault(decoded, (index, None, None))
+    def _find_stream_faults(self, scan: StreamScan) -> Iterator[Fault]:
+        validation, ipc_schema, dictionaries = self.validation, scan.ipc_schema, StreamDictionaries()
+        while True:
+            index = validation.record_batches
+            try:
+                message = next(scan, None)
+            except InvalidDataError as error:  # the start of the next message is unknown
+                yield _create_fault(error, (index, None, None))
+                break
+            if message is None:
+                break
+            header, body, location = message.header, message.body, message.location_words
+            is_batch = header.template.kind == RECORD_BATCH
+            assert body is not None
+            try:
+                if is_batch:
+                    positions = ipc_schema.column_positions(header.template.version)
+                    lookup = dictionaries.freeze()
+                    columns = create_columns(positions, header, body, lookup, ("record batch", index))
+                else:
+                    dictionaries = dictionaries.with_dictionary_batch(ipc_schema, header, body, location)
+            except InvalidDataError as error:
+                yield _create_fault(error, (index if is_batch else None, None, None))
             else:
-                assert index is not None
-                yield from self._find_batch_faults(index, decoded)
-            if index is not None and reader.num_batches_read > index:
-                self.validation.record_batches += 1
+                if is_batch:
+                    yield from self._find_batch_faults(index, create_lazy_batch(ipc_schema.schema, header, columns))
+            if is_batch:
+                validation.record_batches += 1
                 self._call_report_progress(None)
-        for node in reader.dictionary_declarations:
-            for fault in self._find_dictionary_faults(reader, node):
+        for node in ipc_schema.dictionaries_by_id.values():
+            for fault in self._find_dictionary_faults(dictionaries, node):
                 if fault.message not in self._messages:  # else reported at its use
                     yield fault
 
@@ -244,11 +214,9 @@ class Validator:
         if self._report_progress is not None:
             self._report_progress(self.validation.record_batches, total)
 
-    def _find_dictionary_faults(
-        self, reader: FileReader | _ResilientReader, node: DictionaryDeclaration
-    ) -> Iterator[Fault]:
+    def _find_dictionary_faults(self, lookup: DictionaryLookup, node: DictionaryDeclaration) -> Iterator[Fault]:
         try:
-            values = reader.get_dictionary(node)
+            values = lookup(node)
         except InvalidDataError as error:
             yield _create_fault(error)
             return

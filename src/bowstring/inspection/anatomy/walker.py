@@ -29,12 +29,10 @@ from bowstring.ipc.message import (
     EndOfStream,
     Message,
     MessageLocation,
-    MessageReader,
     format_location,
-    read_message_at,
 )
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_error
-from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch, LocatedSchema
+from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch, LocatedSchema, MessageWalk
 
 MAX_FAULTS = 100
 _BATCH_PART_KINDS = {"RecordBatch": FilePartKind.RECORD_BATCH, "DictionaryBatch": FilePartKind.DICTIONARY_BATCH}
@@ -79,7 +77,7 @@ class Walker:
         self.has_end_marker = False
         self._limits = limits
         self._headers = HeaderReader(limits)
-        self._reader = MessageReader(source.name, limits, self._read_header, is_seekable=True)
+        self._messages = MessageWalk(source, limits, self._read_header)
         self._flatbuffer_sizes: dict[int, tuple[object, int]] = {}
         self._counts = dict.fromkeys(FilePartKind, 0)
         self._remaining_parts = max_parts
@@ -113,11 +111,11 @@ class Walker:
         )
         try:
             scan = FileScan(source, self._limits)
+            messages = scan.reader.messages
+            self.schema = LocatedSchema(scan.schema, scan.version, scan.footer_metadata, messages.footer.offset)
         except InvalidDataError as error:
             yield from self._parts_without_footer(start, error)
             return
-        messages = scan.reader.messages
-        self.schema = LocatedSchema(scan.schema, scan.version, scan.footer_metadata, messages.footer.offset)
         offset = yield from self._parts_listed_by_footer(messages, start)
         offset = yield from self._unlisted_parts(offset, messages.footer.offset)
         yield FilePart(FilePartKind.FOOTER, offset, _measure_footer(messages.footer.table, self._limits))
@@ -178,8 +176,7 @@ class Walker:
             if not self._try_reserve_part():
                 return offset
             try:
-                self._reader.seek(offset)
-                message = read_message_at(self._reader, self.source.read_at, stop)
+                message = self._messages.read(offset, stop)
                 if isinstance(message, EndOfStream):
                     size_bytes = message.size_bytes
                     if not is_listed and size_bytes == LEGACY_PREFIX_BYTES and offset + size_bytes < stop:

@@ -19,7 +19,6 @@ from typing import Literal, TypeAlias, cast
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.io.range_source import RangeSource
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.dictionaries.reader import get_dictionary_declaration, read_dictionary_values
 from bowstring.ipc.footer import Footer, read_footer_at_end
@@ -33,20 +32,17 @@ from bowstring.ipc.message import (
     EndOfStream,
     Message,
     MessageLocation,
-    MessageReader,
     format_location,
     is_file_start,
-    read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.record_batch.remote import Body, RemoteBody, create_columns
+from bowstring.ipc.record_batch.remote import create_columns
 from bowstring.ipc.schema_cache import get_ipc_schema
-from bowstring.ipc.tools.scan import BatchMessage, HeaderPrefetch
+from bowstring.ipc.tools.scan import BatchMessage, HeaderPrefetch, MessageWalk
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
-from bowstring.memory.buffer import Buffer
 
 _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MAX_PARSED_RATIO = 4
@@ -146,22 +142,21 @@ class ExpectedSchema:
     dropped_range: DroppedRange | None = None
 
 
-class CandidateReader:
+class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
     """Reads possible messages at any offset of a source.
 
     The total size of metadata that is read is limited, as bytes may contain any number of overlapping candidates.
     """
 
     def __init__(self, source: RandomAccessSource, limits: ReadLimits, first_offset: int) -> None:
-        self._source = source
+        super().__init__(source, limits, self._read_header)
         self._first_offset = first_offset
         self._headers = HeaderReader(limits)
-        self._messages = MessageReader(source.name, limits, self._read_header, is_seekable=True)
         self._remaining_bytes = _MAX_PARSED_RATIO * source.size + _MIN_PARSED_LIMIT_BYTES
         self.is_legacy_framing = False
         """Whether messages have the legacy framing; then there are no markers to search for."""
 
-    def read(self, offset: int) -> _Candidate:
+    def read_candidate(self, offset: int) -> _Candidate:
         """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
         source, size = self._source, self._source.size
         if not self.is_legacy_framing and offset != self._first_offset:
@@ -171,20 +166,10 @@ class CandidateReader:
                 raise InvalidDataError(
                     f"{source.name}: message at byte {offset}: expected a message, found {description}"
                 )
-        self._messages.seek(offset)
-        message = read_message_at(self._messages, source.read_at, size)
-        if isinstance(message, EndOfStream):
-            return message
-        if not isinstance(message.header, BatchHeader):
-            return cast("SchemaMessage", message)
-        body: Body | None = None
-        if message.stop <= size:
-            body = (
-                RemoteBody(source, message.body_offset, message.body_bytes)
-                if isinstance(source, RangeSource)
-                else Buffer(source.memory, message.body_offset, message.body_bytes)
-            )
-        return BatchMessage.from_message(message, (f"{source.name}:", "message at byte", offset), body)
+        message = self.read(offset)
+        if isinstance(message, Message) and isinstance(message.header, BatchHeader):
+            return self.to_batch(cast("Message[BatchHeader]", message))
+        return cast("SchemaMessage | EndOfStream", message)
 
     def read_schema_without_prefix(self, offset: int) -> SchemaMessage | None:
         """Read a schema message without a prefix, which ends at the next marker; None if there is none."""
@@ -242,7 +227,7 @@ class MessageSearch:
         offset, problem, footer = first_offset, "found another message or an end marker", self.footer
         message: _Candidate | None = None
         try:
-            message = self._candidates.read(offset)
+            message = self._candidates.read_candidate(offset)
         except InvalidDataError as error:
             problem = str(error)
         dropped_range = None
@@ -303,7 +288,7 @@ class MessageSearch:
         return sum(map(self._is_valid_message, offsets))
 
     def _find_schema(self, start: int, problem: str) -> tuple[int, SchemaMessage]:
-        for offset, candidate in self._find_candidates(start + 1, self._candidates.read):
+        for offset, candidate in self._find_candidates(start + 1, self._candidates.read_candidate):
             if isinstance(candidate, Message):
                 with suppress(InvalidDataError):
                     _decode_schema_message(candidate, self.limits)
@@ -415,7 +400,7 @@ class MessageSearch:
         # If the next message is where this one declares its end, only this message is damaged.
         declared_end = 0
         try:
-            candidate = self._candidates.read(offset)
+            candidate = self._candidates.read_candidate(offset)
             if isinstance(candidate, BatchMessage):
                 kind, rows = _get_kind_and_rows(candidate)
                 declared_end = _compute_next_offset(candidate)
@@ -458,7 +443,7 @@ class MessageSearch:
         offset = schema.stop
         while offset < self.source.size:
             try:
-                candidate = self._candidates.read(offset)
+                candidate = self._candidates.read_candidate(offset)
             except InvalidDataError:
                 return offset
             if not isinstance(candidate, BatchMessage):
@@ -475,7 +460,7 @@ class MessageSearch:
 
     def _read_valid_message(self, offset: int) -> _Candidate:
         """Read the message at an offset and check all but its values."""
-        candidate = self._candidates.read(offset)
+        candidate = self._candidates.read_candidate(offset)
         if not isinstance(candidate, BatchMessage):
             return candidate
         header, body, location = candidate.header, candidate.body, candidate.location_words

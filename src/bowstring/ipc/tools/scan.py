@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import TruncatedError
@@ -26,10 +26,13 @@ from bowstring.ipc.message import (
     LEGACY_PREFIX_BYTES,
     PREFIX_BYTES,
     EndOfStream,
+    Header,
     Message,
     MessageLocation,
+    MessageReader,
     format_location,
     parse_first_message_prefix,
+    read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
@@ -38,6 +41,7 @@ from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import Body, RemoteBody
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.sequential_reader import SequentialReader
+from bowstring.memory.buffer import Buffer
 
 _CHUNK_BYTES = 1 << 20
 _MAX_READ_BODY_BYTES = 1 << 20
@@ -131,6 +135,42 @@ class FramingSizes:
     is_legacy_framing: bool
 
 
+class MessageWalk(Generic[Header]):
+    """Reads the messages of a source with random access, from any offset on.
+
+    `read_header` decodes the metadata of a message, as for `MessageReader`. Damaged and incomplete sources are read
+    this way: after an error the caller may continue at another offset.
+    """
+
+    def __init__(
+        self,
+        source: RandomAccessSource,
+        limits: ReadLimits,
+        read_header: Callable[[Any, int, MessageLocation], Header],
+    ) -> None:
+        self._source = source
+        self._messages = MessageReader(source.name, limits, read_header, is_seekable=True)
+
+    def read(self, offset: int, stop: int | None = None) -> Message[Header] | EndOfStream:
+        """Read the message at an offset; its body may be incomplete. Nothing from byte `stop` on is read.
+
+        Raises `InvalidDataError` if there is none.
+        """
+        self._messages.seek(offset)
+        return read_message_at(self._messages, self._source.read_at, self._source.size if stop is None else stop)
+
+    def to_batch(self, message: Message[BatchHeader]) -> BatchMessage:
+        """Return a batch with its body, None if it is incomplete."""
+        source, body = self._source, None
+        if message.stop <= source.size:
+            body = (
+                RemoteBody(source, message.body_offset, message.body_bytes)
+                if isinstance(source, RangeSource)
+                else Buffer(source.memory, message.body_offset, message.body_bytes)
+            )
+        return BatchMessage.from_message(message, (f"{source.name}:", "message at byte", message.offset), body)
+
+
 class HeaderPrefetch:
     """Fetches the headers of a file that is read by ranges, many at once, before they are read by increasing offset."""
 
@@ -186,8 +226,12 @@ class FileScan:
         self._footer_bytes = footer.flatbuffer.size
         self.schema: FlatTable = footer["schema"]
         self.version: int = footer["version"]
-        self.footer_metadata = read_custom_metadata(footer)
         self._end = len(FILE_START)
+
+    @property
+    def footer_metadata(self) -> Metadata:
+        """The custom metadata of the footer. Raises `InvalidDataError` if it is malformed."""
+        return read_custom_metadata(self.reader.footer)
 
     @property
     def ipc_schema(self) -> IpcSchema:
