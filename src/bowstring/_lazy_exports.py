@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
+from bowstring.pyarrow_names import missing_attribute_error
+
 
 def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package. Its subpackages are attributes, too, but not in `__all__`.
@@ -35,8 +37,6 @@ def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable
         if name == "__all__":
             return sorted(name for name, module in read_imports().items() if module != package)
         if name not in read_imports():
-            from bowstring.pyarrow_names import missing_attribute_error
-
             raise missing_attribute_error(package, name, f"module {package!r}")
         if read_imports()[name] == package:
             return import_module(f"{package}.{name}")

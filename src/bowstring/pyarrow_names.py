@@ -5,10 +5,11 @@ Classes and modules raise `missing_attribute_error` for an attribute that they l
 
 from __future__ import annotations
 
-from inspect import getattr_static
-from typing import TypeVar
+TYPE_CHECKING = False  # to import `typing` takes several times as long as `import bowstring`
+if TYPE_CHECKING:
+    from typing import TypeVar
 
-_T = TypeVar("_T")
+    _T = TypeVar("_T")
 
 _QUERY = 'table.group_by("city").aggregate([("amount", "sum")]) and table.join(…), or DuckDB for other queries'
 _PARQUET = "read and write Parquet with pyarrow.parquet or DuckDB, and pass the table: bs.table(…)"
@@ -67,6 +68,11 @@ ALTERNATIVES: dict[str, dict[str, str]] = {
         "to_string": "str(array.to_pylist())",
         "view": "array.cast(type)",
     },
+    "Schema": {
+        "empty_table": "bs.table([], schema)",
+        "serialize": "bs.ipc.serialize_schema(schema)",
+        "from_pandas": "bs.Table.from_pandas(frame).schema",
+    },
     "ChunkedArray": {
         **dict.fromkeys(("sum", "mean", "min", "max", "value_counts", "count", "min_max", "is_in"), _COMPUTE),
         "to_string": "str(column.to_pylist())",
@@ -112,6 +118,5 @@ class _MissingAttribute:
 
 
 def _list_existing_names(self: object) -> list[str]:
-    return [
-        name for name in object.__dir__(self) if not isinstance(getattr_static(self, name, None), _MissingAttribute)
-    ]
+    members = {name: member for cls in reversed(type(self).__mro__) for name, member in vars(cls).items()}
+    return [name for name in object.__dir__(self) if not isinstance(members.get(name), _MissingAttribute)]

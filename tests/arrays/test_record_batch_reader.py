@@ -71,7 +71,7 @@ def test_other_objects_schemas_and_sizes_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="max_chunksize is positive, not 0"):
         TABLE.to_batches(max_chunksize=0)
     assert [batch.num_rows for batch in TABLE.to_batches(max_chunksize=1)] == [1, 1, 1, 1]
-    assert [batch.num_rows for batch in TABLE.schema.empty_table().to_batches(max_chunksize=1)] == []
+    assert [batch.num_rows for batch in bs.Table.from_batches([], TABLE.schema).to_batches(max_chunksize=1)] == []
 
 
 def test_only_columns_by_known_names_are_cast() -> None:

@@ -6,7 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
@@ -16,9 +16,7 @@ from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.nested import Struct
 from bowstring.display.objects import schema_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError, format_count
-
-if TYPE_CHECKING:
-    from bowstring.arrays.table import Table
+from bowstring.pyarrow_names import explain_missing_attributes
 
 
 class LazyFields(ABC):
@@ -51,6 +49,7 @@ class LazyFields(ABC):
         """Return all fields."""
 
 
+@explain_missing_attributes
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Schema:
     """An ordered sequence of fields, with custom metadata.
@@ -220,41 +219,6 @@ class Schema:
         Schema(b: string)
         """
         return self._splice(self.index(i), 1)
-
-    @classmethod
-    def from_pandas(cls, df: Any, preserve_index: bool | None = None) -> Schema:
-        """Return the schema of the table that `bowstring.Table.from_pandas` creates of a pandas DataFrame.
-
-        >>> import pandas as pd
-        >>> bs.Schema.from_pandas(pd.DataFrame({"n": [1.5]})).types
-        [DataType(double)]
-        """
-        # Packages that import this module are imported on use, here and below.
-        from bowstring.interop.pandas import frame_to_batches
-
-        return frame_to_batches(df, None, {"preserve_index": preserve_index})[0]
-
-    def empty_table(self) -> Table:
-        """Return a table of this schema without rows.
-
-        >>> bs.schema({"n": "int64"}).empty_table().shape
-        (0, 1)
-        """
-        from bowstring.arrays.table import Table
-
-        return Table(self)
-
-    def serialize(self) -> bytes:
-        """Return the schema message of a stream («Schema message»), which `bowstring.ipc.read_schema` reads.
-
-        Raises `UnsupportedTypeError` for a type that the format can't represent.
-
-        >>> bs.ipc.read_schema(bs.schema({"n": "int64"}).serialize()).names
-        ['n']
-        """
-        from bowstring.ipc.api import serialize_schema
-
-        return serialize_schema(self)
 
     def to_string(self, show_field_metadata: bool = True, show_schema_metadata: bool = True) -> str:
         """Return the fields, one per line, with their custom metadata and that of the schema.

@@ -5,6 +5,7 @@ from bowstring.ipc.api import (
     open_file as open_file,
     open_stream as open_stream,
     read_schema as read_schema,
+    serialize_schema as serialize_schema,
 )
 from bowstring.ipc.coalescing import CoalescingWriter as CoalescingWriter
 from bowstring.ipc.file import FileReader as FileReader

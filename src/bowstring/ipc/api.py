@@ -128,7 +128,7 @@ def read_schema(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> Schema:
     """Read the schema of an Arrow file or stream, or of what `Schema.serialize` returned. Sources and errors are those
     of `open_any`.
 
-    >>> bs.ipc.read_schema(bs.schema({"a": "int64"}).serialize()).names
+    >>> bs.ipc.read_schema(bs.ipc.serialize_schema({"a": "int64"})).names
     ['a']
     """
     with open_any(source, None, limits) as reader:
@@ -136,7 +136,13 @@ def read_schema(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> Schema:
 
 
 def serialize_schema(schema: SchemaLike) -> bytes:
-    """Return the schema message of a stream. Raises `UnsupportedTypeError` for a type that can't be written."""
+    """Return the schema message of a stream («Schema message»), which `read_schema` reads.
+
+    Raises `UnsupportedTypeError` for a type that can't be written.
+
+    >>> bs.ipc.read_schema(bs.ipc.serialize_schema({"n": "int64"})).names
+    ['n']
+    """
     return frame_message(Encoder(schema).encode_schema_message().metadata)
 
 
