@@ -7,7 +7,8 @@ This package exports the names of everyday use:
 - types: `schema`, `field`, and a function for each type of the columnar format, such as `int32` or `list_`;
 - files and streams: `open_file`, `open_stream`, `new_file`, `new_stream`;
 - between processes: `share` and `attach` for one table, `serve` and `connect` for tables by name, and `publish`,
-  `published` and `open_published` for tables that outlive their process, `follow_published` for streams of them;
+  `published`, `open_published` and `unpublish` for tables that outlive their process, `follow_published` for streams of
+  them;
 - `BowstringError`, the base class of all exceptions.
 
 Everything else is in sub-packages, which are imported on first use: `compute` (sums, comparisons and other functions),

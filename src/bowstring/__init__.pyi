@@ -50,7 +50,11 @@ from bowstring.arrays.table import (
     table as table,
 )
 from bowstring.datasets.publication import publish as publish
-from bowstring.datasets.published_dataset import open_published as open_published, published as published
+from bowstring.datasets.published_dataset import (
+    open_published as open_published,
+    published as published,
+    unpublish as unpublish,
+)
 from bowstring.datasets.published_stream import follow_published as follow_published
 from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.base import DataType as DataType

@@ -108,7 +108,7 @@ def test_bash_completes_commands_options_and_values(bash: list[str], words: list
 
 def test_published_data_sets_are_completed() -> None:
     with bs.publish(bs.table({"a": [1]}), name="completed-data") as dataset:
-        for name in ("fetch", "close"):
+        for name in ("fetch", "unpublish"):
             context = root_command.make_context("bowstring", [name], obj=ErrorOptions(), resilient_parsing=True)
             command = root_command.get_command(context, name)
             assert command is not None

@@ -40,10 +40,12 @@ def test_published_data_sets_are_listed_fetched_and_closed_by_name(
         assert main(["fetch", name, str(target)]) == 0
         assert bs.open_file(target).read_all() == TABLE
         capsys.readouterr()
-        assert main(["close", dataset.id]) == 0
-        assert capsys.readouterr().err == f"{dataset.id}: closed\n"
-        assert main(["close", name]) == 1
-        assert f"no published data set '{name}'" in capsys.readouterr().err
+        assert main(["unpublish", dataset.id]) == 0
+        assert capsys.readouterr().err == f"{dataset.id}: unpublished\n"
+        assert main(["unpublish", name]) == 1
+        assert f"no published data set '{name}' on this host: data set '{dataset.id}' was unpublished" in (
+            capsys.readouterr().err
+        )
 
 
 def test_a_narrow_terminal_shows_complete_ids() -> None:

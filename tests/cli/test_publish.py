@@ -6,6 +6,8 @@ import json
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,9 +16,20 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
+from bowstring.datasets import PublishedDataset
 from tests.cli.command_line import run_command, run_in_terminal, run_with_pipe, write
 
 TABLE = pa.table({"n": range(1000), "s": ["x", "y"] * 500})
+
+
+@contextmanager
+def unpublished(name: str) -> Iterator[PublishedDataset]:
+    """A published data set, which ends with the block."""
+    try:
+        with bs.open_published(name) as dataset:
+            yield dataset
+    finally:
+        bs.unpublish(name)
 
 
 @pytest.mark.parametrize("name", ["t.arrow", "t.arrows", "t.parquet", "t.csv", "t.jsonl"])
@@ -28,7 +41,7 @@ def test_a_file_of_any_format_is_found_by_name(tmp_path: Path, name: str, capsys
     out, err = capsys.readouterr()
     assert err.startswith("published 1,000 rows, ")
     assert err.endswith(f", expires in 120 min: bowstring fetch {dataset_name} reads them\n")
-    with bs.open_published(dataset_name) as dataset, bs.connect(dataset) as reader:
+    with unpublished(dataset_name) as dataset, bs.connect(dataset) as reader:
         assert f"{dataset.id}\n" == out
         assert pa.table(reader) == TABLE
         assert dataset.expires_at is not None
@@ -40,7 +53,7 @@ def test_the_data_outlives_the_command_under_the_name_of_the_file(tmp_path: Path
     process = run_command("publish", write(tmp_path / f"{stem}.arrow", TABLE), "-c", "s", "--json")
     document = json.loads(process.stdout)
     assert (document["name"], document["rows"], process.stderr) == (stem, 1000, b"")
-    with bs.open_published(stem) as dataset:
+    with unpublished(stem) as dataset:
         assert (dataset.id, dataset.nbytes) == (document["id"], document["bytes"])
         assert dataset.schema.names == ["s"]
 
@@ -50,7 +63,7 @@ def test_characters_of_a_file_name_that_a_name_can_not_have_are_replaced(
 ) -> None:
     token = secrets.token_hex(4)
     assert main(["publish", str(write(tmp_path / f"my data (1) {token}.arrow", TABLE))]) == 0
-    bs.open_published(f"my-data-1-{token}").close()
+    bs.unpublish(f"my-data-1-{token}")
     assert main(["publish", str(write(tmp_path / "x.arrow", TABLE)), "--name", "my data"]) == 1
     assert "name: expected 1 to 200 letters, digits, '_', '-' and '.', found 'my data'" in capsys.readouterr().err
 
@@ -71,7 +84,7 @@ def test_a_pipe_without_rows_keeps_its_schema(tmp_path: Path) -> None:
     name = f"empty-{secrets.token_hex(4)}"
     process = run_with_pipe(write(tmp_path / "empty.arrows", TABLE.slice(0, 0)), "publish", "--name", name)
     assert process.returncode == 0, process.stderr
-    with bs.open_published(name) as dataset, bs.connect(dataset) as reader:
+    with unpublished(name) as dataset, bs.connect(dataset) as reader:
         assert pa.table(reader).schema == TABLE.schema
 
 
@@ -96,6 +109,18 @@ def test_progress_has_a_total_for_every_step(tmp_path: Path) -> None:
     assert status == 0
     assert f"{path.stat().st_size / 1024:.1f} KiB of {path.stat().st_size / 1024:.1f} KiB" in shown
     status, shown = run_in_terminal(100, "fetch", path.stem, tmp_path / "target.arrow", stdout_is_terminal=False)
-    bs.open_published(path.stem).close()
+    bs.unpublish(path.stem)
     assert status == 0
     assert "1,000 of 1,000 rows" in shown
+
+
+def test_the_newest_of_a_name_is_replaced_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / f"replaced-{secrets.token_hex(4)}.arrow", TABLE)
+    for options in ([], [], ["--replace"]):
+        assert main(["publish", str(path), *options]) == 0
+    first, second, third = capsys.readouterr().out.split()
+    assert [summary.id for summary in bs.published() if summary.name == path.stem] == [third, first]
+    assert main(["unpublish", third, first]) == 0
+    assert capsys.readouterr().err == f"{third}: unpublished\n{first}: unpublished\n"
+    assert main(["unpublish", second]) == 1
+    assert f"data set '{second}' was replaced by '{third}' at " in capsys.readouterr().err

@@ -69,6 +69,7 @@ def test_results_of_workers_that_have_ended_are_read_in_place_by_their_ids(
             table = published.read_all()
             assert table["number"].to_pylist() == [number] * 1000
             pids.add(table["pid"].to_pylist()[0])
+        assert bs.unpublish(dataset_id) == dataset_id
         with pytest.raises(NotFoundError):
             bs.open_published(dataset_id)
     assert len(pids) == 4

@@ -36,4 +36,4 @@ def test_a_frame_of_a_notebook_is_found_by_name_in_another_after_its_kernel_has_
     (total,) = run_notebook(f"import bowstring as bs\nprint(bs.open_published({name!r}).to_pandas()['a'].sum())")
     assert int(total) == 499_500
     for summary in listed:
-        bs.open_published(summary.id).close()
+        bs.unpublish(summary.id)

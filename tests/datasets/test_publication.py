@@ -42,21 +42,6 @@ agent_directory._DETACHED_TOKEN = token
 """
 
 
-@pytest.fixture
-def token(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An agent for this test alone, whose memory is free afterwards."""
-    token = f"test-{secrets.token_hex(8)}-"
-    monkeypatch.setattr(agent_directory, "_DETACHED_TOKEN", token)
-    yield token
-    addresses = [address for address in agent_directory.list_agent_addresses() if token in address]
-    for address in addresses[-1:]:  # at the first, another user may listen
-        with AgentClient.connect(address) as agent:
-            remaining = list(agent.status()["datasets"])
-            for dataset in remaining:  # of a test that has failed: they would stay for a day
-                agent.drop(dataset)
-            assert not remaining
-
-
 def agent_address(token: str) -> str:
     return f"{agent_address_prefix()}{token}0"
 
@@ -85,6 +70,7 @@ def test_a_data_set_is_found_by_name_after_its_process_was_killed(token: str) ->
         assert (dataset.id, dataset.name, dataset.num_rows) == (dataset_id, "left", 1000)
         table = dataset.read_all()
         assert held_bytes(token) > 0
+    assert bs.unpublish("left") == dataset_id
     assert table == TABLE  # what was read stays valid
     assert wait_until(lambda: held_bytes(token) == 0)
     with pytest.raises(NotFoundError, match="no published data set 'left'"):
@@ -127,7 +113,7 @@ def test_memory_is_freed_after_the_time_to_live_unless_it_is_extended(token: str
     assert longer.expires_at > before
     assert wait_until(lambda: not find("short"))
     assert longer.read_all() == TABLE
-    with pytest.raises(NotFoundError, match=f"data set '{short.id}' expired at .* UTC"):
+    with pytest.raises(NotFoundError, match=f"data set '{short.id}' expired after its lifetime of 1 s at .* UTC"):
         short.read_all()
     with pytest.raises(NotFoundError):
         short.extend(5)
@@ -195,7 +181,7 @@ bs.publish(bs.table({{"a": [1]}}), name="part")
     with PythonProcess(code, token=token) as other:
         assert other.process.wait(60) == -signal.SIGKILL
     if step == "publish":
-        bs.open_published("part").close()
+        bs.unpublish("part")
     assert wait_until(lambda: not status(agent_address(token)))
     assert held_bytes(token) == 0
 
@@ -323,7 +309,7 @@ send((dataset, int(sum(batch["a"].to_numpy().sum() for batch in bs.connect(datas
         dataset, total = run_python(code, token=token, group=str(group), folder=str(tmp_path))
         assert total == sum(range(40)) << 20
         assert spilled_bytes(token, dataset.id) == (0, dataset.nbytes)
-        bs.open_published(dataset.id).close()
+        bs.unpublish(dataset.id)
         with AgentClient.connect(agent_address(token)) as agent:
             pid = agent.status()["pid"]
         os.kill(pid, signal.SIGKILL)
@@ -359,8 +345,8 @@ def test_workers_publish_at_once_into_one_agent(token: str, method: str) -> None
     assert len(status(agent_address(token))) == 8
     assert [bs.open_published(f"n{number}").id for number in range(8)] == ids
     for name in ids:
-        with bs.open_published(name) as dataset:
-            assert dataset.num_rows == 1
+        assert bs.open_published(name).num_rows == 1
+        assert bs.unpublish(name) == name
 
 
 def test_hundreds_of_data_sets_are_found_and_leave_no_descriptors(token: str) -> None:
@@ -409,7 +395,7 @@ def test_agents_that_are_silent_or_send_anything_do_not_delay_or_change_the_list
     started = time.monotonic()
     assert [summary.name for summary in bs.published(timeout_s=1.0) if summary.name == "good"] == ["good"]
     assert time.monotonic() - started < 60
-    bs.open_published("good", timeout_s=1.0).close()
+    bs.unpublish("good", timeout_s=1.0)
     for listener in listeners:
         listener.shutdown(socket.SHUT_RDWR)  # ends accept
     for thread in threads:

@@ -142,7 +142,7 @@ def test_a_dropped_data_set_cannot_be_read_and_its_memory_is_freed(key: AgentKey
         agent.drop("d")
         with pytest.raises(NotFoundError):
             bs.connect(uri)
-        with pytest.raises(NotFoundError, match="no data set 'd'"):
+        with pytest.raises(NotFoundError, match="data set 'd' was dropped at"):
             agent.drop("d")
         with pytest.raises(InvalidArgumentError, match="partitions can't be added"):
             put_partition(agent, [3], (0, 2))
@@ -220,7 +220,7 @@ def test_the_time_to_live_of_a_data_set_begins_with_its_commit(key: AgentKey) ->
         agent.put("short", (1, 0), region, rows=rows, ttl_s=0.1).uris[0]
         assert agent.commit_attempts("short", {0: 0, 1: 0}) == []
         assert wait_until(lambda: "short" not in agent.status()["datasets"])
-        with pytest.raises(NotFoundError, match=r"data set 'short' expired at .*, after its lifetime of 0\.1 s"):
+        with pytest.raises(NotFoundError, match=r"data set 'short' expired after its lifetime of 0\.1 s at"):
             bs.connect(uri)
 
 

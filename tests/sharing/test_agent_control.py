@@ -140,7 +140,7 @@ def test_tickets_are_refused_once_the_data_set_has_expired(key: AgentKey) -> Non
         agent.commit_attempts("d", {0: 0})
         assert wait_until(lambda: not agent.status()["datasets"])
         for uri in location.uris:
-            with pytest.raises(NotFoundError, match=r"data set 'd' expired at .*, after its lifetime of 0\.1 s"):
+            with pytest.raises(NotFoundError, match=r"data set 'd' expired after its lifetime of 0\.1 s at"):
                 bs.connect(uri)
 
 
@@ -153,7 +153,7 @@ def test_a_driver_with_the_secret_commits_and_drops_over_tcp(key: AgentKey) -> N
         assert bs.connect(location.uris[1]).read_all().num_rows == 2
         assert control.status()["datasets"]["d"]["rows"] == 2
         control.drop("d")
-        with pytest.raises(NotFoundError, match="no data set 'd'"):
+        with pytest.raises(NotFoundError, match="data set 'd' was dropped at"):
             control.drop("d")
 
 

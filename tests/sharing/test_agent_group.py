@@ -16,7 +16,7 @@ from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.published_dataset import describe_publication
 from bowstring.errors import ConnectionLostError, NotFoundError
 from bowstring.sharing import agent_group
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent_client import AgentClient, AgentKey, MissingEntry, PublishedEntry
 from bowstring.sharing.agent_control import RemoteAccess
 from bowstring.sharing.agent_group import AgentGroup
 from bowstring.sharing.dataset_locations import DatasetLocations
@@ -242,23 +242,25 @@ dataset = bs.open_published("d")
 dataset.extend(7200)
 send(dataset.expires_at)
 receive()
-dataset.close()
-send(None)
+send(bs.unpublish("d"))
 """
     with PythonProcess(code) as other:
         expires_at = other.receive()
         for agent in agents:
-            publication, agent_expires_at, access = agent.describe("d")
-            assert access is not None
+            entry = agent.find_published("d")
+            assert isinstance(entry, PublishedEntry)
+            assert entry.access is not None
             assert cluster.key.access is not None
-            assert access.secret == cluster.key.access.secret
-            assert agent_expires_at is not None
-            assert abs(agent_expires_at - expires_at).total_seconds() < 10
+            assert entry.access.secret == cluster.key.access.secret
+            assert entry.summary.expires_at is not None
+            assert abs(entry.summary.expires_at - expires_at).total_seconds() < 10
         other.send(None)
-        other.receive()
+        assert other.receive() == "d"
     for agent in agents:
-        with agent, pytest.raises(NotFoundError):
-            agent.describe("d")
+        with agent:
+            reply = agent.find_published("d")
+            assert isinstance(reply, MissingEntry)
+            assert "data set 'd' was unpublished by process " in reply.ended
     with pytest.raises(NotFoundError, match="does not exist any more"):
         cluster.group.extend("d", cluster.attempts, 60)
 

@@ -102,7 +102,7 @@ def test_a_closed_data_set_is_an_error_before_the_job(spark: SparkSession) -> No
     tracker = spark.sparkContext.statusTracker()
     before = len(tracker.getJobIdsForGroup(None))
     for target in (uris, description):
-        with pytest.raises(Exception, match=r"NotFoundError: data set .*: the server has no data set"):
+        with pytest.raises(Exception, match=r"NotFoundError: data set .*: data set .* was closed by process"):
             load(spark, target).count()
     assert len(tracker.getJobIdsForGroup(None)) == before
 

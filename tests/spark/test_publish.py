@@ -189,8 +189,24 @@ def test_close_frees_the_memory_and_readers_keep_their_mappings(spark: SparkSess
         with pytest.raises(ClosedError):
             bs.connect(published)
         copy = pickle.loads(pickle.dumps(other))
-    with pytest.raises(NotFoundError, match="no data set"):
+    with pytest.raises(NotFoundError, match=f"was closed by process {os.getpid()}, which published it, at"):
         bs.connect(copy).read_all()
+
+
+def test_a_frame_replaces_the_newest_of_its_name(spark: SparkSession) -> None:
+    name = f"replaced-{os.getpid()}"
+    with bs.publish(bs.table({"id": [0]}), name=name) as table, publish(spark.range(3), name=name) as kept:
+        for number in range(1, 3):
+            frame = publish(spark.range(number), name=name, replace=True)
+            with bs.open_published(name) as view:
+                assert (view.id, view.read_all().num_rows) == (frame.id, number)
+            assert [summary.id for summary in bs.published() if summary.name == name] == [frame.id, table.id]
+        assert kept.read_all().num_rows == 3  # for a while
+        with pytest.raises(NotFoundError, match=f"'{kept.id}' was replaced by '{name}-"):
+            bs.open_published(kept.id)
+        assert bs.unpublish(name) == frame.id
+        with pytest.raises(NotFoundError, match=f"'{frame.id}' was unpublished by process {os.getpid()}"):
+            frame.read_all()
 
 
 def test_a_killed_agent_is_an_error_and_the_next_publish_starts_another(spark: SparkSession) -> None:
@@ -248,7 +264,7 @@ def test_the_lifetime_begins_at_the_commit_and_errors_of_readers_name_its_end(sp
         return published.id not in agent_datasets(published)
 
     assert wait_until(has_expired)
-    with pytest.raises(NotFoundError, match=rf"data set '{published.id}' expired at .* UTC"):
+    with pytest.raises(NotFoundError, match=rf"data set '{published.id}' expired after its lifetime of 1 s at .* UTC"):
         bs.connect(published)
 
 

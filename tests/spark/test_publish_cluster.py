@@ -102,7 +102,7 @@ def test_a_killed_driver_leaves_only_detached_data_sets_until_they_are_closed_or
     first, second = cluster_report.report["detached"]
     read = "import bowstring as bs\nsend(sorted(bs.open_published(id).read_all()['id'].to_pylist()))"
     assert run_python(read, id=first) == run_python(read, id=second) == list(range(ROWS))
-    bs.open_published(first).close()
+    bs.unpublish(first)
     assert start_ticks(cluster_report.report["agent"]) > 0
     bs.open_published(second).extend(0.01)
     assert wait_until(lambda: start_ticks(cluster_report.report["agent"]) < 0, 20), "the host agent still runs"

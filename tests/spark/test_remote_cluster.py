@@ -203,7 +203,7 @@ def test_the_parts_of_a_killed_agent_are_computed_again_and_those_of_the_other_h
         assert cluster_report.consume(worker, cluster_report.published)[0] == list(range(ROWS))
 
 
-def test_any_process_extends_and_closes_by_name_what_all_hosts_have(cluster_report: Cluster) -> None:
+def test_any_process_extends_and_unpublishes_by_name_what_all_hosts_have(cluster_report: Cluster) -> None:
     # The agent of worker2 is another one than at first; it has none if Spark has computed all lost parts on worker1.
     if not parts_of(cluster_report, "worker2"):
         cluster_report.command("close")
@@ -215,7 +215,7 @@ def test_any_process_extends_and_closes_by_name_what_all_hosts_have(cluster_repo
     listed = "import bowstring as bs\nsend({each.id: each.expires_at for each in bs.published()})"
     for network in (one, other):
         assert abs(run_python(listed, network=network)[dataset_id] - expires_at).total_seconds() < 10
-    command = ["ip", "netns", "exec", one, sys.executable, "-m", "bowstring", "close", dataset_id]
+    command = ["ip", "netns", "exec", one, sys.executable, "-m", "bowstring", "unpublish", dataset_id]
     subprocess.run(command, check=True, capture_output=True)
     for network in (one, other):
         assert dataset_id not in run_python(listed, network=network)

@@ -48,7 +48,7 @@ def name() -> Iterator[str]:
     name = f"stream-{secrets.token_hex(4)}"
     yield name
     for summary in list_batches(name):
-        bs.open_published(summary.id).close()
+        bs.unpublish(summary.id)
 
 
 def read_rows(follower: Any) -> list[int]:

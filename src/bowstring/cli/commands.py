@@ -31,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "publish": "Keep the rows of a file in memory for other processes.",
     "ls": "List the published data sets of this host.",
     "fetch": "Save a served or published data set as Arrow, Parquet, CSV or JSON.",
-    "close": "Free the memory of published data sets.",
+    "unpublish": "Free the memory of published data sets, for all processes.",
     "doctor": "Check this machine and environment for what Bowstring uses.",
     "trace": "Show the recorded messages between servers and clients.",
     "integration": "Convert to and from Arrow's integration JSON, and compare.",

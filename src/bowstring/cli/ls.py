@@ -40,8 +40,8 @@ _DROPPED_TITLES = ("hosts", "lifetime", "parts", "readers", "age", "rows", "size
 def ls(*, as_json: bool, timeout_s: float) -> None:
     """List the data sets that you have published and that have memory on this host, newest first.
 
-    The ID of a data set is its name and a number. Give either to fetch and close. A narrow terminal shows the first of
-    the columns.
+    The ID of a data set is its name and a number. Give either to fetch and unpublish. On narrow terminals, trailing
+    columns are dropped.
     """
     summaries = published(timeout_s)
     if as_json:

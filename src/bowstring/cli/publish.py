@@ -40,7 +40,8 @@ _MAX_NAME_CHARACTERS = 200
         "bowstring publish flights.parquet --name flights --ttl 2h",
         "bowstring fetch flights copy.arrow",
         "python -c \"import bowstring as bs; print(bs.connect(bs.open_published('flights')).read_all())\"",
-        "bowstring close flights",
+        "bowstring publish flights-new.parquet --name flights --replace",
+        "bowstring unpublish flights",
     )
 )
 @file_argument
@@ -53,6 +54,7 @@ _MAX_NAME_CHARACTERS = 200
     show_default="1d",
     help="When to free the memory, such as 90s, 10min, 2h or 1d.",
 )
+@click.option("--replace", is_flag=True, help="Free the newest data set of this name when the new one can be read.")
 @from_option
 @columns_option
 @json_option("Write the data set as JSON.")
@@ -62,6 +64,7 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
     *,
     name: str | None,
     ttl_s: float,
+    replace: bool,
     source_format: str | None,
     columns: tuple[str, ...],
     as_json: bool,
@@ -71,7 +74,7 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
 
     FILE is a path or URL of Arrow, Parquet, CSV or JSON, or - for standard input. If FILE is omitted, standard input is
     read, unless it is a terminal. The rows are copied into the memory of a host agent, a process that starts when it is
-    needed, and stay there until bowstring close or the end of --ttl. The ID of the data set is written to standard
+    needed, and stay there until bowstring unpublish or the end of --ttl. The ID of the data set is written to standard
     output; bowstring ls lists all.
     """
     if name is None and file is not None and file != "-":
@@ -86,7 +89,7 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
         batches = iter(table.batches)
         first = next(batches, None)
         rows = Table(table.schema, []) if first is None else chain([first], batches)  # no batches have no schema
-        dataset = publish_table(rows, name=name, ttl_s=ttl_s)
+        dataset = publish_table(rows, name=name, ttl_s=ttl_s, replace=replace)
     try:
         _show_dataset(dataset, as_json)
         sys.stdout.flush()

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
-from bowstring.datasets.published_dataset import LocalDatasetControl, PublishedDataset, describe_publication
+from bowstring.datasets.published_dataset import (
+    LocalDatasetControl,
+    PublishedDataset,
+    describe_publication,
+    end_predecessor,
+)
 from bowstring.errors import MissingFileError
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
@@ -28,6 +33,7 @@ def publish(
     ttl_s: float = DEFAULT_TTL_S,
     lifetime: Lifetime = "detached",
     spill_folder: str | os.PathLike[str] | None = None,
+    replace: bool = False,
 ) -> PublishedDataset:
     """Keep a table in memory for other processes of this user and host, which find it by `name`.
 
@@ -36,9 +42,14 @@ def publish(
     memory is copied once, into memory of the host agent, a process that starts when it is needed. `name` does not have
     to be unique: `open_published(name)` opens the newest data set with it. The default is "data".
 
-    By default, the data set outlives this process, as the results of a short-lived worker should, and is freed by
-    `close` or `ttl_s` (a day) after it was published. With the lifetime "application", it also ends with this process,
-    however that ends. If this process is killed before `publish` returns, nothing remains, or all of it.
+    With `replace`, the newest data set of this name is freed when the new one can be read: a process that opens the
+    name meanwhile gets either of them. Whoever has opened the old one can begin to read it for five more seconds.
+
+    The object that is returned owns the data: its `close`, or the end of its ``with`` block, frees the memory for
+    everyone. By default, the data set outlives the object and this process, as the results of a short-lived worker
+    should, and is freed by `close`, by `unpublish`, or `ttl_s` (a day) after it was published. With the lifetime
+    "application", it also ends with this process, however that ends. If this process is killed before `publish`
+    returns, either nothing or the complete data set remains.
 
     If memory is short, that is if less than a sixteenth would remain, the rest is copied to unnamed files in
     `spill_folder`, by default in Spark's local folders in its tasks, and else in the temporary folder. They are read in
@@ -71,7 +82,10 @@ def publish(
         publication = describe_publication(Dataset(name or DEFAULT_NAME, schema, parts), lifetime)
         expires_at = agent.publish(dataset_id, publication)
     control = LocalDatasetControl(address, dataset_id)
-    return PublishedDataset(publication.name, schema, parts, dataset_id, expires_at, control)
+    dataset = PublishedDataset(publication.name, schema, parts, dataset_id, expires_at, control, is_owner=True)
+    if replace:
+        end_predecessor(dataset)
+    return dataset
 
 
 def _to_fixed_regions(source: TableSource, name: str, spill_folders: Sequence[str]) -> tuple[Region, ...]:

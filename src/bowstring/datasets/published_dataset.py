@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
-from bowstring.memory.closable import Closable
+from bowstring.errors import (
+    BowstringError,
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidArgumentError,
+    NotFoundError,
+)
+from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.agent_directory import find_published, list_published
 from bowstring.sharing.agent_group import AgentGroup
@@ -26,8 +35,8 @@ DEFAULT_TIMEOUT_S = 5.0
 class DatasetControl(Protocol):
     """Changes the lifetime of a published data set on all its hosts."""
 
-    def drop(self) -> None:
-        """Free its memory. Does nothing if it does not exist any more."""
+    def drop(self, reason: str, *, is_replaced: bool = False) -> None:
+        """Free its memory, as `AgentClient.drop`; `NotFoundError` is raised only by a control of one agent."""
 
     def extend(self, ttl_s: float) -> datetime | None:
         """Let it expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
@@ -40,13 +49,10 @@ class LocalDatasetControl:
         self._address = address
         self._dataset_id = dataset_id
 
-    def drop(self) -> None:
-        """As `DatasetControl.drop`."""
-        try:
-            with AgentClient.connect(self._address) as agent:
-                agent.drop(self._dataset_id)
-        except BowstringError:
-            pass  # there is no such data set, or no agent
+    def drop(self, reason: str, *, is_replaced: bool = False) -> None:
+        """As `DatasetControl.drop`. Raises `ConnectionLostError` if the agent has ended."""
+        with AgentClient.connect(self._address) as agent:
+            agent.drop(self._dataset_id, reason, is_replaced=is_replaced)
 
     def extend(self, ttl_s: float) -> datetime | None:
         """As `DatasetControl.extend`. Raises `ConnectionLostError` if the agent has ended."""
@@ -62,9 +68,9 @@ class RemoteDatasetControl:
         self._uris = tuple(uris)
         self._dataset_id = dataset_id
 
-    def drop(self) -> None:
+    def drop(self, reason: str, *, is_replaced: bool = False) -> None:
         """As `DatasetControl.drop`, on the hosts that can be reached."""
-        self._agents.drop(self._dataset_id, self._uris)
+        self._agents.drop(self._dataset_id, self._uris, reason, is_replaced=is_replaced)
 
     def extend(self, ttl_s: float) -> datetime | None:
         """As `DatasetControl.extend`, on the hosts that can be reached."""
@@ -74,9 +80,10 @@ class RemoteDatasetControl:
 class PublishedDataset(Dataset, Closable):
     """A data set in the memory of host agents, created by `publish` or `open_published`. A context manager.
 
-    `bowstring.connect` accepts it, or any of its `uris`, in any process of the same user and host. `close` frees the
-    memory; attached data stays valid. It can be pickled; an unpickled copy can be read, and its `close` closes only the
-    copy. `id` is unique, `name` may be that of several data sets.
+    `bowstring.connect` accepts it, or any of its `uris`, in any process of the same user and host. The object that
+    `publish` returned owns the memory: its `close`, or the end of its ``with`` block, frees it for everyone; what was
+    read stays valid. All others are views, whose `close` has no effect on the data: those of `open_published`,
+    unpickled copies, and all in a forked child. `id` is unique, `name` may be that of several data sets.
 
     >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-extended", ttl_s=60) as dataset:
     ...     dataset.extend(3600)
@@ -84,9 +91,9 @@ class PublishedDataset(Dataset, Closable):
     (Schema(n: int64), [1])
     """
 
-    __slots__ = ("_control", "_expires_at", "_is_closed", "id")
+    __slots__ = ("_control", "_expires_at", "_is_closed", "_owner_pid", "id")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- the fields
         self,
         name: str,
         schema: Schema,
@@ -94,12 +101,20 @@ class PublishedDataset(Dataset, Closable):
         id: str = "",
         expires_at: datetime | None = None,
         control: DatasetControl | None = None,
+        *,
+        is_owner: bool = False,
     ) -> None:
         super().__init__(name, schema, parts)
         self.id = id
         self._expires_at = expires_at
         self._control = control
         self._is_closed = False
+        self._owner_pid = os.getpid() if is_owner else None
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether `close` frees the memory: in the process that published, for the object that `publish` returned."""
+        return self._owner_pid == os.getpid()
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -139,17 +154,22 @@ class PublishedDataset(Dataset, Closable):
         self._expires_at = self._control.extend(ttl_s)
 
     def close(self) -> None:
-        """Free the memory. On an unpickled copy, only close the copy. Idempotent.
+        """Free the memory for everyone if this is the owner, the object that `publish` returned; otherwise close only
+        this view. `unpublish` frees it without the owner. Idempotent.
 
         >>> dataset = bs.publish(bs.table({"n": [1]}), name="docs-close", ttl_s=60)
-        >>> table = dataset.read_all()
+        >>> with bs.open_published("docs-close") as view:
+        ...     table = view.read_all()
+        >>> dataset.is_owner, view.is_owner, dataset.num_rows
+        (True, False, 1)
         >>> dataset.close()
         >>> table["n"].to_pylist()  # what was read stays valid
         [1]
         """
         control, self._control, self._is_closed = self._control, None, True
-        if control is not None:
-            control.drop()
+        if control is not None and self.is_owner:
+            with suppress(BowstringError):  # it has ended before, or with its agent
+                control.drop(f"was closed by process {os.getpid()}, which published it,")
 
     def to_json(self) -> str:
         """As `Dataset.to_json`. Raises `ClosedError`."""
@@ -185,25 +205,66 @@ def published(timeout_s: float = DEFAULT_TIMEOUT_S) -> list[PublishedSummary]:
 
 
 def open_published(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> PublishedDataset:
-    """Return the published data set with an ID, or else the newest with a name. Its `close` frees the memory, of a data
-    set published with `remote` that of all hosts that can be reached.
+    """Return a view of the published data set with an ID, or else of the newest with a name. Closing it frees nothing.
 
-    Raises `NotFoundError`, and as `published`.
+    If a data set with this name exists at all times, one is found, however often it is replaced.
+
+    Raises `NotFoundError`, with the reason if it has ended lately; `DeadlineError` if a host agent does not answer
+    within `timeout_s` and the others do not have it; and as `published`.
 
     >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-numbers", ttl_s=60):
     ...     with bs.open_published("docs-numbers") as dataset:
     ...         dataset.num_rows, dataset.read_all()["n"].to_pylist()
     (2, [1, 2])
     """
-    address, summary = find_published(name, timeout_s)
-    with AgentClient.connect(address, timeout_s=timeout_s) as agent:
-        publication, expires_at, access = agent.describe(summary.id)
+    address, entry = find_published(name, timeout_s)
+    dataset_id, publication = entry.summary.id, entry.publication
     dataset = Dataset.from_json(decompress_description(publication.description))
-    control: DatasetControl = LocalDatasetControl(address, summary.id)
-    if access is not None and publication.control_uris:
-        agents = AgentGroup(AgentKey.of_others(address, access))
-        control = RemoteDatasetControl(agents, publication.control_uris, summary.id)
-    return PublishedDataset(dataset.name, dataset.schema, dataset.parts, summary.id, expires_at, control)
+    control: DatasetControl = LocalDatasetControl(address, dataset_id)
+    if entry.access is not None and publication.control_uris:
+        agents = AgentGroup(AgentKey.of_others(address, entry.access))
+        control = RemoteDatasetControl(agents, publication.control_uris, dataset_id)
+    return PublishedDataset(dataset.name, dataset.schema, dataset.parts, dataset_id, entry.summary.expires_at, control)
+
+
+def unpublish(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+    """Free the memory of the published data set with an ID, or else of the newest with a name, for everyone. Return its
+    ID. What was read stays valid.
+
+    Of a data set published with `remote`, the memory of all hosts that can be reached is freed. Raises as
+    `open_published`.
+
+    >>> dataset = bs.publish(bs.table({"n": [1]}), name="docs-unpublish", ttl_s=60)
+    >>> bs.unpublish("docs-unpublish") == dataset.id
+    True
+    """
+    return _end(name, f"was unpublished by process {os.getpid()}", timeout_s)
+
+
+def end_predecessor(dataset: PublishedDataset) -> None:
+    """End the data set that was published before another one with its name, as replaced by it, if there is one.
+
+    Each publication ends the one before it, so one remains of any number that replace each other at once.
+    """
+    summaries = [summary for _, summary in list_published(DEFAULT_TIMEOUT_S, dataset.name)]
+    ids = [summary.id for summary in summaries if summary.name == dataset.name]
+    earlier = ids[ids.index(dataset.id) + 1 :] if dataset.id in ids else ids  # it may be on other hosts only
+    if earlier:
+        with close_on_error(dataset), suppress(NotFoundError):
+            _end(earlier[0], f"was replaced by {dataset.id!r}", DEFAULT_TIMEOUT_S, is_replaced=True)
+
+
+def _end(name: str, reason: str, timeout_s: float, *, is_replaced: bool = False) -> str:
+    while True:
+        dataset = open_published(name, timeout_s)
+        assert dataset._control is not None
+        try:
+            dataset._control.drop(reason, is_replaced=is_replaced)
+        except DeadlineError:
+            raise
+        except (NotFoundError, ConnectionLostError):
+            continue  # it has just ended: the next search finds the newest of the name, or the reason
+        return dataset.id
 
 
 def describe_publication(dataset: Dataset, lifetime: str, control_uris: tuple[str, ...] = ()) -> Publication:

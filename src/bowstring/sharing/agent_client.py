@@ -110,6 +110,26 @@ class AttemptLocation:
     """The agent that has it, for `AgentClient.dial`; empty if it is reached only on its host."""
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedEntry:
+    """A published data set of an agent."""
+
+    summary: PublishedSummary
+    publication: Publication
+    access: RemoteAccess | None
+    """How its agents are reached from other hosts, if they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEntry:
+    """The reply of an agent that has no such published data set."""
+
+    ended: str
+    """Why the last one with the name or ID has ended; empty if the agent had none, or has forgotten it."""
+    newest: tuple[PublishedSummary, ...]
+    """The newest data sets that it has."""
+
+
 class AgentClient(Closable):
     """A connection to the host agent. A context manager."""
 
@@ -250,9 +270,13 @@ class AgentClient(Closable):
             raise ProtocolError(f"host agent: missing: expected integers, found {str(missing)[:_MAX_TEXT]}")
         return missing
 
-    def drop(self, dataset: str) -> None:
-        """Free the memory of a data set. Raises `NotFoundError` if there is no such data set."""
-        self._request({"op": "drop", "dataset": dataset})
+    def drop(self, dataset: str, reason: str = "was dropped", *, is_replaced: bool = False) -> None:
+        """Free the memory of a data set; of a replaced one a few seconds later, for those that have found it before.
+
+        Those that ask for it later get `reason`, the predicate of a sentence. Raises `NotFoundError` if it does not
+        exist any more.
+        """
+        self._request({"op": "drop", "dataset": dataset, "reason": reason, "is_replaced": is_replaced})
 
     def publish(self, dataset: str, publication: Publication) -> datetime | None:
         """Publish a committed data set, or update what was published. Return when it expires, None for never.
@@ -267,16 +291,18 @@ class AgentClient(Closable):
         """Let a data set expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
         return parse_time(self._request({"op": "extend", "dataset": dataset, "ttl_s": ttl_s}).get("expires_at"))
 
-    def describe(self, dataset: str) -> tuple[Publication, datetime | None, RemoteAccess | None]:
-        """Return what was published of a data set, when it expires (None for never), and the access to its agents on
-        other hosts, if they have any. Raises `NotFoundError`.
-        """
-        reply = self._request({"op": "describe", "dataset": dataset})
+    def find_published(self, name: str) -> PublishedEntry | MissingEntry:
+        """Return the published data set with an ID, or else the newest with a name."""
+        reply = self._request({"op": "find", "name": name})
+        if "summary" not in reply:
+            newest = map(PublishedSummary.from_json, _read_field(reply, "newest", list))
+            return MissingEntry(_read_field(reply, "ended", str), tuple(newest))
         try:
             access = None if reply.get("access") is None else RemoteAccess.from_json(reply["access"])
         except (LookupError, TypeError, ValueError):
             raise ProtocolError("host agent: access: expected the secret and the host of agents") from None
-        return Publication.from_json(reply.get("publication")), parse_time(reply.get("expires_at")), access
+        summary, publication = PublishedSummary.from_json(reply["summary"]), reply.get("publication")
+        return PublishedEntry(summary, Publication.from_json(publication), access)
 
     def list_published(self, name: str | None = None) -> list[PublishedSummary]:
         """Return the published data sets, or those with a name or ID, in the order in which they were put."""

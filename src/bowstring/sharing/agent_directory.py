@@ -9,20 +9,28 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
+from typing import TypeVar
 
-from bowstring.errors import BowstringError, InvalidArgumentError, NotFoundError, ResourceError
-from bowstring.sharing.agent_client import AgentClient, agent_address_prefix
+from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
+from bowstring.sharing.agent_client import AgentClient, MissingEntry, PublishedEntry, agent_address_prefix
 from bowstring.sharing.publications import PublishedSummary
+from bowstring.transports.base import Deadline, strip_traceback
 from bowstring.transports.unix_socket import peer_credentials, try_connect
 
 _LOGGER = logging.getLogger(__name__)
 _SOCKETS = "/proc/net/unix"
 _MAX_AGENTS = 1024
 _MAX_THREADS = 32
-_DETACHED_TOKEN = "detached-2-"
+_DETACHED_TOKEN = "detached-3-"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""
 _MAX_DETACHED_AGENTS = 64
+_MAX_NAMES = 10
+_MIN_TIMEOUT_S = 0.1
+"""For the second look after a first that has taken most of the time."""
+_Reply = TypeVar("_Reply")
 
 
 def list_agent_addresses() -> list[str]:
@@ -46,39 +54,67 @@ def list_published(timeout_s: float, name: str | None = None) -> list[tuple[str,
 
     Agents that do not answer within `timeout_s` are left out. Raises `InvalidArgumentError`, `ResourceError`.
     """
-    if not timeout_s > 0:
-        raise InvalidArgumentError(f"timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    addresses = list_agent_addresses()
-
-    def list_one(address: str) -> list[tuple[str, PublishedSummary]]:
-        try:
-            with AgentClient.connect(address, timeout_s=timeout_s) as agent:
-                return [(address, summary) for summary in agent.list_published(name)]
-        except BowstringError as error:
-            _LOGGER.debug("%s: left out: %s", address, error)
-            return []
-
-    if not addresses:
-        return []
-    with ThreadPoolExecutor(min(len(addresses), _MAX_THREADS), "bowstring-agents") as pool:
-        entries = [entry for each in pool.map(list_one, addresses) for entry in each]
+    replies, _ = _ask_agents(timeout_s, lambda agent: agent.list_published(name))
+    entries = [(address, summary) for address, summaries in replies.items() for summary in summaries]
     return sorted(entries, key=lambda entry: entry[1].created_at, reverse=True)
 
 
-def find_published(name: str, timeout_s: float) -> tuple[str, PublishedSummary]:
+def find_published(name: str, timeout_s: float) -> tuple[str, PublishedEntry]:
     """Return the data set with this ID, or else the newest one with this name, and the address of its agent.
 
-    Raises `NotFoundError`, and as `list_published`.
+    Raises `NotFoundError` with the reason if the agents have one, `DeadlineError` if an agent does not answer within
+    `timeout_s` and the others have no such data set, and as `list_published`.
     """
-    entries = list_published(timeout_s, name)
-    matches = [entry for entry in entries if entry[1].id == name] or [
-        entry for entry in entries if entry[1].name == name
-    ]
-    if matches:
-        return matches[0]
-    newest = list_published(timeout_s)[:10]
-    known = ", ".join(dict.fromkeys(summary.name for _, summary in newest)) or "none"
-    raise NotFoundError(f"there is no published data set {name!r} on this host; the newest are: {known}")
+    deadline = Deadline(timeout_s)
+    previous_state: dict[str, str | None] | None = None
+    while True:
+        timeout_s = max(deadline.remaining_s(), _MIN_TIMEOUT_S)
+        replies, errors = _ask_agents(timeout_s, lambda agent: agent.find_published(name))
+        entries = [(address, reply) for address, reply in replies.items() if isinstance(reply, PublishedEntry)]
+        if entries:
+            return max(entries, key=lambda entry: (entry[1].summary.id == name, entry[1].summary.created_at))
+        silent = [address for address, error in errors.items() if isinstance(error, DeadlineError)]
+        if silent:
+            raise deadline.deadline_error(f"published data set {name!r}: host agent at {', '.join(silent)}")
+        missing = [reply for reply in replies.values() if isinstance(reply, MissingEntry)]
+        # Agents reply one after the other: one may publish the data set when it has replied, before another ends it
+        # that has not. There was none after the first look if the second finds the same agents, and they have ended
+        # none since.
+        state = {address: reply.ended for address, reply in zip(replies, missing, strict=True)} | dict.fromkeys(errors)
+        if state == previous_state or not deadline.remaining_s():
+            raise NotFoundError(_describe_missing(name, missing))
+        previous_state = state
+
+
+def _describe_missing(name: str, replies: Iterable[MissingEntry]) -> str:
+    summaries = sorted((each for reply in replies for each in reply.newest), key=attrgetter("created_at"), reverse=True)
+    newest = ", ".join(dict.fromkeys(summary.name for summary in summaries[:_MAX_NAMES]))
+    others = f"the newest are: {newest}" if newest else "nothing is published"
+    reasons = "".join(f": {reply.ended}" for reply in replies if reply.ended)
+    return f"there is no published data set {name!r} on this host{reasons}; {others}"
+
+
+def _ask_agents(
+    timeout_s: float, ask: Callable[[AgentClient], _Reply]
+) -> tuple[dict[str, _Reply], dict[str, BowstringError]]:
+    """Return the replies of all agents, and the errors of those that do not reply within `timeout_s`, by address."""
+    if not timeout_s > 0:
+        raise InvalidArgumentError(f"timeout_s: expected a positive number of seconds, found {timeout_s!r}")
+    replies: dict[str, _Reply] = {}
+    errors: dict[str, BowstringError] = {}
+
+    def ask_one(address: str) -> None:
+        try:
+            with AgentClient.connect(address, timeout_s=timeout_s) as agent:
+                replies[address] = ask(agent)
+        except BowstringError as error:
+            _LOGGER.debug("%s: left out: %s", address, error)
+            errors[address] = strip_traceback(error)
+
+    if addresses := list_agent_addresses():
+        with ThreadPoolExecutor(min(len(addresses), _MAX_THREADS), "bowstring-agents") as pool:
+            list(pool.map(ask_one, addresses))
+    return replies, errors
 
 
 def open_detached_agent(timeout_s: float = 30.0) -> tuple[str, AgentClient]:

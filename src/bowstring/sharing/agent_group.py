@@ -88,10 +88,19 @@ class AgentGroup:
             raise NotFoundError(f"data set {dataset} does not exist any more, or only on hosts out of reach")
         return times[0]
 
-    def drop(self, dataset: str, uris: Iterable[str]) -> None:
-        """Free the memory of a data set, on the agents that can be reached, and do not own them for it any more."""
+    def drop(
+        self, dataset: str, uris: Iterable[str], reason: str = "was dropped", *, is_replaced: bool = False
+    ) -> None:
+        """Free the memory of a data set, on the agents that can be reached, and do not own them for it any more.
+
+        Otherwise as `AgentClient.drop`.
+        """
         uris = list(uris)
-        self._call_each(uris, lambda _, agent: agent.drop(dataset), _DROP_TIMEOUT_S, BowstringError)
+
+        def drop_on(_uri: str, agent: AgentClient) -> None:
+            agent.drop(dataset, reason, is_replaced=is_replaced)
+
+        self._call_each(uris, drop_on, _DROP_TIMEOUT_S, BowstringError)
         for uri in uris:
             _ownership.release(uri, dataset)
 

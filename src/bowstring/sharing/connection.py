@@ -374,6 +374,8 @@ def _explain_lost_connection(uri: StreamURI, error: ConnectionLostError) -> Conn
         dial(find_transport(uri.scheme, uri), uri.address, TransportOptions()).close()
     except ConnectionLostError:
         return ConnectionLostError(
-            f"the published data no longer exists, because its host agent has ended: publish it again ({error})", error
+            f"the published data no longer exists, because its host agent or the process that published it has ended: "
+            f"publish it again ({error})",
+            error,
         )
     return error

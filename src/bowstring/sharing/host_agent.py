@@ -56,6 +56,7 @@ _TICK_S = 1.0
 _REQUESTS_PER_TURN = 4
 _MAX_CLIENTS = 4096
 _MAX_CONNECTIONS = 1024
+_MAX_REASON = 300
 TRANSPORT_OPTIONS = TransportOptions(
     max_plain_bytes=1 << 26,
     max_tagged_bytes=0,
@@ -274,12 +275,11 @@ class HostAgent(Closable):
         """Change the lifetime of a data set."""
         return {"expires_at": self.datasets.extend(str(request["dataset"]), float(request["ttl_s"]))}
 
-    def describe(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What was published of a data set, with its description, and the access to the agents of other hosts."""
-        publication, expires_at = self.datasets.describe(str(request["dataset"]))
+    def find_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """A published data set by ID or name, with its description, and the access to the agents of other hosts."""
         # The peer has the secret already or is a process of this user, which may change all that the agent has.
         access = None if self._access is None else self._access.to_json()
-        return {"publication": publication.to_json(), "expires_at": expires_at, "access": access}
+        return {**self.datasets.find_published(str(request["name"])), "access": access}
 
     def list_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The published data sets, or those with a name or ID, without their descriptions."""
@@ -290,8 +290,9 @@ class HostAgent(Closable):
         self.datasets.drop_unpublished(datasets)
 
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Drop a data set."""
-        self.datasets.drop(str(request["dataset"]))
+        """Drop a data set; a replaced one a few seconds later."""
+        drop = self.datasets.replace if request["is_replaced"] else self.datasets.drop
+        drop(str(request["dataset"]), str(request["reason"])[:_MAX_REASON])
         return {}
 
     def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,7 +335,7 @@ _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "commit": HostAgent.commit,
     "publish": HostAgent.publish,
     "extend": HostAgent.extend,
-    "describe": HostAgent.describe,
+    "find": HostAgent.find_published,
     "list": HostAgent.list_published,
     "drop": HostAgent.drop,
     "status": HostAgent.status,

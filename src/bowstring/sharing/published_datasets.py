@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, ResourceError
@@ -23,7 +24,14 @@ from bowstring.sharing.publications import Publication
 from bowstring.sharing.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
 
-_MAX_DROPPED_IDS = 100_000
+_MAX_ENDED = 100_000
+"""The data sets whose end is remembered, some 300 bytes each."""
+_REPLACED_S = 5.0
+"""How long a replaced data set can be read by those that have opened it: opening and connecting are two steps."""
+_MAX_REPLACED_BYTES = 1 << 30
+"""The bytes of replaced data sets that can still be read, besides those of the one that was replaced last."""
+_MAX_NEWEST = 10
+"""The data sets that an error lists."""
 _DESCRIPTION = ("description", "control_uris")
 """The fields of a publication that a list of data sets does not have."""
 _SMALL_BYTES = 256 << 10
@@ -55,6 +63,11 @@ class _PublishedDataset:
         self.expires_at = time.monotonic() + self.ttl_s
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of all attempts."""
+        return sum(partition.size_bytes for partition in self.partitions.values())
+
+    @property
     def expiry_time(self) -> float | None:
         """When it expires, in seconds since 1970; None for never."""
         return None if math.isinf(self.expires_at) else time.time() + self.expires_at - time.monotonic()
@@ -77,7 +90,7 @@ class _PublishedDataset:
         return {
             "partitions": len(self.partitions),
             "rows": sum(partition.num_rows for partition in self.partitions.values()),
-            "bytes": sum(partition.size_bytes for partition in self.partitions.values()),
+            "bytes": self.nbytes,
             "memory_bytes": sum(region.size_bytes for region in self.regions if region.is_sealed),
             "spilled_bytes": sum(region.size_bytes for region in self.regions if not region.is_sealed),
             "regions": len(self.regions),
@@ -93,8 +106,13 @@ class PublishedDatasets(Closable):
         self._memory = memory
         self._max_regions = max_regions
         self._datasets: dict[str, _PublishedDataset] = {}
-        # A late attempt must not create a dropped data set again, which would never be dropped.
-        self._dropped: dict[str, None] = {}
+        self._ended: dict[str, tuple[str | None, str]] = {}
+        """The name that each data set was published with, if it was, and why it has ended, the newest end last.
+
+        Replaced ones stay in `_datasets` for a while: they can be read, but not found. A late attempt must not create a
+        data set again that has ended, because nothing would drop it.
+        """
+        self._published_at = 0.0
 
     def __len__(self) -> int:
         return len(self._datasets)
@@ -117,7 +135,7 @@ class PublishedDatasets(Closable):
         locations = self.server.issue_locations(_format_ticket(name, attempt))
         dataset = self._datasets.get(name)
         # Attempts may be late, such as the slower of two speculative copies.
-        if name in self._dropped or (dataset is not None and dataset.is_complete):
+        if name in self._ended or (dataset is not None and dataset.is_complete):
             raise InvalidArgumentError(f"data set {name!r} is complete or dropped: partitions can't be added")
         if dataset is not None and attempt in dataset.partitions:
             raise InvalidArgumentError(
@@ -176,7 +194,8 @@ class PublishedDatasets(Closable):
         if not dataset.tickets:
             raise InvalidArgumentError(f"data set {name!r} is not committed")
         if dataset.publication is None:
-            dataset.published_at = time.time()
+            # Later than the one before, even if the clock was set back: the newest with a name counts.
+            self._published_at = dataset.published_at = max(time.time(), math.nextafter(self._published_at, math.inf))
         dataset.publication = publication
         dataset.is_detached = publication.lifetime == "detached"
         return dataset.expiry_time
@@ -184,18 +203,28 @@ class PublishedDatasets(Closable):
     def extend(self, name: str, ttl_s: float) -> float | None:
         """Let a data set expire `ttl_s` from now. Return this time, in seconds since 1970. Raises `NotFoundError`."""
         dataset = self._find(name)
+        if name in self._ended:
+            raise NotFoundError(self._ended[name][1])
         if not ttl_s > 0:
             raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a positive number, found {ttl_s}")
         dataset.ttl_s = ttl_s
         dataset.start_lifetime()
         return dataset.expiry_time
 
-    def describe(self, name: str) -> tuple[Publication, float | None]:
-        """Return what was published, and the time of its expiry. Raises `NotFoundError`."""
-        dataset = self._find(name)
-        if dataset.publication is None:
-            raise NotFoundError(f"the host agent has no published data set {name!r}")
-        return dataset.publication, dataset.expiry_time
+    def find_published(self, name_or_id: str) -> dict[str, Any]:
+        """Return the data set with an ID, or else the newest with a name: its summary and its publication.
+
+        If there is none, return why the one that ended last has ended, and the newest others.
+        """
+        matches = self.list_published(name_or_id)
+        if not matches:
+            texts = (text for id_, (name, text) in reversed(self._ended.items()) if name_or_id in (id_, name))
+            newest = sorted(self.list_published(), key=lambda summary: summary["created_at"])[-_MAX_NEWEST:]
+            return {"ended": next(texts, ""), "newest": newest}
+        summary = max(matches, key=lambda summary: (summary["id"] == name_or_id, summary["created_at"]))
+        publication = self._datasets[summary["id"]].publication
+        assert publication is not None
+        return {"summary": summary, "publication": publication.to_json()}
 
     def list_published(self, name_or_id: str | None = None) -> list[dict[str, Any]]:
         """Return `PublishedSummary.to_json` of each published data set, or of those with an ID or a name."""
@@ -209,7 +238,9 @@ class PublishedDatasets(Closable):
                 "num_readers": readers[name],
             }
             for name, dataset in self._datasets.items()
-            if dataset.publication is not None and name_or_id in (None, name, dataset.publication.name)
+            if dataset.publication is not None
+            and name not in self._ended
+            and name_or_id in (None, name, dataset.publication.name)
         ]
 
     def _count_readers(self) -> Counter[str]:
@@ -225,45 +256,65 @@ class PublishedDatasets(Closable):
         for name in names:
             dataset = self._datasets.get(name)
             if dataset is not None and dataset.publication is None:
-                self.drop(name)
+                self.drop(name, "ended with the process that wrote it")
 
     def drop_attached(self) -> None:
         """Drop all data sets but detached ones, because no owner remains."""
         for name in [name for name, dataset in self._datasets.items() if not dataset.is_detached]:
-            self.drop(name)
+            self.drop(name, "ended with the process that published it")
 
-    def drop(self, name: str, reason: str | None = None) -> None:
-        """Drop a data set. Raises `NotFoundError`. Clients that ask for it later get `reason`."""
+    def drop(self, name: str, reason: str) -> None:
+        """Drop a data set. Raises `NotFoundError`. Clients that ask for it later get `reason`, such as "was closed"."""
         dataset = self._find(name)
+        text = self._ended[name][1] if name in self._ended else self._add_end(name, dataset, reason)
         del self._datasets[name]
-        self._dropped[name] = None
-        if len(self._dropped) > _MAX_DROPPED_IDS:
-            del self._dropped[next(iter(self._dropped))]
         for ticket in dataset.tickets:
-            self.server.remove(ticket, reason)
+            self.server.remove(ticket, text)
+
+    def replace(self, name: str, reason: str) -> None:
+        """Drop a data set a few seconds later, for those that have found it already; nobody finds it from now on."""
+        dataset = self._find(name)
+        self._add_end(name, dataset, reason)
+        dataset.expires_at = min(dataset.expires_at, time.monotonic() + _REPLACED_S)
+        newest_first = [each for each in reversed(self._ended) if each in self._datasets]
+        sizes = accumulate(self._datasets[each].nbytes for each in newest_first[1:])
+        for each, size_bytes in zip(newest_first[1:], sizes, strict=True):
+            if size_bytes > _MAX_REPLACED_BYTES:
+                self.drop(each, reason)
+
+    def _add_end(self, name: str, dataset: _PublishedDataset, reason: str) -> str:
+        """Remember why a data set has ended, for a number of them; return it as a sentence."""
+        text = f"data set {name!r} {reason} at {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
+        self._ended.pop(name, None)
+        self._ended[name] = (None if dataset.publication is None else dataset.publication.name, text)
+        if len(self._ended) > _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        return text
 
     def drop_expired(self) -> bool:
         """Drop expired data sets; return False if there are none."""
         now = time.monotonic()
         expired = [(name, dataset.ttl_s) for name, dataset in self._datasets.items() if dataset.expires_at < now]
         for name, ttl_s in expired:
-            expired_at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-            self.drop(name, f"data set {name!r} expired at {expired_at}, after its lifetime of {ttl_s:g} s")
+            self.drop(name, f"expired after its lifetime of {ttl_s:g} s")
         return bool(expired)
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Return the state of each data set."""
-        return {name: dataset.to_json() for name, dataset in self._datasets.items()}
+        return {
+            name: {**dataset.to_json(), "is_replaced": name in self._ended} for name, dataset in self._datasets.items()
+        }
 
     def close(self) -> None:
         """Drop all data sets. Idempotent."""
         for name in list(self._datasets):
-            self.drop(name)
+            self.drop(name, "ended with its host agent")
 
     def _find(self, name: str) -> _PublishedDataset:
         dataset = self._datasets.get(name)
         if dataset is None:
-            raise NotFoundError(f"the host agent has no data set {name!r}")
+            _, reason = self._ended.get(name, (None, f"the host agent has no data set {name!r}"))
+            raise NotFoundError(reason)
         return dataset
 
     def _serve_partitions(self, name: str, dataset: _PublishedDataset, attempts: Iterable[Attempt]) -> None:

@@ -68,9 +68,12 @@ class PartitionJob:
         """The parts of the data set, in the order of the partitions."""
         return tuple(self._reports[partition_id].part for partition_id in sorted(self._reports))
 
-    def drop(self) -> None:
-        """Free the memory of the data set on all hosts; after a failed job, the attempts on the driver's host."""
-        self._agents.drop(self._dataset, self._agent_uris or {LOCAL_AGENT})
+    def drop(self, reason: str = "was dropped", *, is_replaced: bool = False) -> None:
+        """Free the memory of the data set on all hosts; after a failed job, the attempts on the driver's host.
+
+        As `DatasetControl.drop`.
+        """
+        self._agents.drop(self._dataset, self._agent_uris or {LOCAL_AGENT}, reason, is_replaced=is_replaced)
 
     def drop_unreported_attempts(self) -> None:
         """Free the attempts of a failed job on other hosts, by tasks on as many of them as possible.

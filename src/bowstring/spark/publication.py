@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bowstring.arrays.table import Table
 from bowstring.datasets.dataset import Dataset
-from bowstring.datasets.published_dataset import PublishedDataset
+from bowstring.datasets.published_dataset import PublishedDataset, end_predecessor
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentKey
 from bowstring.sharing.agent_control import RemoteAccess
@@ -105,6 +105,7 @@ def publish(  # noqa: PLR0913 -- all but one are options
     memory_limit: int | str | None = None,
     remote: bool | RemoteOptions | None = None,
     progress: bool | None = None,
+    replace: bool = False,
 ) -> PublishedFrame:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
@@ -112,8 +113,9 @@ def publish(  # noqa: PLR0913 -- all but one are options
     docs/reference/spark.md. The schema is that of ``df.toArrow()``. `bowstring.open_published(name)` opens the newest
     data set with this name in any process of the user on a host that has a part, without `remote` only on the driver's.
 
-    The memory is freed by `close`, `ttl_s` after the commit, and at the end of the driver's process; with the lifetime
-    "detached", not at the end of the driver, so that a trainer can start when the application has ended.
+    The memory is freed by `close` of the object that is returned, by `bowstring.unpublish`, `ttl_s` after the commit,
+    and at the end of the driver's process; with the lifetime "detached", not at the end of the driver, so that a
+    trainer can start when the application has ended. `replace` is that of `bowstring.publish`.
 
     With `remote`, the executors' hosts also serve their partitions over TCP, to all processes with the data set or a
     URI, and the driver frees their memory with `close` or at its end; True takes the session's settings
@@ -140,7 +142,10 @@ def publish(  # noqa: PLR0913 -- all but one are options
             ".", `lifetime` or `remote` has another value, or `df` is not a data frame.
     """
     dataset_id = create_dataset_id(name)
-    return publish_as(dataset_id, df, name, ttl_s, lifetime, memory_limit, remote, progress=progress)
+    frame = publish_as(dataset_id, df, name, ttl_s, lifetime, memory_limit, remote, progress=progress)
+    if replace:
+        end_predecessor(frame)
+    return frame
 
 
 def publish_as(  # noqa: PLR0913 -- those of `publish`
@@ -184,7 +189,7 @@ def publish_as(  # noqa: PLR0913 -- those of `publish`
         if shortage is not None:
             raise shortage from problem
         raise
-    return PublishedFrame(dataset.name, schema, dataset.parts, dataset_id, expires_at, job)
+    return PublishedFrame(dataset.name, schema, dataset.parts, dataset_id, expires_at, job, is_owner=True)
 
 
 def _current_agent_key(ttl_s: float, remote: RemoteOptions | None, driver_host: str | None) -> AgentKey:

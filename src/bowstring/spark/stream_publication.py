@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, open_published
+from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, unpublish
 from bowstring.errors import InvalidArgumentError, NotFoundError
 from bowstring.sharing.agent_client import DEFAULT_TTL_S
 from bowstring.sharing.agent_directory import list_published
@@ -103,7 +103,7 @@ class _BatchPublisher:
                 self._close(old)
         for old in [each for each in others if each <= number - self.keep]:
             with contextlib.suppress(NotFoundError):
-                open_published(others[old]).close()
+                unpublish(others[old])
 
     def close_after(self, query: StreamingQuery) -> None:
         """Free the batches when the query has ended, unless they outlive the application."""

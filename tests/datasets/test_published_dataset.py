@@ -1,0 +1,244 @@
+"""Who owns a published data set: the object that `publish` returned frees it, and all others are views of it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.datasets import PublishedDataset
+from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError
+from bowstring.sharing import agent_directory
+from bowstring.sharing.agent_client import AgentClient
+from tests.polling import wait_until
+from tests.sharing.python_process import PythonProcess, run_python
+
+TABLE = bs.table({"a": [1, 2, 3]})
+SETUP = """
+import bowstring as bs
+from bowstring.sharing import agent_directory
+agent_directory._DETACHED_TOKEN = token
+"""
+
+
+def close_in_child(dataset: PublishedDataset) -> None:
+    """Close the object that `publish` returned in a forked child."""
+    child = get_context("fork").Process(target=dataset.close)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+
+
+CLOSED_VIEWS: dict[str, Callable[[PublishedDataset], None]] = {
+    "opened": lambda dataset: bs.open_published(dataset.name).close(),
+    "opened by id": lambda dataset: bs.open_published(dataset.id).close(),
+    "unpickled": lambda dataset: pickle.loads(pickle.dumps(dataset)).close(),
+    "unpickled view": lambda dataset: pickle.loads(pickle.dumps(bs.open_published(dataset.id))).close(),
+    "connected": lambda dataset: bs.connect(dataset).close(),
+    "of another process": lambda dataset: run_python(
+        "import bowstring as bs\nwith bs.open_published(name) as dataset: send(dataset.num_rows)", name=dataset.name
+    ),
+    "in a forked child": close_in_child,
+}
+
+
+@pytest.mark.parametrize("view", CLOSED_VIEWS)
+@pytest.mark.usefixtures("token")
+def test_closing_a_view_frees_nothing_and_closing_the_owner_frees_it_for_all(view: str) -> None:
+    name = f"owned-{secrets.token_hex(4)}"
+    with bs.publish(TABLE, name=name) as dataset:
+        CLOSED_VIEWS[view](dataset)
+        assert dataset.read_all() == TABLE
+        with bs.open_published(name) as opened:
+            assert opened.read_all() == TABLE
+            assert (dataset.is_owner, opened.is_owner) == (True, False)
+            dataset.close()
+            with pytest.raises(NotFoundError, match=f"'{dataset.id}' was closed by process {os.getpid()}"):
+                opened.read_all()
+
+
+def sum_published(token: str, name: str) -> int:
+    agent_directory._DETACHED_TOKEN = token
+    with bs.open_published(name) as dataset:
+        return sum(dataset.read_all()["a"].to_pylist())
+
+
+def test_each_worker_of_a_pool_opens_and_closes_the_same_data_set(token: str) -> None:
+    with (
+        bs.publish(TABLE, name="shared-by-workers"),
+        ProcessPoolExecutor(2, mp_context=get_context("forkserver")) as pool,
+    ):
+        assert list(pool.map(sum_published, [token] * 8, ["shared-by-workers"] * 8)) == [6] * 8
+
+
+READ_UNTIL_STOPPED = (
+    SETUP
+    + """
+import threading
+stopped, errors, counts = threading.Event(), [], []
+def read():
+    while not stopped.is_set():
+        try:
+            with bs.open_published("model") as dataset:
+                counts.append(dataset.read_all()["a"].to_pylist()[0] if reads else dataset.num_rows)
+        except Exception as error:
+            errors.append(repr(error))
+thread = threading.Thread(target=read)
+thread.start()
+"""
+)
+
+
+@contextmanager
+def readers(token: str, *, reads: bool) -> Iterator[Callable[[], int]]:
+    """Open "model" again and again in a thread of this process and of another, without an error; the block gets the
+    number of times. With `reads`, read it as well: the numbers never go back.
+    """
+    values: dict[str, Any] = {"token": token, "reads": reads}
+    exec(READ_UNTIL_STOPPED, values)  # the same in both
+    code = f"{READ_UNTIL_STOPPED}send(1)\nreceive()\nstopped.set()\nthread.join()\nsend((errors, counts))"
+    with PythonProcess(code, token=token, reads=reads) as other:
+        assert other.receive() == 1
+        try:
+            yield lambda: len(values["counts"])
+        finally:
+            values["stopped"].set()
+            values["thread"].join()
+        other.send(None)
+        for errors, counts in ((values["errors"], values["counts"]), other.receive()):
+            assert errors == []
+            assert counts == sorted(counts)
+            assert counts
+
+
+def test_opening_a_name_never_fails_while_newer_data_sets_follow_each_other(token: str) -> None:
+    old = bs.publish(TABLE, name="model")
+    with readers(token, reads=False) as count:
+        for _ in range(30):
+            new = bs.publish(TABLE, name="model")
+            old.close()
+            old = new
+        assert wait_until(lambda: count() > 20)
+    old.close()
+
+
+def test_readers_of_a_name_that_is_replaced_get_the_old_or_the_new_rows(token: str) -> None:
+    bs.publish(bs.table({"a": [0]}), name="model")
+    with readers(token, reads=True) as count:
+        for number in range(1, 25):
+            bs.publish(bs.table({"a": [number]}), name="model", replace=True)
+        assert wait_until(lambda: count() > 20)
+    assert [summary.name for summary in bs.published()].count("model") == 1
+    assert bs.open_published("model").read_all()["a"].to_pylist() == [24]
+    bs.unpublish("model")
+
+
+@pytest.mark.usefixtures("token")
+def test_one_data_set_remains_of_several_that_replace_each_other_at_once() -> None:
+    kept = bs.publish(TABLE, name="model")
+    bs.publish(TABLE, name="model")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: bs.publish(TABLE, name="model", replace=True), range(8)))
+    ids = [summary.id for summary in bs.published() if summary.name == "model"]
+    assert (len(ids), ids[1]) == (2, kept.id)  # only the newest of the name is replaced
+    bs.unpublish(ids[0])
+    kept.close()
+
+
+def test_a_data_set_of_another_agent_is_replaced_too() -> None:
+    name = f"moved-{secrets.token_hex(4)}"
+    with (
+        bs.publish(TABLE, name=name, lifetime="application") as old,
+        bs.publish(TABLE, name=name, replace=True) as new,
+    ):
+        assert [summary.id for summary in bs.published() if summary.name == name] == [new.id]
+        with pytest.raises(NotFoundError, match=f"'{old.id}' was replaced by '{new.id}' at "):
+            old.extend(60)
+
+
+def end_by_expiry(dataset: PublishedDataset) -> None:
+    dataset.extend(0.01)
+    assert wait_until(lambda: dataset.id not in {summary.id for summary in bs.published()})
+
+
+def end_by_replacing(dataset: PublishedDataset) -> None:
+    bs.unpublish(bs.publish(TABLE, name=dataset.name, replace=True).id)
+
+
+ENDINGS: dict[str, tuple[Callable[[PublishedDataset], object], str]] = {
+    "closed": (PublishedDataset.close, rf"was closed by process {os.getpid()}, which published it, at .* UTC"),
+    "unpublished": (lambda dataset: bs.unpublish(dataset.name), rf"was unpublished by process {os.getpid()} at .* UTC"),
+    "expired": (end_by_expiry, r"expired after its lifetime of 0.01 s at .* UTC"),
+    "replaced": (end_by_replacing, r"was replaced by 'ended-.*' at .* UTC"),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.usefixtures("token")
+def test_errors_say_who_has_ended_a_data_set(ending: str) -> None:
+    end, expected = ENDINGS[ending]
+    name = f"ended-{secrets.token_hex(4)}"
+    dataset = bs.publish(TABLE, name=name)
+    opened, copy = bs.open_published(name), pickle.loads(pickle.dumps(dataset))
+    end(dataset)
+    expected = f"data set '{dataset.id}' {expected}"
+    for use in (lambda: bs.open_published(dataset.id), lambda: bs.unpublish(dataset.id), lambda: opened.extend(60)):
+        with pytest.raises(NotFoundError, match=expected):
+            use()
+    for view in (opened, copy):
+        if ending == "replaced":  # it can be read for a while
+            assert view.read_all() == TABLE
+            continue
+        with pytest.raises(NotFoundError, match=expected):
+            view.read_all()
+
+
+@pytest.mark.usefixtures("token")
+def test_the_error_says_that_the_process_or_the_agent_has_ended() -> None:
+    code = "import bowstring as bs\nsend(bs.publish(bs.table({'a': [1]}), name='gone', lifetime='application'))"
+    attached: PublishedDataset = run_python(f"{code}\nreceive()")
+    detached = bs.publish(TABLE, name="gone")
+    with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+        os.kill(agent.status()["pid"], signal.SIGKILL)
+    for dataset in (attached, detached):
+        assert wait_until(partial(has_lost_its_agent, dataset))
+        with pytest.raises(
+            ConnectionLostError, match="its host agent or the process that published it has ended: publish it again"
+        ):
+            dataset.read_all()
+
+
+def has_lost_its_agent(dataset: PublishedDataset) -> bool:
+    try:
+        dataset.read_all()
+    except ConnectionLostError:
+        return True
+    return False
+
+
+def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token: str) -> None:
+    with bs.publish(TABLE, name="stopped") as dataset:
+        with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+            pid = agent.status()["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            for use in (bs.open_published, bs.unpublish):
+                with pytest.raises(DeadlineError, match=f"'{dataset.id}': host agent at @.*{token}.* within 0.5 s"):
+                    use(dataset.id, 0.5)
+            elapsed_s = time.monotonic() - started
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert elapsed_s >= 1
+        assert bs.open_published("stopped").read_all() == TABLE
