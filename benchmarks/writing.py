@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -122,7 +123,8 @@ class SmallBatches:
 
 
 def _measure_small_batches(folder: Path, settings: Settings) -> Iterator[Measurement]:
-    """Streams of small batches through a `CoalescingWriter`: complete batches, and Python values.
+    """Streams of small batches through a `CoalescingWriter`: complete batches, and Python values. Then each batch as it
+    is, passed on at once or gathered in a buffer of bytes.
 
     They are streams because pyarrow cannot write batches with different dictionaries to a file.
     """
@@ -136,9 +138,19 @@ def _measure_small_batches(folder: Path, settings: Settings) -> Iterator[Measure
         small,
         folder,
         partial(_write_batches, schema, batches),
-        partial(_write_pyarrow_batches, small.schema, pa_batches),
+        partial(_write_pyarrow_batches, small.schema, pa_batches, _BUFFER_BYTES),
         settings,
     )
+    for line, buffer_bytes, bound in (("each passed on", 0, 5.0), ("gathered", _BUFFER_BYTES, None)):
+        yield _compare_streams(
+            f"{small.name}, {line}",
+            small,
+            folder,
+            partial(_write_uncoalesced, schema, batches, buffer_bytes),
+            partial(_write_pyarrow_batches, small.schema, pa_batches, buffer_bytes),
+            settings,
+            bound,
+        )
     yield _compare_streams(
         f"{wide.name}, from Python values",
         wide,
@@ -182,13 +194,14 @@ def _twenty_columns(count: int) -> SmallBatches:
     return SmallBatches(f"{len(fields)} columns of ten types × {count:,} batches of one row", schema, columns)
 
 
-def _compare_streams(
+def _compare_streams(  # noqa: PLR0913 -- two functions, and what they write
     line: str,
     source: SmallBatches,
     folder: Path,
     write: Callable[[str], None],
     pyarrow_write: Callable[[str], None],
     settings: Settings,
+    bound: float | None = _SMALL_BOUND,
 ) -> Measurement:
     """Measure two functions that write a stream to a path, after a comparison of the rows."""
     path, pyarrow_path = str(folder / "small.arrows"), str(folder / "small-pyarrow.arrows")
@@ -196,8 +209,15 @@ def _compare_streams(
     with pa.memory_map(path) as stream:
         rows = pa.ipc.open_stream(stream).read_all().to_pylist()
     assert rows == pa.Table.from_batches(source.pyarrow_batches()).to_pylist(), f"{line}: the rows differ"
-    peers = {"pyarrow, 1 MiB buffer": lambda: pyarrow_write(pyarrow_path)}
-    return compare_calls(line, _SMALL_BOUND, lambda: write(path), peers, settings)
+    return compare_calls(line, bound, lambda: write(path), lambda: pyarrow_write(pyarrow_path), settings)
+
+
+def _write_uncoalesced(
+    schema: bowstring.Schema, batches: Iterable[bowstring.RecordBatch], buffer_bytes: int, path: str
+) -> None:
+    with bowstring.new_stream(path, schema, buffer_bytes=buffer_bytes) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
 def _write_batches(schema: bowstring.Schema, batches: Iterable[bowstring.RecordBatch], path: str) -> None:
@@ -212,10 +232,10 @@ def _write_values(schema: bowstring.Schema, batches: Iterable[dict[str, Any]], p
             writer.write_pydict(columns)
 
 
-def _write_pyarrow_batches(schema: Any, batches: Iterable[Any], path: str) -> None:
+def _write_pyarrow_batches(schema: Any, batches: Iterable[Any], buffer_bytes: int, path: str) -> None:
     with (
         pa.OSFile(path, "wb") as file,
-        pa.BufferedOutputStream(file, _BUFFER_BYTES) as sink,
+        pa.BufferedOutputStream(file, buffer_bytes) if buffer_bytes else nullcontext(file) as sink,
         pa.ipc.new_stream(sink, schema) as writer,
     ):
         for batch in batches:
@@ -223,4 +243,4 @@ def _write_pyarrow_batches(schema: Any, batches: Iterable[Any], path: str) -> No
 
 
 def _write_pyarrow_values(source: SmallBatches, path: str) -> None:
-    _write_pyarrow_batches(source.schema, source.pyarrow_batches(), path)
+    _write_pyarrow_batches(source.schema, source.pyarrow_batches(), _BUFFER_BYTES, path)

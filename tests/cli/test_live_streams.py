@@ -7,6 +7,8 @@ import os
 import pty
 import re
 import select
+import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -14,10 +16,14 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 import pytest
+
+import bowstring as bs
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
@@ -80,6 +86,50 @@ def test_a_stream_is_converted_batch_by_batch() -> None:
         for number in (1, 2, 3):
             send_batch(number)
             wait_for_output(process.stdout, b"x" * number)
+
+
+@contextmanager
+def following_command(path: Path) -> Iterator[tuple[bs.ipc.StreamWriter, subprocess.Popen[bytes]]]:
+    """A stream with one batch at a path, and `cat --follow`, which has written the batch."""
+    batch = bs.record_batch({"n": [1], "text": ["a"]})
+    command = [sys.executable, "-m", "bowstring", "cat", "--follow", "-c", "n", str(path)]
+    as_usual = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where we were started to ignore it
+    with bs.new_stream(path, batch.schema) as writer:
+        writer.write(batch)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=as_usual  # noqa: PLW1509 -- it takes no lock
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert wait_for_output(process.stdout, b"\n") == b'{"n": 1}\n'
+        yield writer, process
+
+
+def test_cat_follows_a_file_until_the_stream_ends(tmp_path: Path) -> None:
+    with following_command(tmp_path / "log.arrows") as (writer, process):
+        assert process.stdout is not None
+        for number in (2, 3):
+            writer.write(bs.record_batch({"n": [number], "text": ["a"]}))
+            assert wait_for_output(process.stdout, b"\n") == b'{"n": %d}\n' % number
+        assert process.poll() is None
+        writer.close()
+        assert process.communicate(timeout=30) == (b"", b"")
+        assert process.returncode == 0
+
+
+def test_cat_stops_following_at_an_interrupt(tmp_path: Path) -> None:
+    with following_command(tmp_path / "log.arrows") as (_, process):
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == (b"", b"\n")
+        assert process.returncode == 130
+
+
+def test_cat_reports_that_the_followed_file_was_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "log.arrows"
+    with following_command(path) as (_, process):
+        os.replace(shutil.copy(path, tmp_path / "copy"), path)
+        message = f"bowstring: {path}: was replaced or removed while it was followed\n"
+        assert process.communicate(timeout=30) == (b"", message.encode())
+        assert process.returncode == 1
 
 
 def test_a_terminal_shows_each_batch_as_it_arrives() -> None:

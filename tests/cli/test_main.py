@@ -192,6 +192,7 @@ USAGE_ERRORS = {
         )
         for option in ("--column-names", "--column-type", "--null-value", "--timestamp-format", "--encoding")
     },
+    "cat --follow": "--follow expects the path of an Arrow stream (bowstring cat --help shows how)",
     "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
     "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
     "integration nope": "no such command 'nope' (bowstring integration --help shows how)",

@@ -82,4 +82,4 @@ class UnrecordedSink:
     def finish(self) -> None:
         """Do nothing."""
 
-    abandon = finish
+    flush = abandon = finish

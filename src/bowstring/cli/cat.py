@@ -22,6 +22,7 @@ from bowstring.cli.options import (
 )
 from bowstring.cli.progress import progress_bar
 from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_rows
+from bowstring.ipc.api import open_stream
 
 _ROWS_SHOWN = 1000
 
@@ -30,7 +31,7 @@ _ROWS_SHOWN = 1000
     epilog=examples(
         "bowstring cat flights.arrow",
         "bowstring cat -c origin,delay --format csv flights.parquet",
-        "tail -f -c +1 growing.arrows | bowstring cat",
+        "bowstring cat --follow growing.arrows",
     )
 )
 @file_argument
@@ -38,14 +39,18 @@ _ROWS_SHOWN = 1000
 @from_option
 @columns_option
 @all_option(f"Show all rows on a terminal, not only the first {_ROWS_SHOWN}; in a table, truncate nothing.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Wait for batches that are appended to an Arrow stream, until its end marker."
+)
 @max_piped_bytes_option
-def cat(
+def cat(  # noqa: PLR0913 -- one parameter for each option
     file: str | None,
     *,
     row_format: str | None,
     source_format: str | None,
     columns: tuple[str, ...],
     show_all: bool,
+    follow: bool,
     max_piped_bytes: int,
 ) -> None:
     """Write all rows of an Arrow, Parquet, CSV or JSON file, as a table, as JSON lines or as CSV.
@@ -54,6 +59,13 @@ def cat(
     terminal. On a terminal the first 1,000 rows are shown.
     """
     is_terminal = sys.stdout.isatty()
+    default = "table" if is_terminal else "jsonl"
+    if follow:
+        if file in (None, "-") or source_format not in (None, "arrow"):
+            raise click.UsageError("--follow expects the path of an Arrow stream")
+        with prefix_errors_with_source(file), open_stream(file, columns or None, follow=True) as reader:
+            write_rows(reader.schema, reader, row_format or default, show_all, is_input_idle=lambda: True)
+        return
     limit = _ROWS_SHOWN if is_terminal and not show_all else None
     with (
         refer_to_convert(),
@@ -64,7 +76,6 @@ def cat(
         source.open_table(SourceOptions(columns, max_piped_bytes), report_progress) as table,
     ):
         batches = LimitedBatches(table.batches if limit is None else batches_without_readahead(table.batches), limit)
-        default = "table" if is_terminal else "jsonl"
         write_rows(table.schema, batches, row_format or default, show_all, partial(is_input_idle, file))
         has_more = batches.has_more()
     if has_more:

@@ -311,7 +311,7 @@ def write_table(
         with (
             new_file(out, table.schema, table.footer_metadata, options.alignment_bytes, options=options.ipc)
             if target_format == "file"
-            else new_stream(out, table.schema, options.alignment_bytes, options=options.ipc)
+            else new_stream(out, table.schema, options.alignment_bytes, options=options.ipc, atomic=True)
         ) as writer:
             for batch in batches:
                 writer.write_batch(batch)

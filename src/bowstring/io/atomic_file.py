@@ -13,17 +13,18 @@ _MAX_NAME_CHARACTERS = 50  # with prefix and suffix, even 4-byte characters fit 
 
 
 class AtomicFile:
-    """A file that is written by its `descriptor` and gets its path when `commit` is called.
+    """A file that is written by its `descriptor` and gets its path when `place` or `commit` is called.
 
     If the file system supports O_TMPFILE, the file has no name until then, and the kernel removes it when the process
     ends. Otherwise it has a temporary name in the same folder that ends in `.part`. The permissions of a file that it
     replaces apply from the first byte on.
     """
 
-    __slots__ = ("_has_temporary_path", "_temporary_path", "descriptor", "path")
+    __slots__ = ("_has_temporary_path", "_temporary_path", "descriptor", "is_placed", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.realpath(os.fspath(path))
+        self.is_placed = False
         folder, name = os.path.split(self.path)
         self._temporary_path = os.path.join(
             folder, f".{name[:_MAX_NAME_CHARACTERS]}.{os.getpid()}.{os.urandom(6).hex()}.part"
@@ -44,25 +45,32 @@ class AtomicFile:
             with suppress(OSError):  # without support, the umask makes the permissions stricter at most
                 os.fchmod(self.descriptor, mode)
 
+    def place(self) -> None:
+        """Move the file to its path; it can still be written. Raises `OSError`."""
+        if not self._has_temporary_path:
+            try:
+                _link_unnamed_file(self.descriptor, self.path)
+            except FileExistsError:  # only a rename replaces another file
+                _link_unnamed_file(self.descriptor, self._temporary_path)
+                self._has_temporary_path = True
+        if self._has_temporary_path:
+            os.replace(self._temporary_path, self.path)
+            self._has_temporary_path = False
+        self.is_placed = True
+
     def commit(self, size_bytes: int | None) -> None:
-        """Move the file to its path, truncated to `size_bytes` if given. Raises `OSError`."""
-        descriptor, self.descriptor = self.descriptor, -1
+        """Move the file to its path, truncated to `size_bytes` if given, and close it. Raises `OSError`."""
         try:
             if size_bytes is not None:
-                os.ftruncate(descriptor, size_bytes)
-            if not self._has_temporary_path:
-                try:
-                    _link_unnamed_file(descriptor, self.path)
-                    return
-                except FileExistsError:  # only a rename replaces another file
-                    _link_unnamed_file(descriptor, self._temporary_path)
-                    self._has_temporary_path = True
+                os.ftruncate(self.descriptor, size_bytes)
+            if not self.is_placed:
+                self.place()
         finally:
+            descriptor, self.descriptor = self.descriptor, -1
             os.close(descriptor)
-        os.replace(self._temporary_path, self.path)
 
     def discard(self) -> None:
-        """Remove the file unless it was committed."""
+        """Close the file, and remove it unless it is at its path."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

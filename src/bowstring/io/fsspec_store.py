@@ -116,17 +116,18 @@ def _http_stream_options() -> dict[str, Any]:
 class Upload:
     """A file of a store that is being written, sequentially.
 
-    If the store supports uploads that can be aborted, as object stores do, the file appears on `commit`; otherwise it
-    appears at once.
+    It appears on `commit` if it is `atomic` and the store can abort uploads. Otherwise it grows with each write, except
+    in object stores, where files appear only when they are complete.
     """
 
-    def __init__(self, file_system: Any, path: str) -> None:
+    def __init__(self, file_system: Any, path: str, atomic: bool) -> None:
         self._file_system = file_system
         self.path = path
-        self._is_memory = "memory" in file_system.protocol
-        self._file: Any = (
-            io.BytesIO() if self._is_memory else open_store_file(file_system, path, "wb", autocommit=False)
-        )
+        self.is_atomic = atomic
+        self._content = io.BytesIO() if atomic and "memory" in file_system.protocol else None
+        self._file: Any = self._content or open_store_file(file_system, path, "wb", autocommit=not atomic)
+        if isinstance(self._file, sys.modules["fsspec.spec"].AbstractBufferedFile):
+            self._file.autocommit, self.is_atomic = False, True
         self._is_open = True
 
     def write(self, data: Any) -> int:
@@ -134,25 +135,30 @@ class Upload:
         written: int = self._file.write(data)
         return written
 
+    def flush(self) -> None:
+        """Flush the store's file object."""
+        self._file.flush()
+
     def commit(self) -> None:
         """Finish the upload: the file appears."""
         self._is_open = False
         try:
-            if self._is_memory:
-                self._file_system.pipe_file(self.path, self._file.getvalue())
-            else:
-                self._file.close()
+            if self._content is not None:
+                self._file_system.pipe_file(self.path, self._content.getvalue())
+                return
+            self._file.close()
+            if self.is_atomic:
                 self._file.commit()
         except Exception as error:
             raise translate_io_error(error, self.path, "written", self.path) from error
 
     def discard(self) -> None:
-        """Abort the upload, if the store supports that."""
+        """Abort the upload if it is atomic; otherwise what was written stays."""
         if self._is_open:
             self._is_open = False
             try:
                 self._file.close()
-                if not self._is_memory:
+                if self._content is None and self.is_atomic:
                     self._file.discard()
             except Exception:  # noqa: BLE001 -- the earlier error is the one to report
                 return

@@ -1,4 +1,4 @@
-"""Sinks: paths (written atomically), descriptors and sockets (vectored writes), file objects and object stores."""
+"""Sinks: paths (atomic or growing), descriptors and sockets (vectored writes), file objects and object stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from bowstring.memory.descriptors import preallocate, pwrite_all
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
 
 _MAX_GATHERED_BYTES = 1 << 15
-_FLUSH_BYTES = 1 << 20
+BUFFER_BYTES = 1 << 20
+"""The size of the buffer for small writes, unless the caller chooses another."""
 _MIN_RESERVED_FILE_BYTES = 1 << 22
 _RESERVE_STEP_BYTES = 1 << 25
 
@@ -38,8 +39,11 @@ class Sink(Protocol):
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message: its head and the buffers of its body, `body_bytes` in total. Keeps no reference to them."""
 
+    def flush(self) -> None:
+        """Pass gathered bytes to the operating system or the file object, and flush the file object."""
+
     def finish(self) -> None:
-        """Make the written bytes visible."""
+        """Write the gathered bytes and make all bytes visible."""
 
     def abandon(self) -> None:
         """Discard the written bytes, if possible."""
@@ -57,32 +61,38 @@ class RewritableSink(Protocol):
 
 
 class VectoredSink:
-    """Writes by vectored calls; small buffers are gathered first, as a call costs more than copying them.
+    """Writes by vectored calls. Small buffers are joined first, as that costs less than a vectored call, and gathered
+    until they are `buffer_bytes` together.
 
-    `writev` is `os.writev` with a descriptor, or a socket's `sendmsg`. `regular_file` is the descriptor of one; for
-    other sinks nothing is gathered, as a reader may be waiting.
+    `writev` is `os.writev` with a descriptor, or a socket's `sendmsg`. `regular_file` is the descriptor of one.
     """
 
-    __slots__ = ("_pending", "_regular_file", "_writev", "name", "position")
+    __slots__ = ("_buffer_bytes", "_pending", "_regular_file", "_writev", "name", "position")
 
-    def __init__(self, writev: Callable[[Sequence[Any]], int], name: str, regular_file: int | None = None) -> None:
+    def __init__(
+        self,
+        writev: Callable[[Sequence[Any]], int],
+        name: str,
+        regular_file: int | None = None,
+        buffer_bytes: int = 0,
+    ) -> None:
         self._writev = writev
         self.name = name
         self._regular_file = regular_file
+        self._buffer_bytes = buffer_bytes
         self._pending = bytearray()
         self.position = 0
 
     def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
         """Write the buffers, `size_bytes` in total."""
         self.position += size_bytes
-        if self._regular_file is not None and size_bytes <= _MAX_GATHERED_BYTES:
-            self._pending += b"".join(buffers)
-            if len(self._pending) >= _FLUSH_BYTES:
-                self._flush()
+        if size_bytes > _MAX_GATHERED_BYTES:
+            self._write_pending()
+            self._write_all(buffers)
             return
-        if self._pending:
-            self._flush()
-        self._write_all(buffers)
+        self._pending += b"".join(buffers)
+        if len(self._pending) >= self._buffer_bytes:
+            self._write_pending()
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message; to a regular file without creating a Python object for each buffer of the body."""
@@ -92,11 +102,11 @@ class VectoredSink:
             return
         self.position += len(head) + body_bytes
         self._pending += head
-        self._flush()
+        self._write_pending()
         with self._translate_errors():
             write_all_parts(lambda iovecs: write_iovecs(descriptor, iovecs), body.iovecs(), remaining_iovecs)
 
-    def _flush(self) -> None:
+    def _write_pending(self) -> None:
         # A new one first: after an error, `abandon` or another call must not write the same bytes again.
         pending, self._pending = self._pending, bytearray()
         if pending:
@@ -113,9 +123,13 @@ class VectoredSink:
         except OSError as error:
             raise translate_io_error(error, self.name, "written") from None
 
+    def flush(self) -> None:
+        """Write the gathered bytes."""
+        self._write_pending()
+
     def finish(self) -> None:
         """Write the gathered bytes."""
-        self._flush()
+        self._write_pending()
 
     def abandon(self) -> None:
         """Drop the gathered bytes; written bytes stay."""
@@ -123,36 +137,63 @@ class VectoredSink:
 
 
 class PathSink(VectoredSink):
-    """A file that appears under its path only when it is complete."""
+    """A file that appears under its path when it is complete, or if it is not `atomic`, with the first bytes written.
 
-    __slots__ = ("_atomic_file", "_path", "_reserved_end")
+    In either case it is a new file, so that readers of the one that it replaces keep their data.
+    """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    __slots__ = ("_atomic_file", "_path", "_reserved_end", "is_atomic")
+
+    def __init__(self, path: str | os.PathLike[str], atomic: bool = True, buffer_bytes: int = BUFFER_BYTES) -> None:
         self._atomic_file = atomic_file = AtomicFile(path)
         self._path = atomic_file.path
-        self._reserved_end = 0
+        self.is_atomic = atomic
+        # A growing file ends with its last message, so it must not be extended in advance.
+        self._reserved_end = 0 if atomic else sys.maxsize
         super().__init__(
-            lambda buffers: os.writev(atomic_file.descriptor, buffers), os.fspath(path), atomic_file.descriptor
+            lambda buffers: os.writev(atomic_file.descriptor, buffers),
+            os.fspath(path),
+            atomic_file.descriptor,
+            buffer_bytes,
         )
 
     def write(self, buffers: Sequence[Any], size_bytes: int) -> None:
         self.preallocate(size_bytes)
         super().write(buffers, size_bytes)
+        self._place_if_growing()
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message."""
         self.preallocate(len(head) + body_bytes)
         super().write_message(head, body, body_bytes)
+        self._place_if_growing()
+
+    def flush(self) -> None:
+        """Write the gathered bytes."""
+        super().flush()
+        self._place_if_growing()
+
+    def _place_if_growing(self) -> None:
+        if not (self.is_atomic or self._pending or self._atomic_file.is_placed):
+            with self._translate_placing_errors():
+                self._atomic_file.place()
+
+    @contextmanager
+    def _translate_placing_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise translate_io_error(error, self.name, "moved to its path", self.name) from None
 
     def overwrite(self, offset: int, data: bytes) -> None:
         """Overwrite bytes at `offset`, relative to the beginning of the sink."""
-        self._flush()
+        self._write_pending()
         with self._translate_errors():
             pwrite_all(self._atomic_file.descriptor, data, offset)
 
     def reserve_range(self, size_bytes: int) -> tuple[int, int]:
         """Reserve bytes that the caller writes to the descriptor; return it and their offset."""
-        self._flush()
+        self._write_pending()
         offset = self.position
         self.position += size_bytes
         # Later vectored writes continue at the file's own position.
@@ -175,25 +216,26 @@ class PathSink(VectoredSink):
     def finish(self) -> None:
         """Write the gathered bytes and move the file to its path."""
         super().finish()
-        try:
+        with self._translate_placing_errors():
             self._atomic_file.commit(self.position if self._reserved_end > self.position else None)
-        except OSError as error:
-            raise translate_io_error(error, self.name, "moved to its path", self.name) from None
 
     def abandon(self) -> None:
-        """Remove the unfinished file."""
+        """Remove the unfinished file, unless it is at its path already."""
         super().abandon()
         self._atomic_file.discard()
 
 
 class FileObjectSink:
-    """A file object with `write`; large buffers are passed without a copy."""
+    """A file object with `write`; large buffers are passed without a copy, small ones are gathered until they are
+    `buffer_bytes` together.
+    """
 
-    __slots__ = ("_file", "_pending", "name", "position")
+    __slots__ = ("_buffer_bytes", "_file", "_pending", "name", "position")
 
-    def __init__(self, file: Any, name: str | None = None) -> None:
+    def __init__(self, file: Any, name: str | None = None, buffer_bytes: int = BUFFER_BYTES) -> None:
         self._file = file
         self.name = get_source_name(file) if name is None else name
+        self._buffer_bytes = buffer_bytes
         self._pending = bytearray()
         self.position = 0
 
@@ -201,19 +243,21 @@ class FileObjectSink:
         """Write the buffers, `size_bytes` in total."""
         self.position += size_bytes
         for buffer in buffers:
-            if len(buffer) <= _MAX_GATHERED_BYTES:
-                self._pending.extend(buffer)
-                if len(self._pending) >= _FLUSH_BYTES:
-                    self._flush()
-            else:
-                self._flush()
+            if len(buffer) > _MAX_GATHERED_BYTES:
+                self._write_pending()
                 self._write_all(buffer)
+                continue
+            self._pending.extend(buffer)
+            if len(self._pending) >= BUFFER_BYTES:
+                self._write_pending()
+        if len(self._pending) >= self._buffer_bytes:
+            self._write_pending()
 
     def write_message(self, head: bytes, body: Sequence[Any], body_bytes: int) -> None:
         """Write a message."""
         self.write([head, *body], len(head) + body_bytes)
 
-    def _flush(self) -> None:
+    def _write_pending(self) -> None:
         pending, self._pending = self._pending, bytearray()
         if pending:
             self._write_all(pending)
@@ -227,21 +271,28 @@ class FileObjectSink:
                 raise InvalidArgumentError(f"expected a binary file object to write to: {error}") from None
             except Exception as error:
                 raise translate_io_error(error, self.name, "written") from error
-            # Some file objects return nothing, or something else than a number of bytes: they have written all of it.
+            if written is None and isinstance(self._file, io.RawIOBase):  # it would block, and has written nothing
+                select.select([], [self._file], [], 60.0)
+                continue
+            # Others return nothing, or something else than a number of bytes: they have written all of it.
             if written is None or not isinstance(written, int) or written >= len(view):
                 return
             if written <= 0:
                 raise ResourceError(f"{self.name}: write() returned {written} with {len(view)} bytes remaining")
             view = view[written:]
 
-    def finish(self) -> None:
+    def flush(self) -> None:
         """Write the gathered bytes and flush the file object, if it has `flush`."""
-        self._flush()
+        self._write_pending()
         if callable(getattr(self._file, "flush", None)):
             try:
                 self._file.flush()
             except Exception as error:
                 raise translate_io_error(error, self.name, "written") from error
+
+    def finish(self) -> None:
+        """Write the gathered bytes and flush the file object, if it has `flush`."""
+        self.flush()
 
     def abandon(self) -> None:
         """Drop the gathered bytes; written bytes stay."""
@@ -255,7 +306,7 @@ class MemorySink(FileObjectSink):
 
     def overwrite(self, offset: int, data: bytes) -> None:
         """Overwrite bytes at `offset`, relative to the beginning of the sink."""
-        self._flush()
+        self._write_pending()
         end = self._file.tell()
         # The sink may begin after earlier content.
         self._file.seek(end - self.position + offset)
@@ -264,13 +315,14 @@ class MemorySink(FileObjectSink):
 
 
 class ObjectStoreSink(FileObjectSink):
-    """A file of an object store, which appears only when it is complete if the store supports that."""
+    """A file of an object store; see `fsspec_store.Upload`."""
 
-    __slots__ = ("_upload",)
+    __slots__ = ("_upload", "is_atomic")
 
-    def __init__(self, upload: fsspec_store.Upload) -> None:
-        super().__init__(upload, upload.path)
+    def __init__(self, upload: fsspec_store.Upload, buffer_bytes: int) -> None:
+        super().__init__(upload, upload.path, buffer_bytes)
         self._upload = upload
+        self.is_atomic = upload.is_atomic
 
     def finish(self) -> None:
         """Write the gathered bytes and make the file appear."""
@@ -310,6 +362,10 @@ class ChecksumSink:
         for buffer in buffers:
             self.crc32 = zlib.crc32(buffer, self.crc32)
 
+    def flush(self) -> None:
+        """Pass gathered bytes on."""
+        self._sink.flush()
+
     def finish(self) -> None:
         """Make the written bytes visible."""
         self._sink.finish()
@@ -319,18 +375,23 @@ class ChecksumSink:
         self._sink.abandon()
 
 
-def open_sink(sink: Any) -> Sink:
+def open_sink(sink: Any, atomic: bool = True, buffer_bytes: int | None = None) -> Sink:
     """Open a sink for a path, a URL, a descriptor, a socket or a binary file object; return a `ChecksumSink` unchanged.
+
+    A path or URL appears when it is complete, or if not `atomic`, with the first bytes written, if the store permits.
+    Writes of up to 32 KiB are gathered until they are `buffer_bytes` together; by default not at all for pipes and
+    sockets, whose readers may be waiting, and 1 MiB for others.
 
     Raises `InvalidArgumentError` for other objects, `MissingExtraError` for a URL if fsspec is not installed.
     """
     if isinstance(sink, ChecksumSink):
         return sink
+    pipe_buffer_bytes, buffer_bytes = buffer_bytes or 0, BUFFER_BYTES if buffer_bytes is None else buffer_bytes
     location = fsspec_store.find_store_location(sink)
     if location is not None:
         local = fsspec_store.get_local_path(*location)
         if local is None:
-            return ObjectStoreSink(fsspec_store.Upload(*location))
+            return ObjectStoreSink(fsspec_store.Upload(*location, atomic), buffer_bytes)
         sink = local
     if isinstance(sink, str | os.PathLike):
         path = os.fspath(sink)
@@ -341,24 +402,26 @@ def open_sink(sink: Any) -> Sink:
         except ValueError as error:
             raise InvalidArgumentError(f"{path!r} is not a valid path: {error}") from None
         if not is_special_file:
-            return PathSink(path)
+            return PathSink(path, atomic, buffer_bytes)
         if os.path.isdir(path):
             raise IsDirectoryError(f"{path}: is a directory", filename=path)
         try:
-            return _SpecialFileSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path)
+            return _SpecialFileSink(os.open(path, os.O_WRONLY | os.O_CLOEXEC), path, pipe_buffer_bytes)
         except OSError as error:
             raise translate_io_error(error, path, "opened") from None
     if isinstance(sink, int) and not isinstance(sink, bool):
-        return VectoredSink(
-            _create_blocking_writev(sink), get_source_name(sink), sink if _is_regular_file(sink) else None
-        )
+        writev, name = _create_blocking_writev(sink), get_source_name(sink)
+        if _is_regular_file(sink):
+            return VectoredSink(writev, name, sink, buffer_bytes)
+        return VectoredSink(writev, name, buffer_bytes=pipe_buffer_bytes)
     if isinstance(sink, socket.socket):
-        return VectoredSink(sink.sendmsg, "socket")
+        return VectoredSink(sink.sendmsg, "socket", buffer_bytes=pipe_buffer_bytes)
     sink = unwrap_text_file(sink)
     if getattr(sink, "closed", False) is True:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
-        return MemorySink(sink) if isinstance(sink, io.BytesIO) else FileObjectSink(sink)
+        sink_class = MemorySink if isinstance(sink, io.BytesIO) else FileObjectSink
+        return sink_class(sink, buffer_bytes=buffer_bytes)
     raise InvalidArgumentError(
         f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}"
     )
@@ -404,9 +467,9 @@ class _SpecialFileSink(VectoredSink):
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, buffer_bytes: int) -> None:
         self._descriptor = descriptor
-        super().__init__(_create_blocking_writev(descriptor), path)
+        super().__init__(_create_blocking_writev(descriptor), path, buffer_bytes=buffer_bytes)
 
     def finish(self) -> None:
         super().finish()

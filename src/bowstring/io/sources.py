@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +23,7 @@ from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_t
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import FileObjectRangeReader, RangeSource
 from bowstring.io.store_path import StorePath
-from bowstring.io.stream_source import StreamSource
+from bowstring.io.stream_source import GrowingFile, StreamSource
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file
 
@@ -157,6 +158,24 @@ def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
     return StreamSource(
         _with_translated_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
     )
+
+
+def open_growing(source: Any, timeout_s: float | None) -> StreamSource:
+    """Open the file at a path for sequential reading that waits at its end; errors as those of `GrowingFile.read`.
+
+    Raises `InvalidArgumentError` for anything else: what pipes and sockets return ends when the writer has closed them.
+    """
+    location = fsspec_store.find_store_location(source)
+    path = fsspec_store.get_local_path(*location) if location else source
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgumentError(f"follow=True expects the path of a local file, not {type(source).__name__}")
+    opened = open_path(path)
+    if isinstance(opened, StreamSource):
+        return opened
+    with closing(opened):
+        descriptor = os.dup(opened.descriptor)
+    file = GrowingFile(descriptor, opened.name, timeout_s)
+    return StreamSource(file.read, opened.name, file.close)
 
 
 def map_descriptor(descriptor: int, name: str) -> MemorySource:

@@ -10,10 +10,11 @@ from typing import Any
 from bowstring.arrays.table import Table, as_table
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike
+from bowstring.errors import InvalidArgumentError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
-from bowstring.io.sources import open_random_access, open_sequential
+from bowstring.io.sources import open_growing, open_random_access, open_sequential
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format, read_piped_file
@@ -62,7 +63,12 @@ def open_file(
 
 
 def open_stream(
-    source: Any, columns: Sequence[str | int] | None = None, limits: ReadLimits = DEFAULT_LIMITS
+    source: Any,
+    columns: Sequence[str | int] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
+    *,
+    follow: bool = False,
+    timeout_s: float | None = None,
 ) -> StreamReader:
     """Open an Arrow stream («IPC Streaming Format») and read its schema.
 
@@ -70,6 +76,11 @@ def open_stream(
     what `fsspec.open` returns, a binary file object such as `sys.stdin.buffer`, a descriptor or a socket (read on
     demand, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a file
     or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes `DeadlineError`.
+
+    With `follow=True` the file at a path may grow, and is copied: at its end, the reader waits for more bytes, also for
+    the schema, until the stream's end marker. It raises `DeadlineError` if none arrive for `timeout_s` seconds,
+    `ResourceError` if the file was replaced or removed, `TruncatedError` if it has become shorter, and `ClosedError` if
+    another thread closes it.
 
     >>> import io
     >>> sink = io.BytesIO()
@@ -79,7 +90,9 @@ def open_stream(
     >>> [batch["n"].to_pylist() for batch in bs.open_stream(sink.getvalue())]
     [[1, 2], [3]]
     """
-    return StreamReader(open_sequential(source), columns, limits)
+    if timeout_s is not None and not follow:
+        raise InvalidArgumentError("timeout_s is only for follow=True")
+    return StreamReader(open_growing(source, timeout_s) if follow else open_sequential(source), columns, limits)
 
 
 def open_any(
@@ -206,16 +219,25 @@ def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters 
     return FileWriter(open_sink(sink), encoder, metadata)
 
 
-def new_stream(
+def new_stream(  # noqa: PLR0913 -- as `new_file`, and two settings of streams
     sink: Any,
     schema: SchemaLike,
     alignment: int = 64,
     compression: Codec | None = None,
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
+    *,
+    buffer_bytes: int | None = None,
+    atomic: bool = False,
 ) -> StreamWriter:
-    """Create an Arrow stream («IPC Streaming Format»); use it in a `with` block. Parameters and errors as in
+    """Create an Arrow stream («IPC Streaming Format»); use it in a `with` block. Other parameters and errors as in
     `new_file`.
+
+    Each batch has been passed to the operating system, or to the file object, when `write` returns. With `buffer_bytes`
+    small batches are gathered until they have that many bytes together; `flush` passes them on earlier. A file at a
+    path appears with its first batch, replaces the old one, and grows; with `atomic=True` it appears when it is
+    complete, and the default of `buffer_bytes` is 1 MiB. A URL is like a path, but object stores show only complete
+    files.
 
     >>> import io
     >>> sink = io.BytesIO()
@@ -232,7 +254,7 @@ def new_stream(
     └────────┘
     """
     encoder = Encoder(schema, alignment, options=_with_compression(options, compression, compression_level))
-    return StreamWriter(open_sink(sink), encoder)
+    return StreamWriter(open_sink(sink, atomic, 0 if buffer_bytes is None and not atomic else buffer_bytes), encoder)
 
 
 def _with_compression(options: IpcWriteOptions, compression: Codec | None, level: int | None) -> IpcWriteOptions:

@@ -81,10 +81,10 @@ class CoalescingWriter(BatchWriter):
             if self._rows.num_rows:
                 self._move_rows_to_batches()  # they precede this batch
             if batch.pairs or batch.num_rows >= self._min_rows:
-                self.flush()
+                self._write_gathered()
                 self._writer.write_batch(batch)
             elif self._batches.append(batch):
-                self.flush()
+                self._write_gathered()
 
     def write_pydict(self, columns: Mapping[str, Any]) -> None:
         """Add rows given as the values of each column by name, in any form that `record_batch` takes.
@@ -124,12 +124,16 @@ class CoalescingWriter(BatchWriter):
         self.write_batch(batch)
 
     def flush(self) -> None:
-        """Write the gathered rows as one batch."""
+        """Write the gathered rows as one batch, and flush the writer. Raises `ClosedError` after `close`."""
         with self._lock:
-            if self._rows.num_rows:
-                self._move_rows_to_batches()
-            for batch in self._batches.pop_joined():
-                self._writer.write_batch(batch)
+            self._write_gathered()
+            self._writer.flush()
+
+    def _write_gathered(self) -> None:
+        if self._rows.num_rows:
+            self._move_rows_to_batches()
+        for batch in self._batches.pop_joined():
+            self._writer.write_batch(batch)
 
     def close(self) -> None:
         """Write the gathered rows and close the writer."""
@@ -137,7 +141,7 @@ class CoalescingWriter(BatchWriter):
             if self._is_closed:
                 return
             with abandon_on_error(self):
-                self.flush()
+                self._write_gathered()
             self._is_closed = True
             self._writer.close()
 

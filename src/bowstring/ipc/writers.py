@@ -146,6 +146,19 @@ class _IpcWriter(BatchWriter):
                 self._write_message(message)
             self._row_count = (self._row_count or 0) + batch.num_rows
 
+    def flush(self) -> None:
+        """Pass all batches to the operating system: they outlive this process, but not a power failure.
+
+        A file object is flushed, too. A file that is not complete stays invisible. Raises `ClosedError` after `close`.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("the writer is closed")
+            if not self._encoder.may_share_dictionaries:
+                self._write_schema()
+            with abandon_on_error(self):
+                self._sink.flush()
+
     def _write_schema(self) -> None:
         """Write the schema message unless it has been written.
 
@@ -186,7 +199,7 @@ class _IpcWriter(BatchWriter):
                 self._sink.finish()
 
     def abandon(self) -> None:
-        """Stop writing and discard the output; a path is left unchanged."""
+        """Stop writing and discard gathered bytes and files that are not visible yet."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -201,7 +214,7 @@ class _IpcWriter(BatchWriter):
         self.abandon()
         if row_count is None:
             return
-        if isinstance(self._sink, PathSink | ObjectStoreSink):
+        if isinstance(self._sink, PathSink | ObjectStoreSink) and self._sink.is_atomic:
             state = f"{format_count(row_count + gathered_rows, 'row')} not written"
         elif gathered_rows:
             state = f"{format_count(gathered_rows, 'row')} not written"
@@ -221,6 +234,9 @@ class _IpcWriter(BatchWriter):
 class StreamWriter(_IpcWriter):
     """Writes a stream; a context manager that writes the end-of-stream marker if the block raises no error.
 
+    A batch that was written has been passed to the operating system or the file object, unless the sink has a buffer:
+    see `new_stream`. What a killed process has written can be read.
+
     >>> import io
     >>> sink = io.BytesIO()
     >>> with bs.new_stream(sink, {"city": "string"}) as writer:
@@ -231,7 +247,8 @@ class StreamWriter(_IpcWriter):
 
     def __init__(self, sink: Sink, encoder: Encoder) -> None:
         super().__init__(sink, encoder)
-        if not encoder.may_share_dictionaries:
+        # A reader may wait for the schema, but not of a path, where the first batch makes the file appear.
+        if not encoder.may_share_dictionaries and not isinstance(sink, PathSink):
             self._write_schema()
         self._row_count = 0
 

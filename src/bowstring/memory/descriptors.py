@@ -255,6 +255,15 @@ def _load_fallocate() -> Any:
     return call
 
 
+def is_same_file(path: str, descriptor: int) -> bool:
+    """Return whether the file of a descriptor is the one at a path."""
+    try:
+        current, opened = os.stat(path), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
+
+
 def describe_file_type(status: os.stat_result) -> str:
     """Describe the type of a file for error messages."""
     kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}

@@ -58,6 +58,9 @@ class DeferredCopySink:
         if small:
             self.parts.append((self.position - len(small), np.frombuffer(small, UINT8)))
 
+    def flush(self) -> None:
+        """Do nothing: no bytes are written before `copy_into`."""
+
     def finish(self) -> None:
         """End the layout: `position` is the size in bytes."""
         self._flush_small_parts()

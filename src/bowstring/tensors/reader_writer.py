@@ -80,7 +80,7 @@ class TensorWriter(Transactional):
     def __init__(self, sink: Any, alignment: int = TENSOR_ALIGNMENT) -> None:
         if alignment not in (8, 16, 32, 64):
             raise InvalidArgumentError(f"alignment is 8, 16, 32 or 64 bytes, not {alignment!r}")
-        self._sink = open_sink(sink)
+        self._sink = open_sink(sink, buffer_bytes=0)
         self._alignment = alignment
         self._lock = RLock()
         self._count = 0

@@ -42,6 +42,7 @@ from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.ipc.writers import FileWriter
+from bowstring.memory.descriptors import is_same_file
 
 KEEP_COMPRESSION: Literal["as before"] = "as before"
 _ALIGNMENTS = (64, 32, 16)
@@ -121,7 +122,7 @@ def _open_locked(name: str) -> MemorySource:
             continue  # it was replaced between the two calls
         try:
             fcntl.flock(source.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_same_file(name, source.descriptor):
+            if is_same_file(name, source.descriptor):
                 return source
         except BlockingIOError:
             source.close()
@@ -137,14 +138,6 @@ def _unlock_and_close(source: MemorySource) -> None:
     if source.descriptor >= 0:
         fcntl.flock(source.descriptor, fcntl.LOCK_UN)
     source.close()
-
-
-def _is_same_file(name: str, descriptor: int) -> bool:
-    try:
-        current, opened = os.stat(name), os.fstat(descriptor)
-    except FileNotFoundError:
-        return False
-    return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
 
 
 class _ExistingFile:
@@ -260,7 +253,7 @@ class AppendSink(PathSink):
     def finish(self) -> None:
         """Replace the old file, unless it was replaced or removed meanwhile."""
         # The lock keeps other appends away, but not programs that replace the file without locking it.
-        if not _is_same_file(self._path, self._source.descriptor):
+        if not is_same_file(self._path, self._source.descriptor):
             raise ResourceError(f"{self._path}: was replaced or removed while it was appended to; nothing was changed")
         super().finish()
         _unlock_and_close(self._source)
