@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
-from bowstring.arrays.table import Table, as_table
+from bowstring.arrays.record_batch import RecordBatch, as_batch
+from bowstring.arrays.table import RecordBatchReader, Table, as_table
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError
+from bowstring.interop.c_data import SupportsArrowStream
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
@@ -27,6 +30,9 @@ from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.kernels.filters import FiltersLike
 from bowstring.memory.closable import close_on_error
+
+BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
+"""What has record batches of one schema."""
 
 
 def open_file(
@@ -178,6 +184,32 @@ def write_table(
     with new_file(sink, table.schema, compression=compression, options=options) as writer:
         for batch in table.to_batches(max_chunksize):
             writer.write_batch(batch)
+
+
+def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordBatch]]:
+    """Return the schema and batches of `source`. Raises `InvalidArgumentError` for objects without batches."""
+    if isinstance(source, RecordBatch):
+        return source.schema, [source]
+    if isinstance(source, Table):
+        return source.schema, source.to_batches()
+    if isinstance(source, FileReader | StreamReader | RecordBatchReader):
+        return source.schema, source
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = RecordBatchReader.from_stream(source)
+        return reader.schema, reader
+    if hasattr(source, "__arrow_c_array__"):
+        return as_schema_and_batches(as_table(source))
+    if hasattr(source, "__iter__"):
+        iterator = iter(source)
+        first = next(iterator, None)
+        if isinstance(first, RecordBatch) or hasattr(first, "__arrow_c_array__"):
+            first = as_batch(first)
+            return first.schema, chain([first], map(as_batch, iterator))
+        if first is None:
+            raise InvalidArgumentError("no batches, so no schema: give an empty table")
+    raise InvalidArgumentError(
+        f"expected a table, record batches or a reader, not {type(source).__name__}: bowstring.table creates a table"
+    )
 
 
 def create_file_reader(

@@ -34,6 +34,7 @@ from bowstring.errors import (
     WouldCopyError,
     translate_os_error,
 )
+from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.base import short_repr
@@ -42,8 +43,6 @@ from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_dataset import (
-    BatchesLike,
-    as_schema_and_batches,
     index_stored_dataset,
     open_region_reader,
     store_in_regions,

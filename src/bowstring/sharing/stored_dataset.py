@@ -13,20 +13,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.arrays.record_batch import RecordBatch, as_batch
-from bowstring.arrays.table import RecordBatchReader, Table, has_dictionary_fields, table
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.errors import InvalidArgumentError, ResourceError
-from bowstring.interop.c_data import SupportsArrowStream
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
+from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS
@@ -42,7 +40,6 @@ from bowstring.memory.region import Region, RegionWriter
 from bowstring.memory.unnamed_file import check_free_space, is_in_memory
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 
-BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
 """Batches of Bowstring, or the table of another library."""
 
 _PART_BYTES = 32 << 20
@@ -127,32 +124,6 @@ def _group_batches_by_size(source: Table) -> list[list[RecordBatch]]:
         [batch for batch, index in zip(batches, group_indices, strict=True) if index == group]
         for group in sorted(set(group_indices))
     ]
-
-
-def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordBatch]]:
-    """Return the schema and batches of `source`. Raises `InvalidArgumentError` for objects without batches."""
-    if isinstance(source, RecordBatch):
-        return source.schema, [source]
-    if isinstance(source, Table):
-        return source.schema, source.to_batches()
-    if isinstance(source, FileReader | StreamReader | RecordBatchReader):
-        return source.schema, source
-    if hasattr(source, "__arrow_c_stream__"):
-        reader = RecordBatchReader.from_stream(source)
-        return reader.schema, reader
-    if hasattr(source, "__arrow_c_array__"):
-        return as_schema_and_batches(table(source))
-    if hasattr(source, "__iter__"):
-        iterator = iter(source)
-        first = next(iterator, None)
-        if isinstance(first, RecordBatch) or hasattr(first, "__arrow_c_array__"):
-            first = as_batch(first)
-            return first.schema, chain([first], map(as_batch, iterator))
-        if first is None:
-            raise InvalidArgumentError("no batches, so no schema: give an empty table")
-    raise InvalidArgumentError(
-        f"expected a table, record batches or a reader, not {type(source).__name__}: bowstring.table creates a table"
-    )
 
 
 def _write_region(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import io
 import os
 import signal
@@ -9,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -39,6 +42,51 @@ def test_batches_are_appended_after_the_existing_ones(path: Path) -> None:
     assert bs.open_file(path).metadata == {b"by": b"test"}
     assert bs.open_stream(path.read_bytes()[8:]).read_all().equals(expected), "a file contains a stream"
     assert os.listdir(path.parent) == [path.name]
+
+
+_ONE = bs.record_batch({"n": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _ONE,
+        bs.Table.from_batches([_ONE.slice(0, 1), _ONE.slice(1)]),
+        bs.open_file(as_file(_ONE)),
+        iter([_ONE.slice(0, 1), pa.record_batch(_ONE.slice(1))]),
+        pa.table(_ONE),
+        pa.record_batch(_ONE),
+    ],
+    ids=["batch", "table", "reader", "iterator", "pyarrow's table", "pyarrow's batch"],
+)
+def test_batches_are_appended_in_one_call(data: Any, tmp_path: Path) -> None:
+    path = tmp_path / "data.arrow"
+    bs.write_table(bs.table({"n": [0]}), path)
+    bs.ipc.append_to_file(path, data, metadata={"by": "test"})
+    with bs.open_file(path) as reader:
+        assert reader.read_all().to_pydict() == {"n": [0, 1, 2]}
+        assert reader.metadata == {b"by": b"test"}
+
+
+def test_data_of_another_schema_leaves_the_file_unchanged(path: Path) -> None:
+    before = path.read_bytes()
+    with pytest.raises(errors.InvalidArgumentError, match="the batch's schema differs"):
+        bs.ipc.append_to_file(path, [batch(), _ONE])
+    with pytest.raises(errors.InvalidArgumentError, match="expected a table, record batches or a reader, not dict"):
+        bs.ipc.append_to_file(path, {"by": "test"})  # type: ignore[dict-item]
+    assert path.read_bytes() == before
+    bs.ipc.append_to_file(path, batch())  # it is not locked
+
+
+def test_a_file_system_without_locks_is_named_and_the_file_closed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)  # no file system of a test machine refuses it
+    descriptors = os.listdir("/proc/self/fd")
+    with pytest.raises(errors.ResourceError, match=r"data\.arrow: cannot be locked for appending: No locks available"):
+        bs.ipc.append_to_file(path)
+    assert os.listdir("/proc/self/fd") == descriptors
 
 
 def test_pyarrow_reads_its_own_file_after_an_append(tmp_path: Path) -> None:

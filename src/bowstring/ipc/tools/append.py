@@ -22,9 +22,11 @@ from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import FormatMismatchError, InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.writer import SerializedSubTable
+from bowstring.io.io_errors import translate_io_error
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import PathSink
 from bowstring.io.sources import open_path
+from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
 from bowstring.ipc.file import FileReader
@@ -48,17 +50,22 @@ KEEP_COMPRESSION: Literal["as before"] = "as before"
 _ALIGNMENTS = (64, 32, 16)
 
 
-def append_to_file(
+def append_to_file(  # noqa: PLR0913 -- as `new_file`
     path: str | os.PathLike[str],
+    data: BatchesLike | None = None,
+    *,
     metadata: MetadataLike = None,
     compression: Codec | Literal["as before"] | None = KEEP_COMPRESSION,
     compression_level: int | None = None,
     alignment: int | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> AppendWriter:
-    """Open an Arrow file for appending record batches; use it in a `with` block, like the result of `new_file`.
+    """Append record batches to an Arrow file: those of `data`, a batch, table, reader or iterable of batches, of
+    Bowstring or another library. Without `data`, use the writer that is returned in a `with` block, as that of
+    `new_file`; with it, the writer is closed.
 
-    The file stays unchanged until the block ends without an error and is then replaced atomically. Schema,
+    The file stays unchanged until all batches are written, or the block ends without an error, and is then replaced
+    atomically. Schema,
     dictionaries, byte order, metadata version and framing are those of the file; so are compression (that of its last
     batch) and alignment by default. `metadata` is added to the footer's custom metadata and replaces the values of
     existing keys. Dictionaries of the file count as written: one that extends them becomes a delta, any other raises
@@ -72,11 +79,15 @@ def append_to_file(
     >>> batch = bs.record_batch({"n": [1, 2]})
     >>> with bs.new_file("numbers.arrow", batch.schema) as writer:
     ...     writer.write(batch)
+    >>> bs.ipc.append_to_file("numbers.arrow", batch)
+    <bowstring.ipc.AppendWriter: closed>
     >>> with bs.ipc.append_to_file("numbers.arrow") as writer:
-    ...     writer.write(batch)
+    ...     for number in range(3, 5):
+    ...         writer.write(bs.record_batch({"n": [number]}))
     >>> bs.read_table("numbers.arrow")["n"].to_pylist()
-    [1, 2, 1, 2]
+    [1, 2, 1, 2, 3, 4]
     """
+    batches = None if data is None else as_schema_and_batches(data)[1]
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgumentError(f"expected a path to append to, found {type(path).__name__}")
     name, added_pairs = os.fspath(path), as_metadata(metadata)
@@ -104,7 +115,12 @@ def append_to_file(
     except BaseException:
         _unlock_and_close(source)
         raise
-    return AppendWriter(sink, encoder, pairs, existing, collector)
+    writer = AppendWriter(sink, encoder, pairs, existing, collector)
+    if batches is not None:
+        with writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    return writer
 
 
 def _open_locked(name: str) -> MemorySource:
@@ -124,9 +140,11 @@ def _open_locked(name: str) -> MemorySource:
             fcntl.flock(source.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_same_file(name, source.descriptor):
                 return source
-        except BlockingIOError:
+        except OSError as error:
             source.close()
-            raise ResourceError(f"{name}: another process is appending to it") from None
+            if isinstance(error, BlockingIOError):
+                raise ResourceError(f"{name}: another process is appending to it") from None
+            raise translate_io_error(error, name, "locked for appending", name) from None
         except BaseException:
             _unlock_and_close(source)
             raise
