@@ -18,7 +18,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.sharing.recording import SCHEMA, read_recording
 from bowstring.sharing.trace import decode_trace
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
-from bowstring.transports.observed_transport import ObservedEventKind
+from bowstring.transports.observer import ObservedEventKind
 from fuzz.expectations import expect
 
 

@@ -12,10 +12,12 @@ import pytest
 import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.sharing import Recorder, ServerOptions
+from bowstring.sharing.uris import create_server_uri
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.loopback import LOOPBACK
+from bowstring.transports.unix import UNIX
 from tests.cli.command_line import read_uri, run_command, run_with_pipe, running_server
+from tests.transports.observed_transport import ObservedTransport
 
 TABLE = bs.Table.from_batches([bs.record_batch({"n": range(start, start + 3000)}) for start in (0, 3000)])
 
@@ -116,7 +118,10 @@ def test_client_and_server_record_the_same_senders(tmp_path: Path, capsys: pytes
 
 def test_invalid_messages_are_shown_with_their_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Recorder(tmp_path / "r") as recorder:
-        client, server = BlockingChannel.pair(recorder.wrap_transport(LOOPBACK), TransportOptions(timeout_s=20))
+        observed = ObservedTransport(
+            UNIX, recorder.write_event, format_uri=lambda address: str(create_server_uri(address))
+        )
+        client, server = BlockingChannel.pair(observed, TransportOptions(timeout_s=20))
         with client, server:
             client.send([b"?"], tag=77)
             client.send([b"three"], tag=2)

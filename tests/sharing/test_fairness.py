@@ -17,10 +17,11 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.server import Server
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind, ObservedTransport
+from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
+from tests.transports.observed_transport import ObservedTransport
 
 LONG_BATCHES, WIDE_COLUMNS, CLIENTS = 2000, 2000, 60
 MAX_MESSAGES, MAX_CONNECTIONS = 300, 40

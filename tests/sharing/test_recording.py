@@ -30,10 +30,11 @@ from bowstring.sharing import Recorder, ServerOptions, read_entries, read_record
 from bowstring.sharing.trace import decode_trace
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.observed_transport import ObservedEvent
+from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.region_addresses import decode_region_address
+from bowstring.transports.unix import UNIX
 from tests.polling import wait_until
+from tests.transports.observed_transport import ObservedTransport
 
 TABLE = bs.Table.from_batches([bs.record_batch({"n": range(start, start + 3000)}) for start in (0, 3000)])
 KILLED_SERVER = """
@@ -57,10 +58,11 @@ FORKING_PROCESS = """
 import os, sys
 from bowstring.sharing import Recorder
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.loopback import LOOPBACK
+from bowstring.transports.unix import UNIX
+from tests.transports.observed_transport import ObservedTransport
 
 with Recorder(sys.argv[1]) as recorder:
-    one, other = BlockingChannel.pair(recorder.wrap_transport(LOOPBACK))
+    one, other = BlockingChannel.pair(ObservedTransport(UNIX, recorder.write_event))
     with one, other:
         child = os.fork()
         if not child:
@@ -216,7 +218,7 @@ def test_a_forked_child_does_not_write_to_the_recording(tmp_path: Path) -> None:
 
 def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
     with Recorder(tmp_path / "r") as recorder:
-        one, other = BlockingChannel.pair(recorder.wrap_transport(LOOPBACK), TransportOptions(timeout_s=20))
+        one, other = BlockingChannel.pair(ObservedTransport(UNIX, recorder.write_event), TransportOptions(timeout_s=20))
         with one, other:
 
             def send() -> None:

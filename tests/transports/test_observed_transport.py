@@ -14,7 +14,6 @@ import bowstring as bs
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import FileRange, Region
 from bowstring.testing import TransportConformance
-from bowstring.transports import observed_transport
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -26,17 +25,19 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.loopback import LOOPBACK
-from bowstring.transports.observed_transport import ObservedEvent, ObservedEventKind, ObservedTransport
+from bowstring.transports.observer import ObservedEvent, ObservedEventKind
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.unix import UNIX
+from tests.transports import observed_transport
+from tests.transports.observed_transport import ObservedTransport
 
 OPTIONS = TransportOptions(timeout_s=20)
 
 SERVER = """
 import os, signal, sys
 import bowstring as bs
-from bowstring.transports.observed_transport import ObservedTransport
+from tests.transports.observed_transport import ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.unix import UNIX
 

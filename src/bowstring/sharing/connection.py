@@ -51,6 +51,7 @@ from bowstring.sharing.uris import (
 )
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
+from bowstring.transports.observer import EventDirection
 from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Lease, MessageLocated, Session, SessionFailed, SessionOptions
 from bowstring.transports.tls import TlsOptions
@@ -103,8 +104,6 @@ class Connection:
             find_transport(uri.scheme, uri, tls)
         if tls is None or not tls.allow_unencrypted:
             _check_uniform_encryption(servers)
-        if recorder is not None:
-            transports = {role: recorder.wrap_transport(each, servers[role]) for role, each in transports.items()}
         limits = TransportOptions(timeout_s=timeout_s, max_tagged_bytes=DEFAULT_LIMITS.max_packed_body_bytes)
         channels: dict[ConnectionRole, Channel] = {}
         with ExitStack() as on_error:
@@ -122,9 +121,13 @@ class Connection:
                         raise
                     raise explanation from error
             memory = transport.open_remote_memory(channels[role], servers[role].remote_handle)
+            observers = {}
+            if recorder is not None:
+                observers = {role: recorder.observe(server, EventDirection.SENT) for role, server in servers.items()}
             on_error.pop_all()
         session_options = SessionOptions(input_timeout_s=timeout_s, stall_s=timeout_s, copies_memory=options.copy)
-        return cls(uri, Session(channels, memory, now=time.monotonic(), options=session_options))
+        session = Session(channels, memory, now=time.monotonic(), options=session_options, observers=observers)
+        return cls(uri, session)
 
     @property
     def is_closed(self) -> bool:

@@ -1,7 +1,7 @@
 """Record the messages of servers and clients in a file, and read it.
 
 A recording is an Arrow stream with one batch of one row per entry, an `ObservedEvent` of
-`bowstring.transports.observed_transport`. An entry is written before its message leaves the process or is processed, so
+`bowstring.transports.observer`. An entry is written before its message leaves the process or is processed, so
 a recording of a process that was killed is complete except for its end marker. Every Arrow implementation can read it:
 
 | column | type | content |
@@ -48,9 +48,7 @@ from bowstring.ipc.writers import StreamWriter
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable, close_on_error
-from bowstring.sharing.uris import create_server_uri
-from bowstring.transports.base import Transport
-from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind, ObservedTransport
+from bowstring.transports.observer import ConnectionObserver, EventDirection, ObservedEvent, ObservedEventKind
 
 VERSION_KEY, VERSION = b"bowstring.recording", b"1"
 
@@ -72,10 +70,10 @@ SCHEMA = schema(
 
 
 class Recorder(Closable):
-    """Writes the entries of observed transports to a file, which it creates or replaces; only this user can read it.
+    """Writes the entries of observed connections to a file, which it creates or replaces; only this user can read it.
 
     The file contains tickets and all data. Without `has_region_contents`, the bytes of shared memory are left out: such
-    a recording can be shown, but not replayed. Several threads may use one recorder. Raises errors of `open`. Later, an
+    a recording can be shown, but not played. Several threads may use one recorder. Raises errors of `open`. Later, an
     error of the file, such as a full disk, ends the recording, and the connection whose entry can't be written.
 
     >>> with bs.serve({"visits": bs.table({"n": [1]})}) as server:
@@ -110,20 +108,12 @@ class Recorder(Closable):
             raise
         self._descriptor = descriptor
 
-    def wrap_transport(self, transport: Transport, uri: StreamURI | None = None) -> Transport:
-        """Return a transport that behaves like this one, and whose connections are recorded.
-
-        `uri` is that of the server, by default that of `bowstring.serve` at the address of the transport.
-        """
-
-        def format_uri(address: str) -> str:
-            server = create_server_uri(address, transport.scheme) if uri is None else uri
-            parameters = tuple((key, value) for key, value in server.parameters if key not in ("ticket", "bodies"))
-            return str(replace(server, parameters=parameters))
-
-        return ObservedTransport(
-            transport, self.write_event, format_uri=format_uri, connection_indices=self._connection_indices
-        )
+    def observe(self, uri: StreamURI, direction: EventDirection) -> ConnectionObserver:
+        """Record a new connection to the server of `uri`, dialed (sent) or accepted (received); return its observer."""
+        parameters = tuple((key, value) for key, value in uri.parameters if key not in ("ticket", "bodies"))
+        observer = ConnectionObserver(self.write_event, next(self._connection_indices))
+        observer.report(direction, ObservedEventKind.CONNECTION, text=str(replace(uri, parameters=parameters)))
+        return observer
 
     def write_event(self, entry: ObservedEvent) -> None:
         """Write an entry, unless the recorder is closed."""

@@ -40,6 +40,7 @@ from bowstring.transports.base import (
     Wait,
 )
 from bowstring.transports.event_loop import EventHandler, EventLoop
+from bowstring.transports.observer import ConnectionObserver, EventDirection
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
 from bowstring.transports.total_limits import TotalLimits
 
@@ -134,12 +135,17 @@ class ServedClients:
             **asdict(self.counters),
         }
 
-    def add_connection(self, transport: Transport, channel: Channel) -> None:
-        """Add a connection. If there are too many without a request, refuse the oldest of them."""
+    def add_connection(
+        self, transport: Transport, channel: Channel, observer: ConnectionObserver | None = None
+    ) -> None:
+        """Add a connection, which `observer` records, if any.
+
+        If there are too many without a request, refuse the oldest of them.
+        """
         if len(self._silent) >= self.options.max_silent:
             self.evict_silent_client()
         self.counters.num_connections += 1
-        client = ClientHandler(self, self._datasets, transport, channel, self.counters.num_connections)
+        client = ClientHandler(self, self._datasets, transport, channel, self.counters.num_connections, observer)
         LOG.debug("%s: connected", client.name)
         self._silent[client] = None
         self._connections[channel] = client
@@ -219,7 +225,13 @@ class ClientHandler(EventHandler):
     """The handler of one client: its requests in order, and the regions that were sent to it."""
 
     def __init__(
-        self, clients: ServedClients, datasets: DatasetRegistry, transport: Transport, channel: Channel, number: int
+        self,
+        clients: ServedClients,
+        datasets: DatasetRegistry,
+        transport: Transport,
+        channel: Channel,
+        number: int,
+        observer: ConnectionObserver | None,
     ) -> None:
         options, now = clients.options, time.monotonic()
         self.channel = channel
@@ -239,7 +251,9 @@ class ClientHandler(EventHandler):
                 max_leased_bytes=options.max_leased_bytes,
                 total_limits=clients.total_limits,
             ),
+            observers={} if observer is None else {ConnectionRole.BOTH: observer},
         )
+        self._observer = observer
         self._session.wake = partial(clients.loop.call_soon_threadsafe, partial(clients.wake_client, channel))
         # The regions that the client has, in the order in which they were sent.
         self._exports: dict[Region, ExportedRegion] = {}
@@ -343,6 +357,8 @@ class ClientHandler(EventHandler):
                 exported = self._exports.pop(region, None)
                 if exported is not None:
                     self._exporter.retire(exported)
+                    if self._observer is not None:
+                        self._observer.report_retirement(EventDirection.SENT, exported.address)
                 del exported  # `reclaim` must find no reference but those of leases
             self._exporter.reclaim()
 
@@ -484,10 +500,12 @@ class ClientHandler(EventHandler):
         if region not in self._exports:
             opened = region.duplicate() if region.is_descriptor_released else region
             try:
-                self._exports[region] = self._exporter.export(opened)
+                self._exports[region] = exported = self._exporter.export(opened)
             except ResourceError as error:
                 LOG.debug("%s: sends bytes: %s", self.name, error)
                 return False
+            if self._observer is not None:
+                self._observer.report_export(EventDirection.SENT, exported.address, opened)
         return True
 
     def _retire_unneeded_regions(self) -> None:

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from bowstring.dissociated.server import ConnectionRole, EncodedStream
 from bowstring.errors import (
+    BowstringError,
     ClosedError,
     InvalidArgumentError,
     InvalidDataError,
@@ -28,7 +29,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.sharing.processes import redirect_to_devnull
-from bowstring.sharing.recording import Recorder, open_recorder
+from bowstring.sharing.recording import open_recorder
 from bowstring.sharing.served_clients import LIMITS, LOG, ServedClients
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.server_stats import ServerStats
@@ -36,7 +37,7 @@ from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
 from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
-from bowstring.sharing.uris import format_dataset_uri
+from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
     Channel,
     Listener,
@@ -45,6 +46,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.event_loop import EventLoop, ListenerHandler
+from bowstring.transports.observer import EventDirection
 from bowstring.transports.registry import find_transport
 
 _MESSAGES_PER_TURN = 64
@@ -97,7 +99,7 @@ class Server(Closable):
         with ExitStack() as on_error:
             self._acceptors = [
                 on_error.enter_context(_Acceptor(self, transport, transport.listen(address, limits)))
-                for transport, address, limits in _select_transports(addresses, self.options, self._recorder)
+                for transport, address, limits in _select_transports(addresses, self.options)
             ]
             for acceptor in self._acceptors:
                 if not acceptor.listener.is_local:
@@ -409,7 +411,7 @@ class Server(Closable):
 
 
 def _select_transports(
-    addresses: Mapping[str, str | None], options: ServerOptions, recorder: Recorder | None
+    addresses: Mapping[str, str | None], options: ServerOptions
 ) -> Iterator[tuple[Transport, str | None, TransportOptions]]:
     """Yield the transport of each scheme, its address and options.
 
@@ -433,7 +435,7 @@ def _select_transports(
             advertised_host=None if transport.is_local else options.advertised_host,
             tls=tls if transport.supports_tls else None,
         )
-        yield transport if recorder is None else recorder.wrap_transport(transport), addresses[scheme], limits
+        yield transport, addresses[scheme], limits
 
 
 class _Acceptor(ListenerHandler):
@@ -455,7 +457,16 @@ class _Acceptor(ListenerHandler):
         )
 
     def add_channel(self, channel: Channel) -> None:
-        self._server._clients.add_connection(self._transport, channel)
+        recorder, observer = self._server._recorder, None
+        if recorder is not None:
+            uri = create_server_uri(self.listener.address, self._transport.scheme)
+            try:
+                observer = recorder.observe(uri, EventDirection.RECEIVED)
+            except BowstringError as error:
+                LOG.warning("%s: refused a connection: %s", self._server._description, error)
+                channel.close()
+                return
+        self._server._clients.add_connection(self._transport, channel, observer)
 
     def close_unused_connection(self, error: Exception) -> bool:
         is_closed = self._server._clients.evict_silent_client()

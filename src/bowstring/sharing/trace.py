@@ -20,7 +20,7 @@ from bowstring.errors import BowstringError, format_count
 from bowstring.flatbuf.tables import read_root
 from bowstring.ipc.metadata.header import read_header_kind
 from bowstring.sharing.uris import ROLES, Ticket, decode_error_message, parse_error_tag
-from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind
+from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
 
 _HEADER_NAMES = {"Schema": "schema", "DictionaryBatch": "dictionary batch", "RecordBatch": "record batch"}
 
@@ -73,7 +73,7 @@ class RecordedConnection:
         """Return the connection whose first entry this is."""
         try:
             uri = parse_uri(entry.text)
-        except BowstringError:  # an observed transport without tags
+        except BowstringError:  # a URI without tags
             uri = None
         return cls(entry.direction is EventDirection.SENT, uri)
 

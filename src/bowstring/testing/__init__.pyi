@@ -1,9 +1,5 @@
 from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance as ExportedMemoryConformance
 from bowstring.testing.protocol_conformance import ProtocolConformance as ProtocolConformance
-from bowstring.testing.session_conformance import (
-    ClientConformance as ClientConformance,
-    ServerConformance as ServerConformance,
-)
 from bowstring.testing.strategies import (
     arrays as arrays,
     batches as batches,

@@ -44,6 +44,7 @@ from bowstring.transports.base import (
     Wait,
     strip_traceback,
 )
+from bowstring.transports.observer import ConnectionObserver, EventDirection, ObservedEventKind
 from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 
 # Globals, as in bowstring.dissociated.client
@@ -164,11 +165,14 @@ class Session(Closable):
         now: float,
         core: ProtocolCore | None = None,
         options: SessionOptions | None = None,
+        observers: Mapping[ConnectionRole, ConnectionObserver] | None = None,
     ) -> None:
         self.channels = dict(channels)
         self.memory = memory
         self.core = core
         self.options = options or SessionOptions()
+        self._observers = observers or {}
+        """Who records what passes the channels, if anyone."""
         self.wake: Callable[[], None] = _ignore_wake
         self.num_submitted = 0
         """The number of messages that were submitted, other than requests."""
@@ -221,6 +225,7 @@ class Session(Closable):
         self._received_at = self._sent_at = now
         for role, channel in self.channels.items():
             message = request if isinstance(request, OutgoingMessage) else request[role]
+            self._observe_submissions((message,), role)
             channel.submit(message.parts, message.tag)
 
     def start_stream(self, messages: Iterator[Sequence[OutgoingMessage] | None], now: float) -> None:
@@ -243,10 +248,19 @@ class Session(Closable):
         self.num_submitted += len(messages)
         channel = self.channels.get(_METADATA_AND_BODIES)
         if channel is not None:
+            self._observe_submissions(messages, _METADATA_AND_BODIES)
             channel.submit_all(messages)
             return
         for message in messages:
-            self.channel_for(_METADATA if message.tag is None else _BODIES).submit(message.parts, message.tag)
+            role = _METADATA if message.tag is None else _BODIES
+            self._observe_submissions((message,), role)
+            self.channel_for(role).submit(message.parts, message.tag)
+
+    def _observe_submissions(self, messages: Sequence[OutgoingMessage], role: ConnectionRole) -> None:
+        observer = self._observers.get(role) if self._observers else None
+        if observer is not None:
+            for message in messages:
+                observer.report_submission(message.parts, message.tag)
 
     def release_lease(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""
@@ -346,7 +360,9 @@ class Session(Closable):
         self._is_failed = True
         self._stream = None
         self._released_leases.clear()
-        for channel in self.channels.values():
+        for role, channel in self.channels.items():
+            if not channel.is_closed and role in self._observers:
+                self._observers[role].report(EventDirection.SENT, ObservedEventKind.CLOSE)
             channel.close()
         if self.options.total_limits is not None:
             self.options.total_limits.update_and_wake_next(self, OutstandingAmounts(), has_more=False)
@@ -356,8 +372,11 @@ class Session(Closable):
     def _receive_events(self, role: ConnectionRole, channel: Channel, events: list[SessionEvent]) -> None:
         channel_events = channel.progress(RECEIVE)
         num_messages = nbytes = 0
+        observer = self._observers.get(role)
         for event in channel_events:
             core = self.core
+            if observer is not None:
+                observer.report_event(event)
             if isinstance(event, MessageReceived):
                 num_messages += 1
                 nbytes += channel.options.credit_bytes_of(len(event.data))
@@ -535,6 +554,8 @@ class Session(Closable):
                 sent_bytes -= channel.bytes_sent
                 for event in channel.progress(SEND):
                     if isinstance(event, DirectionEnded):
+                        if role in self._observers:
+                            self._observers[role].report_event(event)
                         self._record_ended_direction(role, event)
                         self._check_lost()
                 sent_bytes += channel.bytes_sent

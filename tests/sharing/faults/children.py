@@ -35,7 +35,7 @@ from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.memory_budget import MemoryRequest
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
-from bowstring.transports.observed_transport import ObservedEvent, ObservedTransport
+from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.registry import TRANSPORTS, find_transport
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
@@ -43,6 +43,7 @@ from bowstring.transports.ucx.transport import UCX, UcxOptions
 from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_listener import UnixListener
 from bowstring.transports.unix_socket import encode_unix_address
+from tests.transports.observed_transport import ObservedTransport
 
 CHILD_S = 60.0
 """The time after which a child that has not ended is killed, and reported."""

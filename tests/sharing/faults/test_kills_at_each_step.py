@@ -1,6 +1,6 @@
 """A server, client, host agent or task is killed at each step: the peer gets an error or all data, and nothing is left.
 
-A step is an event of `bowstring.transports.observed_transport`: a message before it is sent, after it is sent, or
+A step is an event of `bowstring.transports.observer`: a message before it is sent, after it is sent, or
 before it is processed; likewise regions, the connection and its end.
 """
 

@@ -42,7 +42,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.trace import RecordedConnection, TraceStep, decode_trace, describe_message
 from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
-from bowstring.transports.observed_transport import ObservedEvent, ObservedEventKind
+from bowstring.transports.observer import ObservedEvent, ObservedEventKind
 from bowstring.transports.regions import RemoteRegionTable
 from bowstring.transports.registry import find_transport
 

@@ -1,6 +1,6 @@
-"""Recorded sessions of the protocol: the JSON files in `sessions`, which need no Python.
+"""Recorded sessions of the protocol: the JSON files in `data`, which need no Python.
 
-`sessions/README.md` describes the format, for implementations in any language.
+`data/README.md` describes the format, for implementations in any language.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from bowstring.arrays.table import Table
 from bowstring.dissociated.uri import StreamURI
 from bowstring.ipc.api import open_file
-from bowstring.transports.observed_transport import EventDirection, ObservedEvent, ObservedEventKind
+from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
 
-SESSIONS_FOLDER = Path(__file__).parent / "sessions"
+SESSIONS_FOLDER = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class RecordedSession:
         return any(entry.kind == "region" for entry in self.entries)
 
     def to_recording(self) -> list[ObservedEvent]:
-        """Return the session as a recording of its client, for `bowstring.sharing.replay`."""
+        """Return the session as a recording of its client, for `tests.sessions.replay`."""
         entries: list[ObservedEvent] = []
         for connection in range(self.num_connections):
             tag = self.want_data[min(connection, len(self.want_data) - 1)]

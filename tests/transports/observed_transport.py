@@ -1,125 +1,36 @@
-"""Observe the messages of a transport: an `ObservedTransport` wraps another one, and reports what passes its channels.
+"""Observe the channels of any transport: an `ObservedTransport` wraps another one, and reports what passes.
 
-Each `ObservedEvent` is passed to a function: a message before any byte of it leaves this process, or when it is
-complete and before it is processed. `bowstring.sharing.recording` writes the events to a file. A test can stop a
-process, or kill it, at a certain step of the protocol:
-
->>> import os, signal
->>> from bowstring.transports.loopback import LOOPBACK
->>> def kill_before_the_second_message_is_sent(event: ObservedEvent) -> None:
-...     if (event.direction, event.kind, event.index) == (EventDirection.SENT, ObservedEventKind.MESSAGE, 1):
-...         os.kill(os.getpid(), signal.SIGKILL)
->>> transport = ObservedTransport(LOOPBACK, kill_before_the_second_message_is_sent)
-
-`TRANSPORTS["unix"] = ObservedTransport(UNIX, …)` does so for all servers and clients of a process (`bowstring.serve`,
-`bowstring.connect`) that are created later. A session submits several messages before it sends them; with
-`is_stepwise`, each one is sent before the next is reported.
+A test can stop a process, or kill it, at a certain step of the protocol. `TRANSPORTS["unix"] = ObservedTransport(UNIX,
+…)` does so for all servers and clients of a process (`bowstring.serve`, `bowstring.connect`) that are created later. A
+session submits several messages before it sends them; with `is_stepwise`, each one is sent before the next is reported.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any
 
 from bowstring.dissociated.messages import BytesLike, OutgoingMessage
 from bowstring.memory.closable import close_on_error
-from bowstring.memory.region import FileRange, Region
+from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
-    RECEIVE,
     SEND,
     Channel,
-    DirectionEnded,
     Event,
     ExportedRegion,
     Interest,
     Listener,
     MemoryExporter,
-    MessageOffered,
-    MessageReceived,
     MessageSent,
     RemoteMemory,
-    RemoteMemoryUpdated,
     Transport,
     TransportOptions,
     Wait,
 )
-from bowstring.transports.region_addresses import encode_region_address
-from bowstring.transports.regions import RegionUpdate
-
-
-class EventDirection(StrEnum):
-    """The direction of an event, for the process that is observed."""
-
-    SENT = "sent"
-    RECEIVED = "received"
-
-
-class ObservedEventKind(StrEnum):
-    """The kinds of observed events."""
-
-    CONNECTION = "connection"
-    """A connection was dialed (sent) or accepted (received); `text` is the URI of the server."""
-    MESSAGE = "message"
-    """A message was submitted, and nothing of it has left this process; or it was received, and is not processed."""
-    DEPARTURE = "departure"
-    """All bytes of a submitted message have left this process."""
-    CANCELLATION = "cancellation"
-    """A submitted message was withdrawn, or an offered one discarded."""
-    OFFER = "offer"
-    """The peer sends a long message, of which no byte is received yet."""
-    REGION = "region"
-    """Memory was exported; `text` is "sealed memory" or "file"."""
-    RETIREMENT = "retirement"
-    """No later message refers to the memory at this address."""
-    LOSS = "loss"
-    """A direction ended; `text` is the error."""
-    CLOSE = "close"
-    """This end was closed."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ObservedEvent:
-    """What happened on a channel."""
-
-    time_ns: int
-    """The time of a monotonic clock; in a recording, since its beginning."""
-    connection: int
-    """The index of the connection, in the order in which they were made."""
-    direction: EventDirection
-    kind: ObservedEventKind
-    index: int
-    """The number of earlier events of this connection, direction and kind."""
-    tag: int | None = None
-    """The tag of a message; None for a plain one."""
-    address: int | None = None
-    """The address of the first byte of a region."""
-    length_bytes: int = 0
-    """The length of a message or region."""
-    parts: tuple[Any, ...] = ()
-    """The bytes, not copied: `BytesLike` objects and `FileRange`. They are valid only during the call."""
-    text: str = ""
-
-    def view(self) -> memoryview:
-        """Return the bytes of a message or region; several parts are copied. Raises as `Region.check_backing_file`."""
-        views = [_view(part) for part in self.parts]
-        return views[0] if len(views) == 1 else memoryview(b"".join(views))
-
-    def to_bytes(self) -> bytes:
-        """Return a copy of the bytes. Raises as `view`."""
-        return bytes(self.view())
-
-
-Observer: TypeAlias = Callable[[ObservedEvent], None]
-"""Called in the thread that sends or receives, which may be two at a time for one connection. An error that it raises
-is raised by the method of the channel.
-"""
+from bowstring.transports.observer import ConnectionObserver, EventDirection, ObservedEventKind, Observer
 
 
 class ObservedTransport(Transport):
@@ -174,7 +85,7 @@ class ObservedTransport(Transport):
         wrapper = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
         uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
         with close_on_error(channel):
-            wrapper.report(direction, ObservedEventKind.CONNECTION, text=uri)
+            wrapper.observer.report(direction, ObservedEventKind.CONNECTION, text=uri)
         return wrapper
 
 
@@ -217,9 +128,7 @@ class _ObservedChannel(Channel):
         self._is_stepwise = is_stepwise
         # Events of sending in `submit`, which reports none: the next `progress` returns them, in order.
         self._early_events: list[Event] = []
-        self._observer = observer
-        self._connection = connection
-        self._num_events: Counter[tuple[EventDirection, ObservedEventKind]] = Counter()
+        self.observer = ConnectionObserver(observer, connection)
         # `MessageSent` and `cancel` have only a token.
         self._unsent_messages: dict[int, tuple[int | None, int]] = {}
 
@@ -254,38 +163,10 @@ class _ObservedChannel(Channel):
     def wait_description(self) -> str:
         return self.channel.wait_description
 
-    def report(
-        self,
-        direction: EventDirection,
-        kind: ObservedEventKind,
-        *,
-        tag: int | None = None,
-        length_bytes: int = 0,
-        parts: tuple[Any, ...] = (),
-        text: str = "",
-    ) -> None:
-        """Pass an event to the observer."""
-        self._notify_observer(direction, kind, tag, None, length_bytes, parts, text)
-
-    def report_retirement(self, direction: EventDirection, address: int) -> None:
-        """Pass the retirement of a region to the observer."""
-        self._notify_observer(direction, ObservedEventKind.RETIREMENT, None, address)
-
-    def report_export(self, direction: EventDirection, address: int, region: Region) -> None:
-        """Pass the export of a region to the observer."""
-        parts = () if region.is_on_device else (FileRange(region, 0, region.size_bytes),)
-        text = "memory of a device" if region.is_on_device else "sealed memory" if region.is_sealed else "file"
-        self._notify_observer(direction, ObservedEventKind.REGION, None, address, region.size_bytes, parts, text)
-
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
         if self._is_stepwise:
             self._early_events += self._progress(SEND)
-        # Reported before it is submitted: an observer that fails, or ends the process, has seen all that may have left
-        # it.
-        length_bytes = sum(_length_bytes(part) for part in parts)
-        self.report(
-            EventDirection.SENT, ObservedEventKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts)
-        )
+        length_bytes = self.observer.report_submission(parts, tag)
         token = self.channel.submit(parts, tag)
         self._unsent_messages[token] = tag, length_bytes
         return token
@@ -302,7 +183,7 @@ class _ObservedChannel(Channel):
             return False
         direction = EventDirection.SENT if token in self._unsent_messages else EventDirection.RECEIVED
         tag, length_bytes = self._unsent_messages.pop(token, (None, 0))
-        self.report(direction, ObservedEventKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
+        self.observer.report(direction, ObservedEventKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
         return True
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
@@ -333,46 +214,22 @@ class _ObservedChannel(Channel):
     def close(self) -> None:
         try:
             if not self.is_closed:
-                self.report(EventDirection.SENT, ObservedEventKind.CLOSE)
+                self.observer.report(EventDirection.SENT, ObservedEventKind.CLOSE)
         finally:
             self.channel.close()
 
     def _progress(self, directions: int) -> list[Event]:
         events = self.channel.progress(directions)
         for event in events:
-            self._report_event(event)
+            if isinstance(event, MessageSent):
+                message = self._unsent_messages.pop(event.token, None)
+                if message is not None:
+                    tag, length_bytes = message
+                    self.observer.report(
+                        EventDirection.SENT, ObservedEventKind.DEPARTURE, tag=tag, length_bytes=length_bytes
+                    )
+            self.observer.report_event(event)
         return events
-
-    def _report_event(self, event: Event) -> None:
-        direction = EventDirection.RECEIVED
-        if isinstance(event, MessageReceived):
-            length_bytes = _length_bytes(event.data)
-            self.report(
-                direction, ObservedEventKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=(event.data,)
-            )
-        elif isinstance(event, MessageOffered):
-            self.report(direction, ObservedEventKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
-        elif isinstance(event, MessageSent):
-            message = self._unsent_messages.pop(event.token, None)
-            if message is not None:
-                self.report(EventDirection.SENT, ObservedEventKind.DEPARTURE, tag=message[0], length_bytes=message[1])
-        elif isinstance(event, RemoteMemoryUpdated):
-            if isinstance(event.update, RegionUpdate):
-                address = encode_region_address(event.update.index, 0)
-                if event.update.region is None:
-                    self.report_retirement(direction, address)
-                else:
-                    self.report_export(direction, address, event.update.region)
-        elif isinstance(event, DirectionEnded):
-            text = f"{type(event.error).__name__}: {event.error}"
-            for lost_direction, flag in ((EventDirection.RECEIVED, RECEIVE), (EventDirection.SENT, SEND)):
-                if event.directions & flag:
-                    self.report(lost_direction, ObservedEventKind.LOSS, text=text)
-
-    def _notify_observer(self, direction: EventDirection, kind: ObservedEventKind, *values: Any) -> None:
-        index = self._num_events[direction, kind]
-        self._num_events[direction, kind] = index + 1
-        self._observer(ObservedEvent(time.monotonic_ns(), self._connection, direction, kind, index, *values))
 
     def __repr__(self) -> str:
         return f"<observed {self.channel!r}>"
@@ -399,27 +256,15 @@ class _ObservedExporter(MemoryExporter):
 
     def export(self, region: Region) -> ExportedRegion:
         exported_region = self._exporter.export(region)
-        self._channel.report_export(EventDirection.SENT, exported_region.address, region)
+        self._channel.observer.report_export(EventDirection.SENT, exported_region.address, region)
         return exported_region
 
     def retire(self, exported_region: ExportedRegion) -> None:
         self._exporter.retire(exported_region)
-        self._channel.report_retirement(EventDirection.SENT, exported_region.address)
+        self._channel.observer.report_retirement(EventDirection.SENT, exported_region.address)
 
     def reclaim(self) -> None:
         self._exporter.reclaim()
 
     def check_capacity(self, num_regions: int) -> None:
         self._exporter.check_capacity(num_regions)
-
-
-def _view(part: Any) -> memoryview:
-    if isinstance(part, FileRange):
-        part.region.check_backing_file()
-        return part.region.view(part.offset_bytes, part.nbytes)
-    return memoryview(part).cast("B")
-
-
-def _length_bytes(part: Any) -> int:
-    length_bytes: int = part.nbytes if hasattr(part, "nbytes") else len(part)
-    return length_bytes

@@ -16,8 +16,8 @@ from bowstring.dissociated.messages import PackedBody
 from bowstring.ipc.stream import Decoder, Encoder
 from bowstring.memory.buffer import Buffer
 from bowstring.sharing import ServerOptions
-from bowstring.testing import ClientConformance, ServerConformance
-from bowstring.testing.recorded_sessions import SESSIONS_FOLDER, RecordedSession, numbers_table, recorded_sessions
+from tests.sessions.recorded_sessions import SESSIONS_FOLDER, RecordedSession, numbers_table, recorded_sessions
+from tests.sessions.session_conformance import ClientConformance, ServerConformance
 
 
 class TestUnixClient(ClientConformance):

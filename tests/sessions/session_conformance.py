@@ -1,7 +1,7 @@
 """Conformance tests with recorded sessions, for clients and servers in any language; they run with pytest.
 
 Subclass `ClientConformance` with a client, or `ServerConformance` with a server. Other ways to use the sessions are in
-`bowstring.testing.recorded_sessions`.
+`tests/sessions/data/README.md`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from urllib.parse import quote
 import pytest
 
 from bowstring import errors
-from bowstring.sharing.replay import ReplayServer, replay_client
-from bowstring.testing.recorded_sessions import RecordedSession, recorded_sessions
+from tests.sessions.recorded_sessions import RecordedSession, recorded_sessions
+from tests.sessions.replay import ReplayServer, replay_client
 
 TIMEOUT_S = 20.0
 _ERRORS = {

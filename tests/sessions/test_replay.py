@@ -13,11 +13,11 @@ import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing import Recorder, ServerOptions, read_recording
-from bowstring.sharing.replay import ReplayServer, replay_client
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.recorded_sessions import numbers_table, recorded_sessions
-from bowstring.transports.observed_transport import ObservedEvent
+from bowstring.transports.observer import ObservedEvent
 from tests.polling import wait_until
+from tests.sessions.recorded_sessions import numbers_table, recorded_sessions
+from tests.sessions.replay import ReplayServer, replay_client
 
 TABLE = bs.Table.from_batches(
     [bs.record_batch({"n": range(start, start + 3000), "s": ["text", None, ""] * 1000}) for start in (0, 3000)]
