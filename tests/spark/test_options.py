@@ -8,7 +8,7 @@ import pytest
 
 from bowstring.errors import InvalidArgumentError
 from bowstring.io.store_path import StorePath
-from bowstring.spark.options import check_options, parse_flag, parse_path, parse_positive_integer, parse_size
+from bowstring.spark.options import ReadOptions, WriteOptions, check_options, parse_path
 
 READING = {
     "splitbyte": "did you mean 'splitBytes'",
@@ -46,16 +46,31 @@ def test_supported_options_and_those_that_spark_adds_are_accepted() -> None:
 
 def test_an_invalid_option_value_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="option truncate: expected true or false, found 'yes'"):
-        parse_flag({"truncate": "yes"}, "truncate")
+        ReadOptions.parse({"truncate": "yes"})
     for value in ("0", "-1", "64m", ""):
         with pytest.raises(
             InvalidArgumentError, match=f"option maxFilesPerTrigger: expected a positive integer, found '{value}'"
         ):
-            parse_positive_integer({"maxFilesPerTrigger": value}, "maxFilesPerTrigger")
+            ReadOptions.parse({"maxFilesPerTrigger": value})
     for value in ("0", "0k", "-1", "64x", ""):
         with pytest.raises(InvalidArgumentError, match="option splitBytes: expected "):
-            parse_size({"splitBytes": value}, "splitBytes")
-    assert parse_size({"splitBytes": "64m"}, "splitBytes") == 64 << 20
+            ReadOptions.parse({"splitBytes": value})
+    assert ReadOptions.parse({"splitBytes": "64m"}).split_bytes == 64 << 20
+
+
+def test_a_field_has_the_value_of_its_option_or_of_the_session() -> None:
+    options = {
+        "columns": "a, b",
+        "mode": "permissive",
+        "session.timezone": "UTC",
+        "modifiedAfter": "1970-01-01 00:00:01",
+    }
+    parsed = ReadOptions.parse(options)
+    assert (parsed.columns, parsed.mode, parsed.modified_after) == (("a", "b"), "PERMISSIVE", 1_000_000)
+    assert ReadOptions.parse({**options, "timeZone": "+01:00"}).modified_after == -3_599_000_000
+    assert not ReadOptions.parse({"session.partitioncolumntypeinference": "false"}).partition_column_type_inference
+    written = WriteOptions.parse({"compression": "ZSTD", "compressionLevel": "-3", "partitionBy": "['a,b']"})
+    assert written == WriteOptions(compression="zstd", compression_level=-3, partition_by=["a,b"])
 
 
 def test_a_path_is_local_or_the_url_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

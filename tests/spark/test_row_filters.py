@@ -31,7 +31,8 @@ from pyspark.sql.types import (
 
 from bowstring.spark import data_source_reader
 from bowstring.spark.data_source_reader import ArrowReader, BatchRange
-from bowstring.spark.file_discovery import ReadOptions, find_files
+from bowstring.spark.file_discovery import find_files
+from bowstring.spark.options import ReadOptions
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import select_columns
 from bowstring.spark.source import ArrowDataSource, count_rows
@@ -172,7 +173,10 @@ def test_the_tasks_skip_batches_of_files_that_the_driver_did_not_open(tmp_path: 
     write_with_invalid_batches(tmp_path / "a.arrow", {0, 1, 2, 4, 5, 6, 7, 8, 9})
     schema = StructType().add("id", LongType()).add("s", StringType())
     reader = ArrowReader(
-        [], schema, 1, RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema), options=ReadOptions()
+        [],
+        schema,
+        ReadOptions(split_bytes=1),
+        RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema),
     )
     partition = InputPartition((BatchRange(tmp_path / "a.arrow", 0, 10),))
     assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]]
@@ -183,7 +187,7 @@ def test_the_driver_skips_batches_of_a_limited_number_of_files(tmp_path: Path, m
         write_with_invalid_batches(tmp_path / f"{name}.arrow", {0, 1, 2, 4, 5, 6, 7, 8, 9})
     schema = StructType().add("id", LongType()).add("s", StringType())
     filters = RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema)
-    reader = ArrowReader(find_files([tmp_path], ReadOptions()), schema, 1 << 30, filters, options=ReadOptions())
+    reader = ArrowReader(find_files([tmp_path], ReadOptions()), schema, ReadOptions(split_bytes=1 << 30), filters)
     for limit, expected in ((3, [(3, 4), (3, 4), (3, 4)]), (2, [(3, 4), (3, 4), (0, 10)])):
         monkeypatch.setattr(data_source_reader, "MAX_PLANNED_FOOTERS", limit)
         (partition,) = reader.partitions()

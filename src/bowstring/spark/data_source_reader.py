@@ -17,9 +17,9 @@ from bowstring.errors import InvalidDataError, MissingFileError
 from bowstring.io.store_path import FolderPath
 from bowstring.spark.arrow_files import FileBatch, FileDescription, describe_file, prefix_errors, read_batches
 from bowstring.spark.casting import cast_batch
-from bowstring.spark.file_discovery import DataFile, FolderFiles, ReadOptions
+from bowstring.spark.file_discovery import DataFile, FolderFiles
 from bowstring.spark.file_metadata import create_metadata_column
-from bowstring.spark.malformed_data import FAIL_FAST, MalformedDataPolicy
+from bowstring.spark.options import ReadOptions
 from bowstring.spark.partition_values import parse_partition_value
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.schema_compatibility import (
@@ -34,8 +34,6 @@ from bowstring.spark.worker_errors import hide_traceback
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-SPLIT_BYTES = 64 << 20
-"""The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
 OPEN_COST_BYTES = 256 << 10
 """The bytes that are read in the time that opening a file takes, so that thousands of small files are several tasks."""
 MAX_PLANNED_FOOTERS = 1000
@@ -83,20 +81,16 @@ class ArrowReader(DataSourceReader):
         self,
         folders: list[FolderFiles],
         schema: StructType,
-        split_bytes: int,
+        options: ReadOptions,
         filters: RowFilters | None = None,
         *,
-        options: ReadOptions,
         is_inferred: bool = False,
     ) -> None:
         self._folders = folders
         self._schema = schema
-        self._split_bytes = split_bytes
+        self._options = options
         self._is_inferred = is_inferred
         self._filters = filters or RowFilters(schema)
-        self._time_zone = options.time_zone
-        self._policy = options.policy
-        self._metadata_column = options.metadata_column
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader is sent with each task, which gets its files with its partition.
@@ -118,11 +112,11 @@ class ArrowReader(DataSourceReader):
         """As `partitions`, for these files."""
         partitions: list[InputPartition] = []
         ranges: list[BatchRange] = []
-        remaining_bytes = self._split_bytes
+        remaining_bytes = self._options.split_bytes
         for batch_range, length_bytes in self._iter_batch_ranges(folders):
             if ranges and length_bytes + OPEN_COST_BYTES > remaining_bytes:
                 partitions.append(InputPartition(tuple(ranges)))
-                ranges, remaining_bytes = [], self._split_bytes
+                ranges, remaining_bytes = [], self._options.split_bytes
             ranges.append(batch_range)
             remaining_bytes -= length_bytes + OPEN_COST_BYTES
         # Without files, one without ranges: PySpark would replace an empty list by a partition of None.
@@ -152,22 +146,22 @@ class ArrowReader(DataSourceReader):
                 None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop),
                 [name for name in self._filters.schema.names if name not in batch_range.missing_columns],
                 self._filters,
-                counts_rows=self._metadata_column in self._filters.schema.names,
-                returns_problems=self._policy.tolerates_malformed,
+                counts_rows=self._options.metadata_column in self._filters.schema.names,
+                returns_problems=self._options.tolerates_malformed,
             )
         try:
             for file_batch in batches:
                 try:
                     yield self._cast_batch(batch_range, file_batch)
                 except InvalidDataError as problem:
-                    if not self._policy.tolerates_malformed:
+                    if not self._options.tolerates_malformed:
                         raise
-                    if self._policy.ignores_corrupt_files:
+                    if self._options.ignore_corrupt_files:
                         return
-                    if self._policy.has_message_rows:
+                    if self._options.has_message_rows:
                         yield self._cast_batch(batch_range, replace(file_batch, problem=None), str(problem))
         except MissingFileError as error:
-            if self._policy.ignores_missing_files:
+            if self._options.ignore_missing_files:
                 return
             raise MissingFileError(
                 f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or "
@@ -189,10 +183,10 @@ class ArrowReader(DataSourceReader):
         constants = dict(batch_range.partition_values)
         if message is not None:  # one row without columns, to which the cast adds all
             batch, first_row = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))), None
-            constants[self._policy.message_column] = message
-        if self._metadata_column in self._filters.schema.names:
+            constants[self._options.column_name_of_corrupt_record] = message
+        if self._options.metadata_column in self._filters.schema.names:
             column = create_metadata_column(batch_range.path, file_batch.index, first_row, batch.num_rows)
-            batch = batch.append_column(self._metadata_column, column)
+            batch = batch.append_column(self._options.metadata_column, column)
         location = f"{batch_range.path}, record batch {file_batch.index}"
         truncate_times = self._filters.truncate_times
         return cast_batch(batch, self._filters.schema, location, constants=constants, truncate_times=truncate_times)
@@ -212,7 +206,7 @@ class ArrowReader(DataSourceReader):
             filters = self._filters if has_conditions else replace(self._filters, conjunctions=())
             return describe_file(path, filters, cost_shares)
 
-        for group in iter_file_groups(folders, self._policy, describe):
+        for group in iter_file_groups(folders, self._options, describe):
             values: tuple[tuple[str, Any], ...] = ()
             share = 0.0  # not known
             for index, file in enumerate(group.files):
@@ -225,16 +219,16 @@ class ArrowReader(DataSourceReader):
                 description = file.problem or group.description
                 if description is None:
                     has_conditions = bool(self._filters.conjunctions) and num_described < MAX_PLANNED_FOOTERS
-                    if not share or has_conditions or _is_split(file, int(self._split_bytes / share)):
-                        description = _try_describe(file, self._policy, describe)
+                    if not share or has_conditions or _is_split(file, int(self._options.split_bytes / share)):
+                        description = _try_describe(file, self._options, describe)
                         if description is None:
                             continue
                 if isinstance(description, InvalidDataError):
-                    if self._policy.has_message_rows:
+                    if self._options.has_message_rows:
                         yield BatchRange(file.path, 0, -1, missing_columns, values, description), 0
                     continue
                 share = share if description is None else description.cost_share
-                for start, stop, length_bytes in _split_file(file, description, int(self._split_bytes / share)):
+                for start, stop, length_bytes in _split_file(file, description, int(self._options.split_bytes / share)):
                     yield BatchRange(file.path, start, stop, missing_columns, values), int(length_bytes * share)
 
     def _may_match(self, file: DataFile) -> bool:
@@ -251,16 +245,16 @@ class ArrowReader(DataSourceReader):
             text = texts.get(field.name.lower())
             if text is not None:
                 with prefix_errors(f"{file.path}, column {field.name}"):
-                    values.append((field.name, parse_partition_value(text, field.dataType, self._time_zone)))
+                    values.append((field.name, parse_partition_value(text, field.dataType, self._options.time_zone)))
         return tuple(values)
 
     def _check_schema(self, group: FileGroup, partition_columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns to read that files lack. Raise an error if they can't be read as the requested types."""
         from pyspark.sql.types import StructType
 
-        added = {*partition_columns, self._metadata_column}
-        if self._policy.has_message_rows:
-            added.add(self._policy.message_column)
+        added = {*partition_columns, self._options.metadata_column}
+        if self._options.has_message_rows:
+            added.add(self._options.column_name_of_corrupt_record)
         requested = StructType([field for field in self._filters.schema.fields if field.name not in added])
         check_unique_column_names(group.path, group.schema, requested.names)
         missing = find_missing_columns(group.path, group.schema, requested)
@@ -271,12 +265,12 @@ class ArrowReader(DataSourceReader):
 
 def iter_file_groups(
     folders: Iterable[FolderFiles],
-    policy: MalformedDataPolicy = FAIL_FAST,
+    options: ReadOptions,
     describe: Callable[[FolderPath], FileDescription] = describe_file,
 ) -> Iterator[FileGroup]:
     """Yield files by schema: that of their manifest, or that of each file without one, whose footer is read.
 
-    A malformed file has no columns, if the policy tolerates it.
+    A malformed file has no columns, if the options tolerate it.
     """
     from pyspark.sql.types import StructType
 
@@ -285,7 +279,7 @@ def iter_file_groups(
             yield FileGroup(folder.folder, parse_struct_type(folder.folder, folder.manifest.schema), folder.files)
             continue
         for file in folder.files:
-            description = file.problem or _try_describe(file, policy, describe)
+            description = file.problem or _try_describe(file, options, describe)
             if isinstance(description, InvalidDataError):
                 yield FileGroup(file.path, StructType(), (replace(file, problem=description),))
             elif description is not None:
@@ -293,17 +287,17 @@ def iter_file_groups(
 
 
 def _try_describe(
-    file: DataFile, policy: MalformedDataPolicy, describe: Callable[[FolderPath], FileDescription]
+    file: DataFile, options: ReadOptions, describe: Callable[[FolderPath], FileDescription]
 ) -> FileDescription | InvalidDataError | None:
-    """Describe a file, or return why it is malformed, or None if it does not exist, if the policy tolerates that."""
+    """Describe a file, or return why it is malformed, or None if it does not exist, if the options tolerate that."""
     try:
         return describe(file.path)
     except InvalidDataError as problem:
-        if not policy.tolerates_malformed:
+        if not options.tolerates_malformed:
             raise
         return problem
     except MissingFileError:
-        if not policy.ignores_missing_files:
+        if not options.ignore_missing_files:
             raise
         return None
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 from bowstring.datasets.manifest import (
@@ -30,42 +28,13 @@ from bowstring.datasets.manifest import (
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
 from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath, find_relative_name
-from bowstring.spark.malformed_data import FAIL_FAST, MalformedDataPolicy
+from bowstring.spark.options import ReadOptions
 from bowstring.spark.partition_values import PartitionValue, infer_partition_schema, parse_partition_folder
 from bowstring.spark.path_globs import expand_glob, is_hidden
 from bowstring.spark.types import parse_struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """Which files of the paths are read, and the columns that are not in the files."""
-
-    base_path: FolderPath | None = None
-    """The folder below which partition folders are columns; by default the path that is loaded."""
-    is_recursive: bool = False
-    """Whether all files in subfolders are read; then there are no partition columns."""
-    name_filter: re.Pattern[str] | None = None
-    modified_after_us: int | None = None
-    modified_before_us: int | None = None
-    infers_partition_types: bool = True
-    """Whether partition columns have the types of their values; otherwise they are strings."""
-    time_zone: tzinfo = UTC
-    """The one of timestamps in the names of partition folders."""
-    policy: MalformedDataPolicy = FAIL_FAST
-    metadata_column: str | None = None
-    """The column with the file of each row, if one is added."""
-
-    def selects(self, path: FolderPath, status: os.stat_result | StoreFileStatus) -> bool:
-        """Whether the options select a file."""
-        if self.name_filter is not None and not self.name_filter.fullmatch(path.name):
-            return False
-        modified_us = status.st_mtime_ns // 1_000_000 * 1000  # Spark compares milliseconds
-        return (self.modified_after_us is None or modified_us > self.modified_after_us) and (
-            self.modified_before_us is None or modified_us < self.modified_before_us
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +73,7 @@ def find_files(paths: Sequence[FolderPath], options: ReadOptions) -> list[Folder
         roots = [path] if path.exists() else _expand_to_committed(path)
         if not roots:
             raise MissingFileError(f"{path}: there is no such file or folder", filename=str(path))
-        if options.base_path is None and not options.is_recursive:
+        if options.base_path is None and not options.recursive_file_lookup:
             _check_lost_columns(roots, paths[0])
         # A glob such as ** may match a folder and what is in it.
         seen: set[FolderPath] = set()
@@ -118,7 +87,7 @@ def find_files(paths: Sequence[FolderPath], options: ReadOptions) -> list[Folder
 def find_partition_schema(folders: Sequence[FolderFiles], options: ReadOptions) -> StructType:
     """Return the partition columns of files, with the types in their manifests, or else those of the values."""
     partitions = [file.partition for folder in folders for file in folder.files if file.partition]
-    schema = infer_partition_schema(partitions, options.time_zone, infers_types=options.infers_partition_types)
+    schema = infer_partition_schema(partitions, options.time_zone, infers_types=options.partition_column_type_inference)
     for folder in folders:
         if folder.manifest is not None and folder.manifest.partition_schema is not None:
             listed = parse_struct_type(folder.folder, folder.manifest.partition_schema)
@@ -141,7 +110,7 @@ def read_listed_file(
     try:
         status = path.stat()
     except FileNotFoundError as error:
-        if options.policy.ignores_missing_files:
+        if options.ignore_missing_files:
             return None
         message = f"{path}: is missing, though manifest {manifest.sequence_number} of its folder lists it"
         raise MissingFileError(message, error) from None
@@ -151,11 +120,11 @@ def read_listed_file(
             f"{path}: expected {entry.length_bytes} bytes, as in manifest {manifest.sequence_number}, "
             f"found {status.st_size}"
         )
-        if not options.policy.tolerates_malformed:
+        if not options.tolerates_malformed:
             raise problem
     if not options.selects(path, status):
         return None
-    partition = () if options.is_recursive else _parse_partition(path.parent, base)
+    partition = () if options.recursive_file_lookup else _parse_partition(path.parent, base)
     return DataFile(path, status.st_size, status.st_mtime_ns, partition, entry, problem)
 
 
@@ -174,7 +143,9 @@ def _find_root_files(root: FolderPath, options: ReadOptions) -> Iterator[FolderF
         return
     status = root.stat()
     if options.selects(root, status):
-        partition = () if options.is_recursive else _parse_partition(root.parent, options.base_path or root.parent)
+        partition = (
+            () if options.recursive_file_lookup else _parse_partition(root.parent, options.base_path or root.parent)
+        )
         yield FolderFiles(root.parent, (DataFile(root, status.st_size, status.st_mtime_ns, partition),))
 
 
@@ -243,18 +214,18 @@ def _walk(
             raise InvalidDataError(f"{folder}: is a link to a folder that contains it")
         is_written_by_jobs = is_written_by_jobs or _is_written_by_jobs(folder)
         sorted_entries = sorted(_scan(folder), key=lambda entry: entry.name)
-        partition = () if options.is_recursive else _parse_partition(folder, base)
+        partition = () if options.recursive_file_lookup else _parse_partition(folder, base)
         files = []
         subfolders = []
         for entry in sorted_entries:
             if is_hidden(entry.name):
                 continue
             if entry.is_dir():
-                if options.is_recursive or parse_partition_folder(entry.name):
+                if options.recursive_file_lookup or parse_partition_folder(entry.name):
                     subfolders.append(folder / entry.name)
             elif entry.is_file() and not (is_written_by_jobs and is_part_file_name(entry.name)):
                 path = folder / entry.name
-                if options.name_filter is not None or path.suffix.lower() in DATA_SUFFIXES:
+                if options.path_glob_filter is not None or path.suffix.lower() in DATA_SUFFIXES:
                     with contextlib.suppress(FileNotFoundError):  # removed since it was listed
                         file_status = entry.stat()
                         if options.selects(path, file_status):

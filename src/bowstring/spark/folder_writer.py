@@ -70,10 +70,10 @@ def write(  # noqa: PLR0913 -- as the options of the data source
         statistics=statistics,
         compression=compression,
         compression_level=compression_level,
-        partition_by=_to_names("partition_by", partition_by),
+        partition_by=partition_by,
         partition_overwrite_mode=partition_overwrite_mode,
-        sort_by=_to_names("sort_by", sort_by),
-        dictionary_columns=_to_names("dictionary_columns", dictionary_columns),
+        sort_by=sort_by,
+        dictionary_columns=dictionary_columns,
         max_records_per_batch=max_records_per_batch,
         max_bytes_per_batch=max_bytes_per_batch,
         max_records_per_file=max_records_per_file,
@@ -110,9 +110,3 @@ def _write_part(job: FolderJob, schema: Schema, batches: Iterator[Any]) -> Itera
     if rows:
         names = [column.split()[0] for column in _REPORT_SCHEMA.split(", ")]
         yield pa.RecordBatch.from_pydict(dict(zip(names, zip(*rows, strict=True), strict=True)))
-
-
-def _to_names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise InvalidArgumentError(f"{argument}: expected a list of names, found {names!r}: write [{names!r}]")
-    return tuple(names)

@@ -1,6 +1,7 @@
-"""The options of ``format("arrow")``: check their names, and parse their values.
+"""The options of ``format("arrow")``: `ReadOptions` and `WriteOptions` list them, each with its parser and default.
 
-Spark passes names in lower case, and adds `path` or `paths` for ``load`` and ``save``.
+A field has the name of its option in snake case. Spark passes names in lower case, and adds `path` or `paths` for
+``load`` and ``save``.
 """
 
 from __future__ import annotations
@@ -8,46 +9,37 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError
 from bowstring.io.fsspec_store import is_url
-from bowstring.io.store_path import FolderPath, StorePath
+from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath
 from bowstring.ipc.write_options import IpcWriteOptions
+from bowstring.spark.path_globs import compile_glob
+from bowstring.spark.time_texts import parse_time_zone, parse_timestamp, to_microseconds
 
-Choice = TypeVar("Choice", bound=str)
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 Action = Literal["reading", "writing", "reading a stream", "writing a stream"]
-
-_READ_OPTIONS = (
-    *("columns", "filters", "splitBytes", "truncate", "mergeSchema", "timeZone", "partitionColumnTypeInference"),
-    "storageOptions",
-    *("basePath", "recursiveFileLookup", "pathGlobFilter", "modifiedAfter", "modifiedBefore"),
-    *("mode", "columnNameOfCorruptRecord", "ignoreCorruptFiles", "ignoreMissingFiles", "metadataColumn"),
-)
-_FILE_OPTIONS = (
-    *("fsync", "compression", "compressionLevel", "partitionBy", "sortBy", "dictionaryColumns", "statistics"),
-    "storageOptions",
-    *("maxRecordsPerBatch", "maxBytesPerBatch", "maxRecordsPerFile", "maxBytesPerFile"),
-)
-_SUPPORTED_OPTIONS: dict[Action, tuple[str, ...]] = {
-    "reading": _READ_OPTIONS,
-    "reading a stream": (*_READ_OPTIONS, "maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst"),
-    "writing": (*_FILE_OPTIONS, "partitionOverwriteMode", "ifExists"),
-    "writing a stream": _FILE_OPTIONS,
-}
 SaveMode = Literal["append", "overwrite", "error", "ignore"]
+
+SPLIT_BYTES = 64 << 20
+"""The size of a partition. A task takes some 30 ms of CPU time, so much smaller partitions are not worth it."""
+_MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 _UNIT_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 SESSION_TIME_ZONE = "session.timezone"
 SESSION_PARTITION_TYPES = "session.partitioncolumntypeinference"
 """Options with settings of the session, which `bowstring.spark.reader_writer_methods` adds."""
-_ADDED_OPTIONS = frozenset(
-    ("path", "paths", "checkpointlocation", "queryname", SESSION_TIME_ZONE, SESSION_PARTITION_TYPES)
-)
+_SESSION_OPTIONS = {"timeZone": SESSION_TIME_ZONE, "partitionColumnTypeInference": SESSION_PARTITION_TYPES}
+_ADDED_OPTIONS = frozenset(("path", "paths", "checkpointlocation", "queryname", *_SESSION_OPTIONS.values()))
 _ALTERNATIVES = {
     "reading": {
         "compression": "compressed files are recognized without it",
@@ -60,27 +52,202 @@ _ALTERNATIVES = {
 """Alternatives to the options of Spark's own sources."""
 
 
-@dataclass(frozen=True, slots=True)
+# Parsers: each takes the name and the text of an option, and raises `InvalidArgumentError` for another text.
+
+
+def parse_flag(name: str, text: str) -> bool:
+    """Parse an option that is true or false."""
+    if text.lower() not in ("true", "false"):
+        raise InvalidArgumentError(f"option {name}: expected true or false, found {text.lower()!r}")
+    return text.lower() == "true"
+
+
+def parse_positive_integer(name: str, text: str) -> int:
+    """Parse an option that is a positive integer."""
+    if not text.isdecimal() or int(text) == 0:
+        raise InvalidArgumentError(f"option {name}: expected a positive integer, found {text!r}")
+    return int(text)
+
+
+def parse_size(name: str, text: str) -> int:
+    """Parse an option that is a number of bytes, such as 1000 or "64m"."""
+    size_bytes = parse_byte_size(f"option {name}", text)
+    if size_bytes == 0:
+        raise InvalidArgumentError(f"option {name}: expected at least one byte")
+    return size_bytes
+
+
+def parse_names(name: str, text: str) -> tuple[str, ...]:
+    """Parse an option of names, separated by commas or as a Python list of strings."""
+    if not text.lstrip().startswith("["):
+        return tuple(each.strip() for each in text.split(",") if each.strip())
+    try:
+        names = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise InvalidArgumentError(f"option {name}: expected names such as 'id, price', or a list, found {text:.200}")
+    return tuple(names)
+
+
+def _parse_integer(name: str, text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", text):
+        raise InvalidArgumentError(f"option {name}: expected an integer, found {text!r}")
+    return int(text)
+
+
+def _parse_mode(name: str, text: str) -> str:
+    if text.upper() not in _MODES:
+        raise InvalidArgumentError(f"option {name}: expected one of {', '.join(_MODES)}, found {text.upper()!r}")
+    return text.upper()
+
+
+def _parse_text(_name: str, text: str) -> str:
+    return text
+
+
+def _parse_lower(_name: str, text: str) -> str:
+    return text.lower()
+
+
+def _option(parse: Callable[[str, str], Any], default: Any = None, *, only: Action | None = None) -> Any:
+    """A field that is set by an option; `only` for one action, such as "reading a stream"."""
+    return field(default=default, metadata={"parse": parse, "only": only})
+
+
+def _iter_options(options_class: type) -> Iterator[tuple[str, Field[Any]]]:
+    """Yield the options of a class by their names, and their fields."""
+    for each in fields(options_class):
+        first, *others = each.name.split("_")
+        yield first + "".join(map(str.capitalize, others)), each
+
+
+def _parse_options(options_class: type, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the fields whose options are set, by themselves or by the session."""
+    values = {}
+    for name, each in _iter_options(options_class):
+        text = options.get(name, options.get(_SESSION_OPTIONS.get(name, "")))
+        if text is not None:
+            values[each.name] = each.metadata["parse"](name, text)
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """Which files, columns and rows are read, and how malformed data is treated.
+
+    The unit of malformed data is a record batch, or a whole file or the rest of a stream if its batches can't be
+    separated. That is coarser than a line of Spark's own text sources, but Arrow's batches are only valid as a whole.
+    """
+
+    columns: tuple[str, ...] | None = _option(parse_names)
+    filters: str = _option(_parse_text, "")
+    split_bytes: int = _option(parse_size, SPLIT_BYTES)
+    truncate: bool = _option(parse_flag, default=False)
+    """Whether times finer than microseconds are truncated."""
+    merge_schema: bool = _option(parse_flag, default=False)
+    time_zone: tzinfo = _option(lambda _, text: parse_time_zone(text), UTC)  # noqa: RUF009 -- a field
+    """The one of timestamps in the names of partition folders."""
+    partition_column_type_inference: bool = _option(parse_flag, default=True)
+    """Whether partition columns have the types of their values; otherwise they are strings."""
+    base_path: FolderPath | None = _option(_parse_text)  # noqa: RUF009
+    """The folder below which partition folders are columns; by default the path that is loaded."""
+    recursive_file_lookup: bool = _option(parse_flag, default=False)
+    """Whether all files in subfolders are read; then there are no partition columns."""
+    path_glob_filter: re.Pattern[str] | None = _option(lambda _, text: compile_glob(text))  # noqa: RUF009
+    modified_after: int | None = _option(_parse_text)
+    """In microseconds since 1970, as `modified_before`."""
+    modified_before: int | None = _option(_parse_text)
+    mode: str = _option(_parse_mode, "FAILFAST")
+    """"FAILFAST", "DROPMALFORMED" or "PERMISSIVE"."""
+    column_name_of_corrupt_record: str = _option(_parse_text, "_corrupt_record")
+    """The column of messages in the mode PERMISSIVE."""
+    ignore_corrupt_files: bool = _option(parse_flag, default=False)
+    """Whether the rest of a malformed file is not read, whatever the mode."""
+    ignore_missing_files: bool = _option(parse_flag, default=False)
+    metadata_column: str | None = _option(_parse_text)
+    """The column with the file of each row, if one is added."""
+    max_files_per_trigger: int | None = _option(parse_positive_integer, only="reading a stream")
+    max_bytes_per_trigger: int | None = _option(parse_size, only="reading a stream")
+    latest_first: bool = _option(parse_flag, default=False, only="reading a stream")
+
+    def __post_init__(self) -> None:
+        if self.max_files_per_trigger is not None and self.max_bytes_per_trigger is not None:
+            raise InvalidArgumentError("maxFilesPerTrigger and maxBytesPerTrigger can't be combined: choose one")
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Return the options of texts by name. Raises `InvalidArgumentError`."""
+        values = {"time_zone": parse_time_zone(None), **_parse_options(cls, options)}  # that of the machine
+        for name, option in (("modified_after", "modifiedAfter"), ("modified_before", "modifiedBefore")):
+            if name in values:
+                values[name] = _parse_time(option, values[name], values["time_zone"])
+        if "base_path" in values:
+            values["base_path"] = base_path = parse_path(values["base_path"], parse_storage_options(options))
+            if not base_path.is_dir():
+                raise InvalidArgumentError(f"option basePath: {base_path} is not a folder")
+        return cls(**values)
+
+    def selects(self, path: FolderPath, status: os.stat_result | StoreFileStatus) -> bool:
+        """Whether the options select a file."""
+        if self.path_glob_filter is not None and not self.path_glob_filter.fullmatch(path.name):
+            return False
+        modified_us = status.st_mtime_ns // 1_000_000 * 1000  # Spark compares milliseconds
+        return (self.modified_after is None or modified_us > self.modified_after) and (
+            self.modified_before is None or modified_us < self.modified_before
+        )
+
+    @property
+    def tolerates_malformed(self) -> bool:
+        """Whether malformed data is tolerated."""
+        return self.ignore_corrupt_files or self.mode != "FAILFAST"
+
+    @property
+    def has_message_rows(self) -> bool:
+        """Whether malformed data becomes a row with the message."""
+        return self.mode == "PERMISSIVE" and not self.ignore_corrupt_files
+
+    def add_message_column(self, schema: StructType) -> StructType:
+        """Return a schema with the column of messages, if any."""
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        if self.mode != "PERMISSIVE" or self.column_name_of_corrupt_record in schema.names:
+            return schema
+        return StructType([*schema.fields, StructField(self.column_name_of_corrupt_record, StringType())])
+
+    def check_message_column(self, schema: StructType) -> None:
+        """Raise `InvalidArgumentError` if the column of messages can't have messages."""
+        name = self.column_name_of_corrupt_record
+        if self.mode == "PERMISSIVE" and name in schema.names:
+            column = schema[name]
+            if column.dataType.simpleString() != "string" or not column.nullable:
+                raise InvalidArgumentError(
+                    f"column {name} of columnNameOfCorruptRecord: expected a nullable string, found "
+                    f"{column.dataType.simpleString()}"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """How a job writes its files. Raises `InvalidArgumentError` for other values, `MissingExtraError` if the codec is
     not installed.
     """
 
-    fsync: bool = False
-    compression: str | None = None
+    fsync: bool = _option(parse_flag, default=False)
+    compression: str | None = _option(_parse_lower)
     """"lz4" or "zstd"; "none" becomes None."""
-    compression_level: int | None = None
-    partition_by: tuple[str, ...] = ()
-    partition_overwrite_mode: str = "static"
-    """Whether an overwrite replaces all files ("static"), or those of the partitions that have rows ("dynamic")."""
-    sort_by: tuple[str, ...] = ()
-    dictionary_columns: tuple[str, ...] = ()
-    max_records_per_batch: int | None = None
-    max_bytes_per_batch: int | None = None
-    max_records_per_file: int | None = None
-    max_bytes_per_file: int | None = None
-    statistics: bool = True
+    compression_level: int | None = _option(_parse_integer)
+    partition_by: Sequence[str] = _option(parse_names, ())
+    sort_by: Sequence[str] = _option(parse_names, ())
+    dictionary_columns: Sequence[str] = _option(parse_names, ())
+    statistics: bool = _option(parse_flag, default=True)
     """Whether the footers have the statistics of columns whose values have an order."""
+    max_records_per_batch: int | None = _option(parse_positive_integer)
+    max_bytes_per_batch: int | None = _option(parse_size)
+    max_records_per_file: int | None = _option(parse_positive_integer)
+    max_bytes_per_file: int | None = _option(parse_size)
+    partition_overwrite_mode: str = _option(_parse_lower, "static", only="writing")
+    """Whether an overwrite replaces all files ("static"), or those of the partitions that have rows ("dynamic")."""
 
     def __post_init__(self) -> None:
         if self.compression in ("none", "uncompressed"):
@@ -93,8 +260,24 @@ class WriteOptions:
             value = getattr(self, name)
             if value is not None and not (type(value) is int and value > 0):
                 raise InvalidArgumentError(f"{name}: expected a positive integer, found {value!r}")
+        for name in ("partition_by", "sort_by", "dictionary_columns"):
+            names = getattr(self, name)
+            if isinstance(names, str):
+                raise InvalidArgumentError(f"{name}: expected a list of names, found {names!r}: write [{names!r}]")
+            object.__setattr__(self, name, tuple(names))
         codec: Any = self.compression  # checked by IpcWriteOptions
         IpcWriteOptions(compression=codec, compression_level=self.compression_level)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Return the options of texts by name. Raises `InvalidArgumentError`."""
+        return cls(**_parse_options(cls, options))
+
+
+def _list_options(action: Action) -> list[str]:
+    options_class = ReadOptions if action.startswith("reading") else WriteOptions
+    names = [name for name, each in _iter_options(options_class) if each.metadata["only"] in (None, action)]
+    return [*names, "storageOptions", *(["ifExists"] if action == "writing" else [])]
 
 
 def check_options(options: Mapping[str, str], action: Action, *others: Action) -> None:
@@ -104,7 +287,7 @@ def check_options(options: Mapping[str, str], action: Action, *others: Action) -
             "a table of Spark's catalog can't be read later, because Spark does not pass its path to Python sources: "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…') instead"
         )
-    names = {name.lower(): name for each in (action, *others) for name in _SUPPORTED_OPTIONS[each]}
+    names = {name.lower(): name for each in (action, *others) for name in _list_options(each)}
     for key in options:
         if key in names or key in _ADDED_OPTIONS:
             continue
@@ -117,23 +300,6 @@ def check_options(options: Mapping[str, str], action: Action, *others: Action) -
         raise InvalidArgumentError(f'format("arrow") does not support the option {key!r} for {action}: {advice}')
 
 
-def parse_flag(options: Mapping[str, str], name: str, default: str = "false") -> bool:
-    """Parse an option that is true or false."""
-    value = options.get(name, default).lower()
-    if value not in ("true", "false"):
-        raise InvalidArgumentError(f"option {name}: expected true or false, found {value!r}")
-    return value == "true"
-
-
-def parse_choice(options: Mapping[str, str], name: str, choices: Sequence[Choice]) -> Choice:
-    """Parse an option that is one of `choices`, which are in upper case; the first is the default."""
-    value = options.get(name, choices[0]).upper()
-    for choice in choices:
-        if value == choice:
-            return choice
-    raise InvalidArgumentError(f"option {name}: expected one of {', '.join(choices)}, found {value!r}")
-
-
 def parse_storage_options(options: Mapping[str, str]) -> dict[str, Any]:
     """Parse the option for fsspec's file system: a JSON object, which may have secrets and is in no error."""
     try:
@@ -143,63 +309,6 @@ def parse_storage_options(options: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise InvalidArgumentError('option storageOptions: expected a JSON object, such as {"anon": true}')
     return parsed
-
-
-def parse_positive_integer(options: Mapping[str, str], name: str) -> int | None:
-    """Parse an option that is a positive integer; None if it is not given."""
-    value = options.get(name)
-    if value is None:
-        return None
-    if not value.isdecimal() or int(value) == 0:
-        raise InvalidArgumentError(f"option {name}: expected a positive integer, found {value!r}")
-    return int(value)
-
-
-def parse_size(options: Mapping[str, str], name: str) -> int | None:
-    """Parse an option that is a number of bytes, such as 1000 or "64m"; None if it is not given."""
-    value = options.get(name)
-    size_bytes = None if value is None else parse_byte_size(f"option {name}", value)
-    if size_bytes == 0:
-        raise InvalidArgumentError(f"option {name}: expected at least one byte")
-    return size_bytes
-
-
-def parse_names(options: Mapping[str, str], name: str) -> list[str] | None:
-    """Parse an option of names, separated by commas or as a Python list of strings; None if it is not given."""
-    value = options.get(name)
-    if value is None:
-        return None
-    if not value.lstrip().startswith("["):
-        return [each.strip() for each in value.split(",") if each.strip()]
-    try:
-        names = ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        names = None
-    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        raise InvalidArgumentError(f"option {name}: expected names such as 'id, price', or a list, found {value:.200}")
-    return names
-
-
-def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Parse the options of a sink. Raises `InvalidArgumentError`."""
-    level = options.get("compressionLevel")
-    if level is not None and not re.fullmatch(r"[+-]?[0-9]{1,9}", level):
-        raise InvalidArgumentError(f"option compressionLevel: expected an integer, found {level!r}")
-
-    return WriteOptions(
-        fsync=parse_flag(options, "fsync"),
-        statistics=parse_flag(options, "statistics", "true"),
-        compression=options.get("compression", "none").lower(),
-        compression_level=None if level is None else int(level),
-        partition_by=tuple(parse_names(options, "partitionBy") or ()),
-        partition_overwrite_mode=options.get("partitionOverwriteMode", "static").lower(),
-        sort_by=tuple(parse_names(options, "sortBy") or ()),
-        dictionary_columns=tuple(parse_names(options, "dictionaryColumns") or ()),
-        max_records_per_batch=parse_positive_integer(options, "maxRecordsPerBatch"),
-        max_bytes_per_batch=parse_size(options, "maxBytesPerBatch"),
-        max_records_per_file=parse_positive_integer(options, "maxRecordsPerFile"),
-        max_bytes_per_file=parse_size(options, "maxBytesPerFile"),
-    )
 
 
 def parse_save_mode(options: Mapping[str, str], *, overwrite: bool) -> SaveMode:
@@ -258,3 +367,11 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
     if "\0" in path:
         raise InvalidArgumentError(f"{path!r}: a path can't have the character U+0000")
     return Path(path).absolute()
+
+
+def _parse_time(name: str, text: str, zone: tzinfo) -> int:
+    """Parse a time as microseconds since 1970."""
+    time = parse_timestamp(text, zone)
+    if time is None:
+        raise InvalidArgumentError(f"option {name}: expected a time such as 2024-01-02T03:04:05, found {text!r}")
+    return to_microseconds(time)

@@ -6,8 +6,7 @@ A path is that of a file or folder, or a data set: see `bowstring.spark.dataset_
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, MutableMapping, Sequence
-from datetime import tzinfo
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,32 +16,23 @@ from bowstring.datasets.dataset import Dataset
 from bowstring.errors import InvalidArgumentError, NotFoundError
 from bowstring.io.store_path import FolderPath
 from bowstring.spark.arrow_files import count_file_rows
-from bowstring.spark.data_source_reader import SPLIT_BYTES, ArrowReader, iter_file_groups
+from bowstring.spark.data_source_reader import ArrowReader, iter_file_groups
 from bowstring.spark.data_source_writer import ArrowStreamWriter, ArrowWriter
 from bowstring.spark.dataset_reader import DatasetSourceReader, is_dataset_text, parse_datasets
-from bowstring.spark.file_discovery import FolderFiles, ReadOptions, find_files, find_partition_schema
+from bowstring.spark.file_discovery import FolderFiles, find_files, find_partition_schema
 from bowstring.spark.file_metadata import add_metadata_column
 from bowstring.spark.intervals import split_intervals
-from bowstring.spark.malformed_data import MODES, MalformedDataPolicy
 from bowstring.spark.options import (
-    SESSION_PARTITION_TYPES,
-    SESSION_TIME_ZONE,
+    ReadOptions,
+    WriteOptions,
     check_options,
-    parse_choice,
-    parse_flag,
-    parse_names,
     parse_path,
-    parse_positive_integer,
     parse_save_mode,
-    parse_size,
     parse_storage_options,
-    parse_write_options,
 )
-from bowstring.spark.path_globs import compile_glob
 from bowstring.spark.row_filters import RowFilters, find_column_names
 from bowstring.spark.schema_compatibility import add_columns, add_partition_columns, merge_schemas, select_columns
-from bowstring.spark.stream_reader import ArrowStreamReader, StreamLimits
-from bowstring.spark.time_texts import parse_time_zone, parse_timestamp, to_microseconds
+from bowstring.spark.stream_reader import ArrowStreamReader
 from bowstring.spark.types import check_supported, to_spark_schema
 from bowstring.spark.worker_errors import hide_traceback
 
@@ -53,8 +43,8 @@ if TYPE_CHECKING:
 class ArrowDataSource(DataSource):
     """Arrow files and data sets, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
-    docs/reference/spark.md describes the options, which `bowstring.spark.options` lists. All others are an
-    `InvalidArgumentError`.
+    `bowstring.spark.options` lists the options, which docs/reference describes in spark-read.md, spark-write.md and
+    spark-stream.md. All others are an `InvalidArgumentError`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -77,7 +67,7 @@ class ArrowDataSource(DataSource):
         else:
             source, schema = " ".join(self._texts()), self._infer_schema(self._find_files())
         self._inferred_schema = split_intervals(schema)  # Spark pickles this object with the schema for `reader`
-        columns = parse_names(self.options, "columns")
+        columns = ReadOptions.parse(self.options).columns
         selected = schema if columns is None else select_columns(schema, columns)
         check_supported(selected, source)
         return split_intervals(selected)
@@ -85,19 +75,19 @@ class ArrowDataSource(DataSource):
     def _infer_schema(self, folders: list[FolderFiles]) -> StructType:
         if not folders:
             raise NotFoundError(f"{', '.join(self._texts())}: found no Arrow files and no manifest")
-        options = self._read_options()
-        groups, first_problem = iter_file_groups(folders, options.policy), None
+        options = ReadOptions.parse(self.options)
+        groups, first_problem = iter_file_groups(folders, options), None
         schemas = []
         for group in groups:
             first_problem = first_problem or group.problem
             if group.problem is None:
                 schemas.append((group.path, group.schema))
-                if not parse_flag(self.options, "mergeSchema"):
+                if not options.merge_schema:
                     break
         if not schemas and first_problem is not None:
             raise first_problem
         schema = add_partition_columns(merge_schemas(schemas), find_partition_schema(folders, options))
-        schema = options.policy.add_message_column(schema)
+        schema = options.add_message_column(schema)
         return schema if options.metadata_column is None else add_metadata_column(schema, options.metadata_column)
 
     def count_rows(self) -> int:
@@ -117,29 +107,27 @@ class ArrowDataSource(DataSource):
         """Return a reader of the columns of `schema`, which may have other types than the files."""
         check_options(self.options, "reading")
         if self._names_dataset():
-            return DatasetSourceReader(self._dataset(), schema, self._split_bytes(), self._parse_filters(schema))
+            options = ReadOptions.parse(self.options)
+            return DatasetSourceReader(
+                self._dataset(), schema, options.split_bytes, self._parse_filters(schema, options)
+            )
         return self._create_reader(self._find_files(), schema)
 
     def _create_reader(self, folders: list[FolderFiles], schema: StructType) -> ArrowReader:
-        options = self._read_options()
-        options.policy.check_message_column(schema)
-        return ArrowReader(
-            folders,
-            schema,
-            self._split_bytes(),
-            self._parse_filters(schema),
-            options=options,
-            is_inferred=self._inferred_schema is not None and "columns" not in self.options,
-        )
+        options = ReadOptions.parse(self.options)
+        options.check_message_column(schema)
+        filters = self._parse_filters(schema, options)
+        is_inferred = self._inferred_schema is not None and options.columns is None
+        return ArrowReader(folders, schema, options, filters, is_inferred=is_inferred)
 
-    def _parse_filters(self, schema: StructType) -> RowFilters:
+    def _parse_filters(self, schema: StructType, options: ReadOptions) -> RowFilters:
         """Return the filters; if the user has given no schema, they may have other columns than `schema`."""
-        if "columns" in self.options and self._inferred_schema is None:
+        if options.columns is not None and self._inferred_schema is None:
             raise InvalidArgumentError("option columns: can't be combined with .schema(), which selects columns itself")
-        text, truncate_times = self.options.get("filters", ""), parse_flag(self.options, "truncate")
+        text = options.filters
         if text and self._inferred_schema is not None:
             schema = add_columns(schema, self._inferred_schema, find_column_names(text))
-        return RowFilters.parse(text, schema, truncate_times=truncate_times)
+        return RowFilters.parse(text, schema, truncate_times=options.truncate)
 
     @hide_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
@@ -147,7 +135,7 @@ class ArrowDataSource(DataSource):
         check_options(self.options, "writing")
         folder = self._folder()
         mode = parse_save_mode(self.options, overwrite=overwrite)
-        return ArrowWriter(folder, schema, mode, parse_write_options(self.options))
+        return ArrowWriter(folder, schema, mode, WriteOptions.parse(self.options))
 
     @hide_traceback()
     def streamReader(self, schema: StructType) -> ArrowStreamReader:  # noqa: N802 -- Spark's own
@@ -156,12 +144,7 @@ class ArrowDataSource(DataSource):
         folder = self._folder()
         if folder.exists() and not folder.is_dir():
             raise InvalidArgumentError(f"{folder}: is a file; a stream follows a folder")
-        limits = StreamLimits(
-            parse_positive_integer(self.options, "maxFilesPerTrigger"),
-            parse_size(self.options, "maxBytesPerTrigger"),
-            latest_first=parse_flag(self.options, "latestFirst"),
-        )
-        return ArrowStreamReader(folder, self._create_reader([], schema), limits, self._read_options())
+        return ArrowStreamReader(folder, self._create_reader([], schema), ReadOptions.parse(self.options))
 
     @hide_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> ArrowStreamWriter:  # noqa: N802 -- Spark's own
@@ -169,13 +152,10 @@ class ArrowDataSource(DataSource):
         check_options(self.options, "writing a stream")
         folder = self._folder()
         mode = parse_save_mode(self.options, overwrite=overwrite)
-        return ArrowStreamWriter(folder, schema, mode, parse_write_options(self.options))
+        return ArrowStreamWriter(folder, schema, mode, WriteOptions.parse(self.options))
 
     def _folder(self) -> FolderPath:
         return parse_path(self.options.get("path", ""), parse_storage_options(self.options))
-
-    def _split_bytes(self) -> int:
-        return parse_size(self.options, "splitBytes") or SPLIT_BYTES
 
     def _texts(self) -> list[str]:
         """Return the paths of the options, or the texts of data sets."""
@@ -195,34 +175,8 @@ class ArrowDataSource(DataSource):
 
     def _find_files(self) -> list[FolderFiles]:
         storage_options = parse_storage_options(self.options)
-        return find_files([parse_path(path, storage_options) for path in self._texts()], self._read_options())
-
-    def _read_options(self) -> ReadOptions:
-        options = self.options
-        zone = parse_time_zone(options.get("timeZone", options.get(SESSION_TIME_ZONE)))
-        base_path = parse_path(options["basePath"], parse_storage_options(options)) if "basePath" in options else None
-        if base_path is not None and not base_path.is_dir():
-            raise InvalidArgumentError(f"option basePath: {base_path} is not a folder")
-        return ReadOptions(
-            base_path,
-            is_recursive=parse_flag(options, "recursiveFileLookup"),
-            name_filter=compile_glob(options["pathGlobFilter"]) if "pathGlobFilter" in options else None,
-            modified_after_us=_parse_time(options, "modifiedAfter", zone),
-            modified_before_us=_parse_time(options, "modifiedBefore", zone),
-            infers_partition_types=parse_flag(
-                options, "partitionColumnTypeInference", options.get(SESSION_PARTITION_TYPES, "true")
-            ),
-            time_zone=zone,
-            policy=self._parse_policy(),
-            metadata_column=options.get("metadataColumn"),
-        )
-
-    def _parse_policy(self) -> MalformedDataPolicy:
-        return MalformedDataPolicy(
-            parse_choice(self.options, "mode", MODES),
-            self.options.get("columnNameOfCorruptRecord", MalformedDataPolicy().message_column),
-            ignores_corrupt_files=parse_flag(self.options, "ignoreCorruptFiles"),
-            ignores_missing_files=parse_flag(self.options, "ignoreMissingFiles"),
+        return find_files(
+            [parse_path(path, storage_options) for path in self._texts()], ReadOptions.parse(self.options)
         )
 
 
@@ -241,14 +195,3 @@ def count_rows(path: str | Path | Sequence[str | Path], **options: str | bool) -
     paths = [path] if isinstance(path, str | Path) else path
     texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in options.items()}
     return ArrowDataSource(CaseInsensitiveDict({**texts, "paths": json.dumps(list(map(str, paths)))})).count_rows()
-
-
-def _parse_time(options: Mapping[str, str], name: str, zone: tzinfo) -> int | None:
-    """Parse an option that is a time, as microseconds since 1970; None if it is not given."""
-    value = options.get(name)
-    if value is None:
-        return None
-    time = parse_timestamp(value, zone)
-    if time is None:
-        raise InvalidArgumentError(f"option {name}: expected a time such as 2024-01-02T03:04:05, found {value!r}")
-    return to_microseconds(time)

@@ -30,17 +30,17 @@ from bowstring.datasets.manifest import (
     remove_old_manifests,
     try_create_manifest,
 )
-from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError, translate_os_error
+from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, translate_os_error
 from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.ipc.message import END_OF_STREAM
 from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.data_source_reader import ArrowReader
 from bowstring.spark.file_discovery import (
     FolderFiles,
-    ReadOptions,
     find_unlisted_files,
     read_listed_file,
 )
+from bowstring.spark.options import ReadOptions
 from bowstring.spark.worker_errors import hide_traceback
 
 LOG_FOLDER = "_streams"
@@ -178,7 +178,7 @@ def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozen
         except InvalidDataError:
             if not is_old:
                 continue
-            if not options.policy.tolerates_malformed:
+            if not options.tolerates_malformed:
                 raise
             is_complete, lengths_bytes = True, None
         # A stream may also end without a marker; then its age shows that it is complete.
@@ -192,32 +192,19 @@ def _has_end_of_stream(path: FolderPath) -> bool:
         return file.read() == END_OF_STREAM
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
-    """What a batch of a query may have: by default all new files."""
-
-    max_files: int | None = None
-    max_bytes: int | None = None
-    latest_first: bool = False
-
-    def __post_init__(self) -> None:
-        if self.max_files is not None and self.max_bytes is not None:
-            raise InvalidArgumentError("maxFilesPerTrigger and maxBytesPerTrigger can't be combined: choose one")
-
-    def to_read_limit(self) -> ReadLimit:
-        """The limit as Spark passes it to `latestOffset`."""
-        if self.max_files is not None:
-            return ReadMaxFiles(self.max_files)
-        return ReadAllAvailable() if self.max_bytes is None else ReadMaxBytes(self.max_bytes)
+def _to_read_limit(options: ReadOptions) -> ReadLimit:
+    """Return what a batch of a query may have, as Spark passes it to `latestOffset`: by default all new files."""
+    if options.max_files_per_trigger is not None:
+        return ReadMaxFiles(options.max_files_per_trigger)
+    return ReadAllAvailable() if options.max_bytes_per_trigger is None else ReadMaxBytes(options.max_bytes_per_trigger)
 
 
 class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a folder: each batch has the new files, up to the limits."""
 
-    def __init__(self, folder: FolderPath, reader: ArrowReader, limits: StreamLimits, options: ReadOptions) -> None:
+    def __init__(self, folder: FolderPath, reader: ArrowReader, options: ReadOptions) -> None:
         self._folder = folder
         self._reader = reader
-        self._limits = limits
         self._options = options
         self._list = _FileList(folder, options)
         self._names_available_now: frozenset[str] | None = None
@@ -230,7 +217,7 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @hide_traceback()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's own
         """The limit of the options."""
-        return self._limits.to_read_limit()
+        return _to_read_limit(self._options)
 
     @hide_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's own
@@ -250,7 +237,7 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         names = self._names_available_now
         entries = files.entries
         pending = [index for index in offset.missing(len(entries)) if names is None or entries[index].name in names]
-        if self._limits.latest_first:
+        if self._options.latest_first:
             pending.reverse()
         return offset.add(_take(pending, files, limit)).to_json()
 
