@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import types as spark
 
 from bowstring.errors import UnsupportedTypeError
-from bowstring.spark.types import parse_json_schema, to_json_value
+from bowstring.spark.types import map_children, parse_json_schema, to_json_value
 
 INTERVAL_KEY = "bowstring.spark.field"
 """Where the metadata of a column has the Spark field of which it has the parts."""
@@ -32,32 +32,20 @@ def split_intervals(schema: spark.StructType) -> spark.StructType:
     for field in schema.fields:
         parts = to_interval_parts(field.dataType)
         metadata = {key: value for key, value in field.metadata.items() if key != INTERVAL_KEY}
-        if parts is not field.dataType:
+        if parts != field.dataType:
             metadata[INTERVAL_KEY] = json.dumps(to_json_value(field))
         fields.append(spark.StructField(field.name, parts, field.nullable, metadata))
     return spark.StructType(fields)
 
 
 def to_interval_parts(data_type: Any) -> Any:
-    """Return a Spark type with the parts of the intervals in it; the type itself if it has none."""
+    """Return a Spark type with the parts of the intervals in it."""
     match data_type:
         case spark.YearMonthIntervalType():
             return spark.IntegerType()
         case spark.CalendarIntervalType():
             return CALENDAR_FIELDS
-        case spark.ArrayType(elementType=element) if (parts := to_interval_parts(element)) is not element:
-            return spark.ArrayType(parts, data_type.containsNull)
-        case spark.MapType(keyType=key, valueType=value):
-            parts = to_interval_parts(key), to_interval_parts(value)
-            is_same = parts[0] is key and parts[1] is value
-            return data_type if is_same else spark.MapType(*parts, data_type.valueContainsNull)
-        case spark.StructType(fields=fields):
-            parts = [to_interval_parts(field.dataType) for field in fields]
-            if all(part is field.dataType for part, field in zip(parts, fields, strict=True)):
-                return data_type
-            pairs = zip(parts, fields, strict=True)
-            return spark.StructType([spark.StructField(f.name, part, f.nullable, f.metadata) for part, f in pairs])
-    return data_type
+    return map_children(data_type, to_interval_parts)
 
 
 def join_intervals(frame: Any) -> Any:
@@ -92,7 +80,7 @@ def _join(column: Any, data_type: Any) -> Any:
     """Return the column of a type whose intervals are parts in `column`."""
     from pyspark.sql import functions as f
 
-    if to_interval_parts(data_type) is data_type:
+    if to_interval_parts(data_type) == data_type:
         return column
     zero = f.lit(0)
     match data_type:

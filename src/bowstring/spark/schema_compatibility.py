@@ -14,7 +14,7 @@ from bowstring.datatypes import types as arrow
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
 from bowstring.io.store_path import FolderPath
 from bowstring.spark.intervals import split_intervals, to_interval_parts
-from bowstring.spark.types import UnsupportedType, to_stored_type
+from bowstring.spark.types import UnsupportedType, iter_children, to_stored_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -163,7 +163,7 @@ def check_read_conversions(path: FolderPath | str, schema: StructType, requested
 
 def _check_type_conversion(source: Any, target: Any, location: str) -> None:
     source, target = to_stored_type(source), to_stored_type(target)
-    if to_interval_parts(target) is not target:
+    if to_interval_parts(target) != target:
         raise UnsupportedTypeError(
             f"{location}: PySpark does not take {target.simpleString()} from Python data sources: read it without "
             f".schema(), or as {to_interval_parts(target).simpleString()}"
@@ -177,12 +177,12 @@ def _check_type_conversion(source: Any, target: Any, location: str) -> None:
     elif kind == type(target).__name__:
         if kind == "StructType":
             _check_struct_fields(source, target, location)
-        elif kind == "ArrayType":
-            _check_type_conversion(source.elementType, target.elementType, f"{location}[]")
-        elif kind == "MapType":
-            _check_type_conversion(source.keyType, target.keyType, f"{location}{{key}}")
-            _check_type_conversion(source.valueType, target.valueType, f"{location}{{value}}")
-        elif not _is_as_precise(target, source):
+            return
+        for (child, child_location), (target_child, _) in zip(
+            iter_children(source, location), iter_children(target), strict=True
+        ):
+            _check_type_conversion(child, target_child, child_location)
+        if not _is_as_precise(target, source):
             raise _conversion_error(source, target, location)
     elif kind != "NullType" and not _is_convertible(source, target):
         raise _conversion_error(source, target, location)

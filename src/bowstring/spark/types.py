@@ -11,9 +11,9 @@ Types that `_to_arrow_type` or `_to_spark_type` do not list are unsupported. Err
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pyspark import __version__ as spark_version
 from pyspark.sql import types as spark
@@ -160,13 +160,7 @@ def _needs_annotation(data_type: Any) -> bool:
             return True
         case "DayTimeIntervalType" | "YearMonthIntervalType":
             return bool(data_type != type(data_type)())
-        case "ArrayType":
-            return _needs_annotation(data_type.elementType)
-        case "MapType":
-            return _needs_annotation(data_type.keyType) or _needs_annotation(data_type.valueType)
-        case "StructType":
-            return any(_needs_annotation(field.dataType) for field in data_type.fields)
-    return hasattr(data_type, "sqlType")
+    return hasattr(data_type, "sqlType") or any(_needs_annotation(child) for child, _ in iter_children(data_type))
 
 
 def to_json_value(field: spark.StructField | spark.StructType) -> Any:
@@ -272,20 +266,13 @@ def check_supported(schema: spark.StructType, source: str) -> None:
 def _check_supported_type(data_type: Any, location: str) -> None:
     if isinstance(data_type, UnsupportedType):
         raise data_type.to_error(location)
-    match type(data_type).__name__:
-        case "ArrayType":
-            _check_supported_type(data_type.elementType, f"{location}[]")
-        case "MapType":
-            if type(data_type.keyType).__name__ == "NullType":
-                name = data_type.simpleString()
-                raise UnsupportedTypeError(
-                    f"{location}: PySpark does not take {name} from Python data sources: leave it out with .schema()"
-                )
-            _check_supported_type(data_type.keyType, f"{location}{{key}}")
-            _check_supported_type(data_type.valueType, f"{location}{{value}}")
-        case "StructType":
-            for field in data_type.fields:
-                _check_supported_type(field.dataType, f"{location}.{field.name}")
+    if isinstance(data_type, spark.MapType) and isinstance(data_type.keyType, spark.NullType):
+        raise UnsupportedTypeError(
+            f"{location}: PySpark does not take {data_type.simpleString()} from Python data sources: leave it out with "
+            ".schema()"
+        )
+    for child, child_location in iter_children(data_type, location):
+        _check_supported_type(child, child_location)
 
 
 def parse_struct_type(folder: FolderPath, schema: dict[str, Any]) -> spark.StructType:
@@ -317,38 +304,53 @@ def parse_json_schema(schema: dict[str, Any]) -> spark.StructType:
 
 def to_stored_type(data_type: Any) -> spark.DataType:
     """Return a Spark type with the types that user-defined types in it are stored as."""
-    match data_type:
-        case spark.UserDefinedType():
-            return to_stored_type(data_type.sqlType())
-        case spark.ArrayType():
-            return spark.ArrayType(to_stored_type(data_type.elementType), data_type.containsNull)
-        case spark.MapType():
-            key, value = to_stored_type(data_type.keyType), to_stored_type(data_type.valueType)
-            return spark.MapType(key, value, data_type.valueContainsNull)
-        case spark.StructType():
-            return spark.StructType(
-                [spark.StructField(f.name, to_stored_type(f.dataType), f.nullable, f.metadata) for f in data_type]
-            )
-    stored: spark.DataType = data_type
-    return stored
+    if isinstance(data_type, spark.UserDefinedType):
+        return to_stored_type(data_type.sqlType())
+    return map_children(data_type, to_stored_type)
 
 
 def as_nullable(schema: spark.StructType) -> spark.StructType:
     """Return `schema` with all fields nullable, as Spark's own file formats read it (except the keys of maps)."""
-    return spark.StructType(
-        [spark.StructField(field.name, _as_nullable_type(field.dataType), True, field.metadata) for field in schema]
-    )
+
+    def convert(data_type: spark.DataType) -> spark.DataType:
+        return map_children(data_type, convert, is_nullable=True)
+
+    return cast(spark.StructType, convert(schema))
 
 
-def _as_nullable_type(data_type: spark.DataType) -> spark.DataType:
+def map_children(
+    data_type: spark.DataType, convert: Callable[[spark.DataType], spark.DataType], *, is_nullable: bool = False
+) -> spark.DataType:
+    """Return Spark's type of an array, map or struct with its children's types converted, and with `is_nullable` all
+    nullable; any other type as it is.
+    """
     match data_type:
         case spark.ArrayType():
-            return spark.ArrayType(_as_nullable_type(data_type.elementType))
+            return spark.ArrayType(convert(data_type.elementType), is_nullable or data_type.containsNull)
         case spark.MapType():
-            return spark.MapType(_as_nullable_type(data_type.keyType), _as_nullable_type(data_type.valueType))
+            key, value = convert(data_type.keyType), convert(data_type.valueType)
+            return spark.MapType(key, value, is_nullable or data_type.valueContainsNull)
         case spark.StructType():
-            return as_nullable(data_type)
+            return spark.StructType(
+                [
+                    spark.StructField(f.name, convert(f.dataType), is_nullable or f.nullable, f.metadata)
+                    for f in data_type.fields
+                ]
+            )
     return data_type
+
+
+def iter_children(data_type: Any, location: str = "") -> Iterator[tuple[Any, str]]:
+    """Yield the children's types of Spark's type of an array, map or struct, and where they are."""
+    match data_type:
+        case spark.ArrayType():
+            yield data_type.elementType, f"{location}[]"
+        case spark.MapType():
+            yield data_type.keyType, f"{location}{{key}}"
+            yield data_type.valueType, f"{location}{{value}}"
+        case spark.StructType():
+            for field in data_type.fields:
+                yield field.dataType, f"{location}.{field.name}"
 
 
 def _to_spark_metadata(field: Field) -> dict[str, Any] | None:
