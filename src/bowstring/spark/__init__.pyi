@@ -9,7 +9,7 @@ from bowstring.spark.publication import (
     PublishedFrame as PublishedFrame,
     publish as publish,
 )
-from bowstring.spark.remote_options import RemoteOptions as RemoteOptions
+from bowstring.spark.publish_options import RemoteOptions as RemoteOptions
 from bowstring.spark.source import count_rows as count_rows
 from bowstring.spark.spark_session import register as register, session as session
 from bowstring.spark.stream_publication import publish_stream as publish_stream

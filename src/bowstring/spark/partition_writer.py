@@ -6,18 +6,21 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from bowstring.datasets.dataset import DatasetPart
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ConnectionLostError, NotFoundError, ResourceError
 from bowstring.ipc.api import new_file
+from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.region import Region
 from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
 from bowstring.sharing.partition_memory import PartitionMemory
 from bowstring.sharing.processes import find_java_ancestor
+from bowstring.spark.arrow_batch_job import MAX_BATCH_BYTES
 from bowstring.spark.arrow_files import write_batches
-from bowstring.spark.executor_memory import spare_executor_bytes
+from bowstring.spark.options import parse_byte_size
 
 REPORT_SCHEMA = (
     "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uris array<string>, "
@@ -30,6 +33,11 @@ _COLUMN_BYTES = 256
 """Upper bounds of what a message and each column add to the values: metadata and padding, also in the footer."""
 _AGENT_TIMEOUT_S = 120.0
 """How long a task waits for its host agent; starting it can take a while on a busy host."""
+_MIN_OVERHEAD_BYTES = 384 << 20
+_OVERHEAD_DIVISOR = 10
+"""The overhead of a JVM beyond its heap, by Spark's own defaults (`spark.executor.memoryOverhead`)."""
+_BATCHES_BYTES = 2 * MAX_BATCH_BYTES
+"""The next batch, in the JVM and in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
     columns = (batch.select(range(len(schema))) for batch in batches)
     location, nbytes = AttemptLocation((), ""), 0  # those of a partition without rows, which no agent has
     # Closed before the report is yielded: from then on only the agent has the memory, and the executor may be killed.
-    with PartitionMemory(agent_key, f"{dataset}/{partition_id}", spare_executor_bytes) as memory:
+    with PartitionMemory(agent_key, f"{dataset}/{partition_id}", _spare_executor_bytes) as memory:
         try:
             num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema)
         except ResourceError as problem:
@@ -142,3 +150,31 @@ def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> 
             location = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
             host = os.uname().nodename
             return PartitionReport(0, 0, host, True, 0, region.size_bytes, location.uris, location.control_uri)
+
+
+def _spare_executor_bytes() -> int | None:
+    """Return `spare_memory_bytes`, less what this process's JVM may still allocate and the next batch; None if unknown.
+
+    The kernel would end the JVM, whose heap grows whatever other processes have allocated.
+    """
+    spare_bytes = spare_memory_bytes()
+    return None if spare_bytes is None else max(spare_bytes - _BATCHES_BYTES - _read_jvm_growth_bytes(), 0)
+
+
+def _read_jvm_growth_bytes() -> int:
+    """What the JVM may still take; 0 if this is not a process of a JVM, or it has no `-Xmx`."""
+    jvm = find_java_ancestor()
+    try:
+        if jvm is None:
+            return 0
+        arguments = Path(f"/proc/{jvm.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        sizes = [argument.removeprefix("-Xmx") for argument in arguments if argument.startswith("-Xmx")]
+        if not sizes:
+            return 0
+        status = Path(f"/proc/{jvm.pid}/status").read_text().splitlines()
+        resident_bytes = next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon:"))
+        heap_bytes = parse_byte_size("-Xmx", sizes[-1])  # Java uses the last one
+        overhead_bytes = max(heap_bytes // _OVERHEAD_DIVISOR, _MIN_OVERHEAD_BYTES)
+        return max(heap_bytes + overhead_bytes - resident_bytes, 0)
+    except (OSError, ValueError, StopIteration):  # the JVM has ended
+        return 0

@@ -17,11 +17,11 @@ from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentKey
 from bowstring.sharing.agent_control import RemoteAccess
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
+from bowstring.sharing.publications import DEFAULT_NAME, Lifetime, create_dataset_id
 from bowstring.spark.job_progress import show_progress
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.partition_job import PartitionJob
-from bowstring.spark.remote_options import RemoteOptions, choose_remote_options, find_driver_host
+from bowstring.spark.publish_options import PublishOptions, RemoteOptions, choose_remote_options, find_driver_host
 from bowstring.spark.types import to_arrow_schema
 from bowstring.spark.worker_errors import find_resource_error
 
@@ -110,8 +110,9 @@ def publish(  # noqa: PLR0913 -- all but one are options
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers; see
-    docs/reference/spark.md. The schema is that of ``df.toArrow()``. `bowstring.open_published(name)` opens the newest
-    data set with this name in any process of the user on a host that has a part, without `remote` only on the driver's.
+    docs/reference/spark-publish.md. The schema is that of ``df.toArrow()``. `bowstring.open_published(name)` opens the
+    newest data set with this name in any process of the user on a host that has a part, without `remote` only on the
+    driver's.
 
     The memory is freed by `close` of the object that is returned, by `bowstring.unpublish`, `ttl_s` after the commit,
     and at the end of the driver's process; with the lifetime "detached", not at the end of the driver, so that a
@@ -142,44 +143,38 @@ def publish(  # noqa: PLR0913 -- all but one are options
             ".", `lifetime` or `remote` has another value, or `df` is not a data frame.
     """
     dataset_id = create_dataset_id(name)
-    frame = publish_as(dataset_id, df, name, ttl_s, lifetime, memory_limit, remote, progress=progress)
+    frame = publish_as(dataset_id, df, PublishOptions(name, ttl_s, lifetime, memory_limit, remote, progress))
     if replace:
         end_predecessor(frame)
     return frame
 
 
-def publish_as(  # noqa: PLR0913 -- those of `publish`
-    dataset_id: str,
-    df: DataFrame,
-    name: str | None,
-    ttl_s: float,
-    lifetime: Lifetime,
-    memory_limit: int | str | None,
-    remote: bool | RemoteOptions | None,
-    *,
-    progress: bool | None = None,
-) -> PublishedFrame:
+def publish_as(dataset_id: str, df: DataFrame, options: PublishOptions) -> PublishedFrame:
     """As `publish`, with a new ID."""
-    check_lifetime(lifetime, ttl_s)
     if not hasattr(df, "mapInArrow"):
         kind = type(df)
         raise InvalidArgumentError(
             f"publish: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: "
             f"use bowstring.publish for data of this process, or spark.createDataFrame first"
         )
+    memory_limit = options.memory_limit
     if memory_limit is None:
         memory_limit = df.sparkSession.conf.get(_MEMORY_LIMIT_SETTING, None)
     limit_bytes = None if memory_limit is None else parse_byte_size("memory_limit", memory_limit)
     prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
-    remote_options = choose_remote_options(df.sparkSession, remote)
-    agent_key = _current_agent_key(ttl_s, remote_options, find_driver_host(df.sparkSession))
-    agent_key = replace(agent_key, memory_limit_bytes=limit_bytes, is_detached=lifetime == "detached")
+    remote_options = choose_remote_options(df.sparkSession, options.remote)
+    agent_key = replace(
+        _current_agent_key(remote_options, find_driver_host(df.sparkSession)),
+        ttl_s=options.ttl_s,
+        memory_limit_bytes=limit_bytes,
+        is_detached=options.lifetime == "detached",
+    )
     job = PartitionJob(df, dataset_id, agent_key, schema)
     try:
-        with show_progress(df.sparkSession, dataset_id, agent_key, progress):
+        with show_progress(df.sparkSession, dataset_id, agent_key, options.progress):
             job.run()
-        dataset = Dataset(name or DEFAULT_NAME, schema, job.parts)
+        dataset = Dataset(options.name or DEFAULT_NAME, schema, job.parts)
         expires_at = job.publish(dataset)
     except BaseException as problem:
         job.drop()
@@ -192,7 +187,7 @@ def publish_as(  # noqa: PLR0913 -- those of `publish`
     return PublishedFrame(dataset.name, schema, dataset.parts, dataset_id, expires_at, job, is_owner=True)
 
 
-def _current_agent_key(ttl_s: float, remote: RemoteOptions | None, driver_host: str | None) -> AgentKey:
+def _current_agent_key(remote: RemoteOptions | None, driver_host: str | None) -> AgentKey:
     """The key of this process's agents; a forked child has its own keys. Agents for other hosts have another one."""
     owner = ProcessIdentity.current()
     # One key for all frames of the process, so that each host has one agent, and not one for each frame.
@@ -202,4 +197,4 @@ def _current_agent_key(ttl_s: float, remote: RemoteOptions | None, driver_host: 
             None if remote is None else RemoteAccess.create(remote.host, driver_host, remote.bind_address, remote.tls)
         )
         agent_key = _agent_keys[owner, remote] = AgentKey.create(access=access)
-    return replace(agent_key, ttl_s=ttl_s)
+    return agent_key

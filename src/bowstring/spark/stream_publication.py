@@ -11,9 +11,9 @@ from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, unpublish
 from bowstring.errors import InvalidArgumentError, NotFoundError
 from bowstring.sharing.agent_client import DEFAULT_TTL_S
 from bowstring.sharing.agent_directory import list_published
-from bowstring.sharing.publications import Lifetime, StreamBatchId, check_lifetime, check_name
+from bowstring.sharing.publications import Lifetime, StreamBatchId, check_name
 from bowstring.spark.publication import PublishedFrame, publish_as
-from bowstring.spark.remote_options import RemoteOptions
+from bowstring.spark.publish_options import PublishOptions, RemoteOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +47,7 @@ def publish_stream(  # noqa: PLR0913 -- all but two are options
     process.
     """
     check_name(name)
-    check_lifetime(lifetime, ttl_s)
+    options = PublishOptions(name, ttl_s, lifetime, memory_limit, remote, progress=False)
     if type(keep) is not int or keep < 1:
         raise InvalidArgumentError(f"keep: expected a number of batches of 1 or more, found {keep!r}")
     if not hasattr(writer, "_jwrite"):
@@ -55,7 +55,7 @@ def publish_stream(  # noqa: PLR0913 -- all but two are options
             f"publish_stream: expected the writeStream of a frame of a classic Spark session, "
             f"found {type(writer).__module__}.{type(writer).__qualname__}"
         )
-    publisher = _BatchPublisher(name, keep, ttl_s, lifetime, memory_limit, remote)
+    publisher = _BatchPublisher(name, keep, options)
     query = writer.foreachBatch(publisher.publish).start()
     threading.Thread(target=publisher.close_after, args=(query,), name=f"bowstring-{name}", daemon=True).start()
     return query
@@ -67,10 +67,7 @@ class _BatchPublisher:
 
     name: str
     keep: int
-    ttl_s: float
-    lifetime: Lifetime
-    memory_limit: int | str | None
-    remote: bool | RemoteOptions | None
+    options: PublishOptions
     _frames: dict[int, PublishedFrame] = field(default_factory=dict)
     _is_closed: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -82,18 +79,9 @@ class _BatchPublisher:
         assert query is not None
         batch = StreamBatchId(self.name, query.replace("-", ""), number)
         # With the other lifetime, those of an earlier run of this process are about to be freed.
-        others = self._list_others(batch.query) if self.lifetime == "detached" else {}
+        others = self._list_others(batch.query) if self.options.lifetime == "detached" else {}
         if number not in others:  # or the driver before this one has published the batch, and Spark repeats it
-            frame = publish_as(
-                batch.create_dataset_id(),
-                df,
-                self.name,
-                self.ttl_s,
-                self.lifetime,
-                self.memory_limit,
-                self.remote,
-                progress=False,
-            )
+            frame = publish_as(batch.create_dataset_id(), df, self.options)
             with self._lock:
                 self._frames[number] = frame
                 if self._is_closed:
@@ -109,7 +97,7 @@ class _BatchPublisher:
         """Free the batches when the query has ended, unless they outlive the application."""
         with contextlib.suppress(Exception):  # the query's own; the caller gets it from the query
             query.awaitTermination()
-        if self.lifetime == "detached":
+        if self.options.lifetime == "detached":
             return
         with self._lock:
             self._is_closed = True

@@ -1,4 +1,4 @@
-"""The options of `publish` for consumers on other hosts, and the session's settings for them."""
+"""The options of `publish`, and the session's settings for consumers on other hosts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bowstring.errors import InvalidArgumentError
+from bowstring.sharing.publications import Lifetime, check_lifetime
 from bowstring.transports.tls import TlsOptions
 
 if TYPE_CHECKING:
@@ -34,6 +35,21 @@ class RemoteOptions:
     """The certificates of each host and of the driver, by paths that exist on all; without them, data is readable on
     the way. With `authorities`, consumers need a certificate, too.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class PublishOptions:
+    """The options of `publish` and `publish_stream`. Raises `InvalidArgumentError` for another lifetime."""
+
+    name: str | None
+    ttl_s: float
+    lifetime: Lifetime
+    memory_limit: int | str | None
+    remote: bool | RemoteOptions | None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_lifetime(self.lifetime, self.ttl_s)
 
 
 def choose_remote_options(spark: SparkSession, remote: bool | RemoteOptions | None) -> RemoteOptions | None:
