@@ -10,12 +10,13 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from zlib import crc32
 
 import numpy as np
 
 import bowstring as bs
-from bowstring.dissociated.messages import AddressBody, Body, PackedBody
+from bowstring.dissociated.messages import AddressBody, Body, OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
@@ -26,15 +27,16 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.memory.region import Region
 from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
+from bowstring.testing.protocol_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.session import Session, SessionOptions
+from bowstring.transports.unix import UNIX
 from fuzz.expectations import LIMITS, expect
 from fuzz.oracles.partial_reads import expect_equal, read_batches
 
-_OPTIONS = TransportOptions(timeout_s=1.0, queue_messages=1 << 12)
+_OPTIONS = TransportOptions(timeout_s=1.0)
 _MAX_MESSAGES = 200
 
 
@@ -44,18 +46,20 @@ def check_served(data: bytes) -> bool:
         return False
     expected = read_batches(lambda: bs.open_stream(data, limits=LIMITS))
     checksum = crc32(data)
-    server_channel, client_channel = LOOPBACK.pair(_OPTIONS)
-    server_end = BlockingChannel(LOOPBACK, server_channel)
+    client_end, server_end = BlockingChannel.pair(UNIX, _OPTIONS)
     session = Session(
-        {ConnectionRole.BOTH: client_channel},
-        LOOPBACK.open_remote_memory(client_channel, None),
+        {ConnectionRole.BOTH: client_end.channel},
+        client_end.memory,
         now=time.monotonic(),
         options=SessionOptions(input_timeout_s=_OPTIONS.timeout_s),
     )
     batches: list[bs.RecordBatch] = []
-    with server_end, session, Region.copy_of([data or b"\0"]) as region:
-        is_falsified = _serve(server_end, region, data, checksum)
-        connection = Connection(StreamURI("loopback", "served", WANT_DATA, FREE_DATA), session)
+    with server_end, session, Region.copy_of([data or b"\0"]) as region, ExitStack() as stack:
+        messages, is_falsified = _create_messages(server_end.export(region).index, data, checksum)
+        # In a thread, because a socket takes only so much before the client receives; the client may end before that.
+        stack.enter_context(run_in_thread(lambda: _send(server_end, messages)))
+        stack.callback(session.close)
+        connection = Connection(StreamURI("unix", "served", WANT_DATA, FREE_DATA), session)
         stream = Stream(connection, Ticket(("t",)))
         try:
             connection.driver.start_request(stream.protocol, stream.protocol.request(b"t"))
@@ -75,17 +79,21 @@ def check_served(data: bytes) -> bool:
     return expected[1] is None
 
 
+def _send(channel: BlockingChannel, messages: list[OutgoingMessage]) -> None:
+    for message in messages:
+        channel.send_message(message)
+
+
 def _has_errors(data: bytes) -> bool:
     """Whether validation reports an error; readers do not read dictionaries that no batch uses."""
     return any(True for _ in Validator(data, limits=LIMITS).faults())
 
 
-def _serve(transport: BlockingChannel, region: Region, data: bytes, checksum: int) -> bool:
-    """Send all messages; return whether any is falsified."""
+def _create_messages(index: int, data: bytes, checksum: int) -> tuple[list[OutgoingMessage], bool]:
+    """Return all messages, with addresses in the region of this index, and whether any is falsified."""
     server = ServerConnection(WANT_DATA, FREE_DATA)
     server.receive(WANT_DATA, b"t")
-    index = transport.export(region).index
-    headers, is_falsified = HeaderReader(LIMITS), False
+    headers, is_falsified, outgoing = HeaderReader(LIMITS), False, list[OutgoingMessage]()
     for count, (raw, offset, size) in enumerate(_messages(data)):
         body: Body | None = None
         try:
@@ -99,17 +107,13 @@ def _serve(transport: BlockingChannel, region: Region, data: bytes, checksum: in
                 body, is_false = _addresses(header, index, offset, checksum >> 1, count)
                 is_falsified |= is_false
         try:
-            messages = server.send(raw, body)
+            outgoing += server.send(raw, body)
         except InvalidArgumentError:
-            return True  # a server can't send it: the stream starts with a body, or has buffers of 2**64 bytes
-        for message in messages:
-            transport.send_message(message)
+            return outgoing, True  # a server can't send it: the stream starts with a body, or has 2**64 bytes
     try:
-        for message in server.send_end():
-            transport.send_message(message)
+        return [*outgoing, *server.send_end()], is_falsified
     except BowstringError:
-        return True
-    return is_falsified
+        return outgoing, True
 
 
 def _addresses(header: BatchHeader, index: int, offset: int, checksum: int, count: int) -> tuple[AddressBody, bool]:

@@ -26,10 +26,6 @@ class TestUnixClient(ClientConformance):
             return dataset.read_all().to_pylist()
 
 
-class TestLoopbackClient(TestUnixClient):
-    scheme = "loopback"
-
-
 class TestUnixServer(ServerConformance):
     scheme = "unix"
 
@@ -38,10 +34,6 @@ class TestUnixServer(ServerConformance):
         options = ServerOptions(inline_bytes=0 if has_addresses else 1 << 14)
         with bs.serve({"numbers": numbers_table()}, options=options, scheme=self.scheme) as server:
             yield server.uri("numbers")
-
-
-class TestLoopbackServer(TestUnixServer):
-    scheme = "loopback"
 
 
 def find_session(name: str) -> RecordedSession:

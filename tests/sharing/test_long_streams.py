@@ -35,9 +35,7 @@ def region() -> Iterator[Region]:
         yield region
 
 
-@pytest.fixture(
-    scope="module", params=["unix", "tcp", "tcp+tls", "loopback", "ucx", "ucx with shared memory", "fabric"]
-)
+@pytest.fixture(scope="module", params=["unix", "tcp", "tcp+tls", "ucx", "ucx with shared memory", "fabric"])
 def uri_and_tls(
     request: pytest.FixtureRequest, authority: Authority, region: Region
 ) -> Iterator[tuple[str, TlsOptions | None]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import bowstring as bs
@@ -10,15 +12,15 @@ from bowstring.transports import registry
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
-    ChannelTraits,
     Event,
     MessageReceived,
     TransportOptions,
 )
-from bowstring.transports.loopback import LoopbackChannel, LoopbackTransport
+from bowstring.transports.unix import UnixTransport
+from bowstring.transports.unix_channel import UnixChannel
 
 
-class ReversingChannel(LoopbackChannel):
+class ReversingChannel(UnixChannel):
     """Delivers all messages that have arrived in reverse order."""
 
     num_reversed = 0
@@ -30,14 +32,13 @@ class ReversingChannel(LoopbackChannel):
         return [event for event in events if not isinstance(event, MessageReceived)] + received[::-1]
 
 
-class ReversingTransport(LoopbackTransport):
+class ReversingTransport(UnixTransport):
     scheme = "reversing"
 
-    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> LoopbackChannel:
-        channel = super().dial(address, options)
-        reversing = ReversingChannel(channel._outbound, channel._inbound, options)
-        reversing.traits = ChannelTraits(is_ordered=False)
-        return reversing
+    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
+        channel = ReversingChannel.dial(address, options)
+        channel.traits = replace(channel.traits, is_ordered=False)
+        return channel
 
 
 @pytest.mark.parametrize("copy", [False, True])

@@ -5,10 +5,9 @@ The conformance suite has the same test for blocking channels; those of the host
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from bowstring.sharing.served_clients import LIMITS as LIMITS_OF_CLIENTS
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
-from bowstring.transports.asyncio_driver import AsyncSession
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.registry import find_transport
@@ -38,15 +36,13 @@ LIMITS = (1 << 14, 1 << 15, 3 << 14, 1 << 16, 1 << 18, 1 << 20)
 SIZES = [limit + step for limit in LIMITS for step in (-64, -24, -1, 0, 1, 24, 64)]
 WAIT_S = 30.0
 
-StreamReader: TypeAlias = Callable[[Session, list[bytes]], list[Any]]
-
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority.create(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="module", params=["unix", "loopback", "tcp", "tcp+tls", "ucx", "fabric"])
+@pytest.fixture(scope="module", params=["unix", "tcp", "tcp+tls", "ucx", "fabric"])
 def server(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Server]:
     """A server of batches whose bodies have these sizes: one by one, and all together."""
     tls = authority.server() if request.param == "tcp+tls" else None
@@ -88,31 +84,15 @@ def read_blocking(session: Session, tickets: list[bytes]) -> list[Any]:
     return events
 
 
-def read_in_asyncio(session: Session, tickets: list[bytes]) -> list[Any]:
-    async def read() -> list[Any]:
-        driver, events = AsyncSession(session), list[Any]()
-        for ticket in tickets:
-            core = create_core()
-            driver.start_request(core, core.request(ticket))
-            while not events or not isinstance(events[-1], AllMessagesReceived | SessionFailed):
-                events.append(await asyncio.wait_for(driver.next_event(), WAIT_S))
-            events.pop()
-        driver.close()
-        return events
-
-    return asyncio.run(read())
-
-
 def create_core() -> ClientStream:
     decoder = Decoder()
     return ClientStream(WANT_DATA, FREE_DATA, has_body=lambda header: decoder.has_body(bytes(header)), in_order=False)
 
 
 @pytest.mark.parametrize("is_together", [True, False], ids=["together", "one by one"])
-@pytest.mark.parametrize("read", [read_blocking, read_in_asyncio])
-def test_bodies_of_all_sizes_arrive(session: Session, read: StreamReader, is_together: bool) -> None:
+def test_bodies_of_all_sizes_arrive(session: Session, is_together: bool) -> None:
     names = ["all"] if is_together else [str(size) for size in SIZES]
-    events = read(session, [Ticket((name,), is_packed=True).encode() for name in names])
+    events = read_blocking(session, [Ticket((name,), is_packed=True).encode() for name in names])
     bodies = [
         event.body.length_bytes for event in events if isinstance(event, StreamMessage) and event.body is not None
     ]
@@ -126,10 +106,9 @@ def test_an_event_loop_answers_requests_of_all_sizes(server: Server, client_tls:
             bs.connect(server.uri("all"), ticket="x" * size_bytes, tls=client_tls)
 
 
-@pytest.mark.parametrize("scheme", ["unix", "loopback"])
-def test_an_event_loop_receives_freed_addresses_of_all_sizes(scheme: str) -> None:
+def test_an_event_loop_receives_freed_addresses_of_all_sizes() -> None:
     limits = (1 << 11, 3 << 10, 1 << 12)  # of two addresses with 8 bytes each
-    with bs.serve({}, scheme=scheme, options=ServerOptions(inline_bytes=0)) as server:
+    with bs.serve({}, options=ServerOptions(inline_bytes=0)) as server:
         for num_columns in [limit + step for limit in limits for step in (-3, -2, -1, 0, 1)]:
             uri = server.add(str(num_columns), bs.table({str(index): [index] for index in range(num_columns)}))
             with bs.connect(uri) as dataset:

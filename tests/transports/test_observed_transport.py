@@ -24,7 +24,6 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.observer import ObservedEvent, ObservedEventKind
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
@@ -61,8 +60,7 @@ def describe_entries(entries: list[ObservedEvent]) -> list[tuple[str, str, int |
     return [(entry.direction, entry.kind, entry.tag, entry.address, entry.length_bytes) for entry in entries]
 
 
-@pytest.mark.parametrize("transport", [UNIX, LOOPBACK])
-def test_both_ends_report_connections_messages_regions_and_the_end(transport: Transport) -> None:
+def test_both_ends_report_connections_messages_regions_and_the_end() -> None:
     entries: list[ObservedEvent] = []
     contents: list[bytes] = []
 
@@ -70,7 +68,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end(transport: Tr
         entries.append(entry)
         contents.append(entry.to_bytes())
 
-    one, other = BlockingChannel.pair(ObservedTransport(transport, observe), OPTIONS)
+    one, other = BlockingChannel.pair(ObservedTransport(UNIX, observe), OPTIONS)
     with one, other, Region.copy_of([b"region"]) as region:
         one.send([b"plain ", b"message"])
         exported = one.export(region)
@@ -130,7 +128,7 @@ def test_observed_classes_override_every_default_of_their_interface(interface: t
 
 def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:
     entries: list[ObservedEvent] = []
-    one, other = BlockingChannel.pair(ObservedTransport(LOOPBACK, entries.append), OPTIONS)
+    one, other = BlockingChannel.pair(ObservedTransport(UNIX, entries.append), OPTIONS)
     with one, other:
         token = one.channel.submit([b"withdrawn"], 3)
         assert one.channel.cancel(token)
@@ -168,7 +166,7 @@ def test_an_error_of_the_observer_is_raised_by_the_channel() -> None:
         if entry.kind == ObservedEventKind.MESSAGE:
             raise ConnectionLostError(f"refused {entry.direction} message {entry.index}")
 
-    one, other = BlockingChannel.pair(ObservedTransport(LOOPBACK, refuse), OPTIONS)
+    one, other = BlockingChannel.pair(ObservedTransport(UNIX, refuse), OPTIONS)
     with one, other, pytest.raises(ConnectionLostError, match="refused sent message 0"):
         one.send([b"text"])
 

@@ -15,8 +15,8 @@ from bowstring.sharing.connect import CONNECTORS
 from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.transports import registry
 from bowstring.transports.entry_points import EntryPointGroup
-from bowstring.transports.loopback import LoopbackTransport
 from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS
+from bowstring.transports.unix import UnixTransport
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -112,7 +112,7 @@ def test_the_command_serve_offers_an_installed_transport(tmp_path: Path) -> None
 
 
 def test_locations_are_sorted_by_the_distances_of_their_transports() -> None:
-    schemes = ["loopback", "unix", "cuda+unix", "ucx", "fabric", "tcp", "tcp+tls", "unknown"]
+    schemes = ["unix", "cuda+unix", "ucx", "fabric", "tcp", "tcp+tls", "unknown"]
     uris = [f"{scheme}:address" for scheme in schemes]
     assert sort_by_distance(reversed(uris)) == uris
 
@@ -132,14 +132,14 @@ def test_our_entry_points_are_those_of_the_metadata(group: EntryPointGroup) -> N
 
 @pytest.mark.parametrize("scheme", ["unix", "ucx"])
 def test_a_second_transport_with_a_scheme_is_not_registered(scheme: str) -> None:
-    transport = type("Other", (LoopbackTransport,), {"scheme": scheme})()
+    transport = type("Other", (UnixTransport,), {"scheme": scheme})()
     with pytest.raises(InvalidArgumentError, match=f"the scheme {scheme} already"):
         registry.register_transport(transport)
 
 
 def test_a_registered_transport_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "TRANSPORTS", dict(registry.TRANSPORTS))
-    transport = type("Other", (LoopbackTransport,), {"scheme": "registered"})()
+    transport = type("Other", (UnixTransport,), {"scheme": "registered"})()
     registry.register_transport(transport)
     registry.register_transport(transport)
     assert registry.find_transport("registered", "registered:x") is transport

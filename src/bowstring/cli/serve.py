@@ -21,11 +21,10 @@ from bowstring.sharing.server import serve as serve_sources
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import catch_signals
 from bowstring.sharing.uris import shorten_uri
-from bowstring.transports.loopback import LOOPBACK
 from bowstring.transports.registry import list_schemes
 from bowstring.transports.tls import TlsOptions
 
-_SCHEMES = [scheme for scheme in list_schemes() if scheme != LOOPBACK.scheme]  # other processes can't connect to it
+_SCHEMES = list_schemes()
 _LOG_LEVELS = ("debug", "info", "warning")
 
 

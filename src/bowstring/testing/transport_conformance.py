@@ -189,7 +189,7 @@ class TransportConformance(ExportedMemoryConformance, ProtocolConformance):
         assert bytes(other.receive().data) == b"late"
 
     def test_sending_to_a_peer_that_does_not_read_ends_at_the_deadline(self) -> None:
-        one, other = self.connect_pair(TransportOptions(timeout_s=0.2, queue_messages=4))
+        one, other = self.connect_pair(TransportOptions(timeout_s=0.2))
         with one, other, pytest.raises(DeadlineError):
             for _ in range(10_000):
                 one.send([b"x" * 50_000])

@@ -4,9 +4,8 @@ A transport has a scheme (`Transport`). It listens (`Listener`) or dials, and bo
 a connection, for plain and tagged messages. Memory is separate: a server exports it (`MemoryExporter`), and a client
 locates or fetches the buffers at the addresses in a body (`RemoteMemory`).
 
-Nothing here blocks. A driver waits as `next_wait` says, then calls `progress`:
-`bowstring.transports.blocking` with `poll`, `bowstring.transports.event_loop` for many channels, and
-`bowstring.transports.asyncio_driver` with asyncio's readers and writers.
+Nothing here blocks. A driver waits as `next_wait` says, then calls `progress`: `bowstring.transports.blocking` with
+`poll`, and `bowstring.transports.event_loop` for many channels.
 
 Every channel guarantees the following, which `bowstring.testing.transport_conformance` tests:
 
@@ -173,8 +172,6 @@ class TransportOptions:
     """TCP: the host in a listener's address, if it differs from the host at which it listens."""
     tls: TlsOptions | None = None
     """The certificates, for transports with TLS."""
-    queue_messages: int = 1024
-    """Loopback: the number of messages that wait for the receiver; later ones wait at the sender."""
 
     __repr__ = repr_options
 
