@@ -242,7 +242,7 @@ def reach(graph: dict[str, set[str]], start: str) -> set[str]:
 
 def layers_of_ipc() -> dict[str, int]:
     """The modules and packages of `ipc`, each with the line of its layer."""
-    return {name: layer for layer, line in enumerate(fenced("layers of ipc")) for name in line.split()}
+    return {name: layer for layer, line in enumerate(fenced("layers-of-ipc")) for name in line.split()}
 
 
 def imports_higher_layer_of_ipc(statement: Import) -> bool:
@@ -307,7 +307,7 @@ def test_an_import_of_bowstring_in_a_function_is_detected(source: str, path: str
 
 def test_only_the_listed_modules_import_a_computed_name() -> None:
     importers = {module_name(path) for path, tree in trees().items() if imports_computed_name(tree)}
-    assert importers == {name for line in fenced("imports by computed name") for name in line.split()}
+    assert importers == {name for line in fenced("imports-by-computed-name") for name in line.split()}
     assert imports_computed_name(ast.parse("import_module(f'bowstring.{name}')"))
     assert not imports_computed_name(ast.parse("import_module('pyarrow')"))
 
@@ -325,7 +325,7 @@ def test_every_module_of_ipc_has_a_layer() -> None:
 def imports_optional_package(statement: Import) -> bool:
     """Whether a module outside of an optional sub-package imports from it."""
     target, importer = statement.target.removeprefix("bowstring."), module_name(statement.path)
-    packages = [f"{name}." for line in fenced("optional sub-packages") for name in line.split()]
+    packages = [f"{name}." for line in fenced("optional-sub-packages") for name in line.split()]
     return any(f"{target}.".startswith(package) and not f"{importer}.".startswith(package) for package in packages)
 
 
