@@ -17,7 +17,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 import bowstring
 from benchmarks.measure import Candidate, Measurement, Settings, compare
 from benchmarks.spark_dataframe import SUM_COLUMN, create_dataframe, expected_sum
-from bowstring.spark.source import ArrowDataSource
+from bowstring.spark.source.data_source import ArrowDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,16 +10,16 @@ from collections.abc import MutableMapping
 
 from pyspark.sql.datasource import DataSource
 
-from bowstring.spark.worker_daemon import adopt_worker
+from bowstring.spark.runtime.worker_daemon import adopt_worker
 
 adopt_worker()
 
 
 class DefaultSource(DataSource):
-    """Creates a `bowstring.spark.source.ArrowDataSource`."""
+    """Creates a `bowstring.spark.source.data_source.ArrowDataSource`."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> DataSource:  # type: ignore[misc]
-        from bowstring.spark.source import ArrowDataSource
+        from bowstring.spark.source.data_source import ArrowDataSource
 
         return ArrowDataSource(options)
 

@@ -240,17 +240,20 @@ def reach(graph: dict[str, set[str]], start: str) -> set[str]:
     return reached | {start}
 
 
-def layers_of_ipc() -> dict[str, int]:
-    """The modules and packages of `ipc`, each with the line of its layer."""
-    return {name: layer for layer, line in enumerate(fenced("layers-of-ipc")) for name in line.split()}
+LAYERED = ("ipc", "spark")
 
 
-def imports_higher_layer_of_ipc(statement: Import) -> bool:
-    """Whether an import within `ipc` is from a higher layer, or from another module of the same one."""
-    own, target = statement.path.relative_to(SOURCE).parts[1:], statement.target.split(".")
-    if statement.package != "ipc" or target[:2] != ["bowstring", "ipc"] or len(target) < 3:
+def layers_of(package: str) -> dict[str, int]:
+    """The modules and packages of a package, each with the line of its layer."""
+    return {name: layer for layer, line in enumerate(fenced(f"layers-of-{package}")) for name in line.split()}
+
+
+def imports_higher_layer(statement: Import) -> bool:
+    """Whether an import within a package with layers is from a higher one, or from another module of the same one."""
+    package, own, target = statement.package, statement.path.relative_to(SOURCE).parts[1:], statement.target.split(".")
+    if package not in LAYERED or target[:2] != ["bowstring", package] or len(target) < 3:
         return False
-    layers, here = layers_of_ipc(), own[0].removesuffix(".py")
+    layers, here = layers_of(package), own[0].removesuffix(".py")
     return here != target[2] and layers[target[2]] >= layers[here]
 
 
@@ -312,14 +315,14 @@ def test_only_the_listed_modules_import_a_computed_name() -> None:
     assert not imports_computed_name(ast.parse("import_module('pyarrow')"))
 
 
-def test_within_ipc_imports_are_from_lower_layers() -> None:
-    wrong = [statement.where for statement in all_imports() if imports_higher_layer_of_ipc(statement)]
-    assert not wrong
+def test_imports_within_a_package_are_from_lower_layers() -> None:
+    assert not [statement.where for statement in all_imports() if imports_higher_layer(statement)]
 
 
-def test_every_module_of_ipc_has_a_layer() -> None:
-    modules = {path.name.removesuffix(".py") for path in (SOURCE / "ipc").iterdir() if not path.name.startswith("_")}
-    assert modules == set(layers_of_ipc())
+@pytest.mark.parametrize("package", LAYERED)
+def test_every_module_of_a_package_with_layers_has_one(package: str) -> None:
+    modules = {path.name.removesuffix(".py") for path in (SOURCE / package).iterdir() if not path.name.startswith("_")}
+    assert modules == set(layers_of(package))
 
 
 def imports_optional_package(statement: Import) -> bool:

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 SPARK = "tests/spark/"
-SHARE_CLUSTER = ("test_cluster.py", "test_loss_cluster.py")
+SHARE_CLUSTER = ("folder/test_cluster.py", "publication/test_loss_cluster.py")
 START_SPARK_THEMSELVES = (
-    "test_java_runtime.py",
-    "test_publish_cluster.py",
-    "test_publish_limited.py",
-    "test_remote_cluster.py",
-    "test_stream_kills.py",
+    "runtime/test_java_runtime.py",
+    "publication/test_publish_cluster.py",
+    "publication/test_publish_limited.py",
+    "publication/test_remote_cluster.py",
+    "source/test_stream_kills.py",
 )
-PUBLISH = ("test_arrow_batch_job", "test_dataset_source", "test_job_progress", "test_loss", "test_publish")
+PUBLISH = ("publication/", "runtime/", "source/test_dataset_reader")
 FIRST = (SPARK, "tests/fuzz/")
 
 

@@ -11,13 +11,13 @@ import os
 import sys
 from pathlib import Path
 
-DAEMONS = {"pyspark.daemon", "bowstring.spark.worker_daemon"}
-# They don't import `bowstring.spark.worker_daemon`, which has an effect in workers.
+DAEMONS = {"pyspark.daemon", "bowstring.spark.runtime.worker_daemon"}
+# They don't import `bowstring.spark.runtime.worker_daemon`, which has an effect in workers.
 NEEDED_BY_WORKERS = (
     "pyarrow",
     "bowstring.datasets.dataset",
     "bowstring.spark.arrow_files",
-    "bowstring.spark.folder_job",
+    "bowstring.spark.folder.job",
 )
 
 sys.path.sort(key=lambda path: path.endswith(".zip"))  # after the installed PySpark

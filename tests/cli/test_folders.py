@@ -14,8 +14,8 @@ import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, read_manifest, try_create_manifest
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.spark import staging
-from bowstring.spark.folder_vacuum import vacuum
+from bowstring.spark.folder import staging
+from bowstring.spark.folder.vacuum import vacuum
 
 SCHEMA = {"type": "struct", "fields": []}
 JOB = "0123456789abcdef" * 2

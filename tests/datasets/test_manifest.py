@@ -40,7 +40,7 @@ from bowstring.errors import (
     NotDirectoryError,
 )
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.spark import staging
+from bowstring.spark.folder import staging
 
 SCHEMA = {"type": "struct", "fields": []}
 JOB = "0123456789abcdef" * 2

@@ -77,7 +77,7 @@ def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The master of a cluster of two workers with addresses of their own: Spark never runs a task twice on one host."""
     from pyspark.find_spark_home import _find_spark_home
 
-    from bowstring.spark.java_runtime import find_java
+    from bowstring.spark.runtime.java_runtime import find_java
 
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

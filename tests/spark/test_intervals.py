@@ -16,7 +16,7 @@ import bowstring as bs
 from bowstring.errors import UnsupportedTypeError
 from bowstring.spark import publish, write
 from bowstring.spark.intervals import CALENDAR_FIELDS, INTERVAL_KEY, split_intervals
-from bowstring.spark.schema_compatibility import check_read_conversions
+from bowstring.spark.source.schema_compatibility import check_read_conversions
 from bowstring.spark.types import as_nullable
 from tests.spark.test_round_trip import SPARK_TYPES
 

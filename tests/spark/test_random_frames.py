@@ -23,8 +23,8 @@ from bowstring.datatypes import types as arrow
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import BowstringError
-from bowstring.spark.casting import decode_type
-from bowstring.spark.schema_compatibility import check_unique_field_names
+from bowstring.spark.source.casting import decode_type
+from bowstring.spark.source.schema_compatibility import check_unique_field_names
 from bowstring.spark.types import check_supported, to_spark_schema
 from bowstring.testing import strategies
 from tests.spark.test_round_trip import part_files, read_arrow, write

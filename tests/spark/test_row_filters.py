@@ -29,13 +29,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from bowstring.spark import data_source_reader
-from bowstring.spark.data_source_reader import ArrowReader, BatchRange
-from bowstring.spark.file_discovery import find_files
 from bowstring.spark.options import ReadOptions
 from bowstring.spark.row_filters import RowFilters
-from bowstring.spark.schema_compatibility import select_columns
-from bowstring.spark.source import ArrowDataSource, count_rows
+from bowstring.spark.source import reader as data_source_reader
+from bowstring.spark.source.data_source import ArrowDataSource, count_rows
+from bowstring.spark.source.file_discovery import find_files
+from bowstring.spark.source.reader import ArrowReader, BatchRange
+from bowstring.spark.source.schema_compatibility import select_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

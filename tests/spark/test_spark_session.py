@@ -16,7 +16,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.sharing.processes import ProcessIdentity, wait_for_exit
-from bowstring.spark import spark_session, staging
+from bowstring.spark import spark_session
+from bowstring.spark.folder import staging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +115,7 @@ def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSessi
         module = spark.sparkContext.getConf().get("spark.python.daemon.module", "")
         assert print_of_a_worker_whose_socket_is_closed(module, Path(folder)) == ""
         printed = print_of_a_worker_whose_socket_is_closed("pyspark.daemon", Path(folder))
-        assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.worker_daemon"
+        assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.runtime.worker_daemon"
 
 
 def test_the_daemon_of_workers_imports_the_installed_pyspark_and_nothing_that_starts_threads(
@@ -126,7 +127,7 @@ def test_the_daemon_of_workers_imports_the_installed_pyspark_and_nothing_that_st
     compressed = (tmp_path / "packages" / "pyspark" / "python" / "lib").glob("*.zip")
     path = os.pathsep.join(map(str, [*compressed, Path(bs.__file__).parents[1]]))
     process = subprocess.run(
-        [sys.executable, "-v", "-m", "bowstring.spark.worker_daemon", "pyspark.worker"],
+        [sys.executable, "-v", "-m", "bowstring.spark.runtime.worker_daemon", "pyspark.worker"],
         env=os.environ | {"PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         capture_output=True,

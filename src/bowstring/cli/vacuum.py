@@ -11,7 +11,7 @@ from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import PATH, json_option
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
-from bowstring.spark.folder_vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
+from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 
 
 @click.command(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
 from bowstring.sharing.processes import ProcessIdentity, parent_pid, wait_for_exit
-from bowstring.spark.java_runtime import set_java_home
+from bowstring.spark.runtime.java_runtime import set_java_home
 
 try:
     import pyspark
@@ -30,10 +30,10 @@ try:
 except ImportError as error:
     raise MissingExtraError.for_package("PySpark", "spark") from error
 
-from bowstring.spark.arrow_batch_job import PANDAS_WARNING
+from bowstring.spark.folder.staging import OWNER_FILE_NAME, encode_owner_json, read_owner
 from bowstring.spark.reader_writer_methods import extend_reader_and_writer
-from bowstring.spark.source import ArrowDataSource
-from bowstring.spark.staging import OWNER_FILE_NAME, encode_owner_json, read_owner
+from bowstring.spark.runtime.arrow_batch_job import PANDAS_WARNING
+from bowstring.spark.source.data_source import ArrowDataSource
 
 _MIN_VERSION = (4, 2)
 """The first version of PySpark with which the tests pass."""
@@ -203,7 +203,7 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
             settings["spark.python.unix.domain.socket.enabled"] = True
             settings["spark.python.unix.domain.socket.dir"] = str(folder)
         if not master.startswith("local-cluster"):  # whose executors may find this package only in a task
-            settings["spark.python.daemon.module"] = "bowstring.spark.worker_daemon"
+            settings["spark.python.daemon.module"] = "bowstring.spark.runtime.worker_daemon"
     if master.startswith("local-cluster"):
         settings["spark.executor.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
     return settings

@@ -32,7 +32,7 @@ from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import open_output, resolve_output
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import InvalidArgumentError, format_count
-from bowstring.spark.java_runtime import find_spark_class
+from bowstring.spark.runtime.java_runtime import find_spark_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import ConnectionLostError, format_count
 from bowstring.sharing.processes import parent_pid
-from bowstring.spark.publication import PublishedFrame, publish
+from bowstring.spark.publication.frame import PublishedFrame, publish
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bowstring.cli.demo.simulated_hosts import SimulatedHosts
 from bowstring.errors import UnmetRequirementError
-from bowstring.spark.java_runtime import find_java, find_spark_class
+from bowstring.spark.runtime.java_runtime import find_java, find_spark_class
 
 _PORT = 7077
 _MASTER_TIMEOUT_S = 120.0

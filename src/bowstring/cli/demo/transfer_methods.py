@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bowstring.cli.demo.process_memory import find_driver_pids, measure_peak_growth
 from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import ConnectionLostError
-from bowstring.spark.publication import publish
+from bowstring.spark.publication.frame import publish
 
 if TYPE_CHECKING:
     from types import TracebackType

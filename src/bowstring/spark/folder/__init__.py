@@ -1,0 +1,1 @@
+"""Write folders of Arrow files: jobs, their commits, and partitions."""

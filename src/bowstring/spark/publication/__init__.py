@@ -1,0 +1,1 @@
+"""Publish data frames: the partitions in the memory of the executors' hosts."""

@@ -1,0 +1,1 @@
+"""Java, the Python workers, and jobs of Spark."""

@@ -1,0 +1,162 @@
+"""Spark jobs whose tasks receive the rows of a data frame as Arrow batches of limited bytes.
+
+``mapInArrow`` limits the bytes of a batch by the sizes of all its vectors, which the JVM computes after each row.
+Spark Connect's server limits those that it sends by the sizes of the rows, which it has already. `ArrowBatchJob` uses
+the server's converter in a classic session, too: it is part of every Spark 4, but not public. Without it, and in
+Connect sessions, the job is one of ``mapInArrow``.
+
+Seconds for 1 million rows that are only counted in Python, best of 3, in turn, on two cores:
+
+| frame | mapInArrow | mapInArrow without its check | the converter |
+|---|---|---|---|
+| 7 longs, 1 string | 1.18 | 1.07 | 0.52 |
+| 4 longs, 4 strings | 1.56 | 1.40 | 1.08 |
+| 8 longs | 0.85 | 0.64 | 0.49 |
+| 1 long, 1 array of 3 longs | 0.76 | 0.64 | 0.27 |
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bowstring.spark.intervals import check_no_interval_columns
+from bowstring.spark.options import parse_byte_size
+from bowstring.spark.runtime.worker_daemon import adopt_worker
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+MAX_BATCH_BYTES = 64 << 20
+"""The bytes of a batch, as Spark limits them by default; one row may exceed it."""
+
+_MAX_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+_MAX_RECORDS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
+_CONVERTER_CLASS = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
+_INDETERMINATE = "INDETERMINATE"
+PANDAS_WARNING = "PySpark does not yet fully support pandas"
+"""The beginning of PySpark's warning about pandas 3."""
+
+
+class ArrowBatchJob:
+    """Applies `function` to the pyarrow batches of each partition of `df`, and collects the rows that it yields.
+
+    A batch has at most ``maxRecordsPerBatch`` rows of the session, and `MAX_BATCH_BYTES` (or the session's
+    ``maxBytesPerBatch``) and one row. Its columns are in the order of the frame's; their names may differ, because
+    `mapInArrow` fails for duplicate names and those with a dot. `schema` has the types of the rows.
+    """
+
+    def __init__(self, df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> None:
+        # Another frame, because Spark keeps the plan of `df` itself from before it was cached.
+        self._frame = df.select("*")
+        self._function = function
+        self._schema = schema
+        self._rdd: RDD[Row] | None = None
+        self._is_planned = False
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the frame."""
+        return self._frame.sparkSession
+
+    @property
+    def has_same_rows_again(self) -> bool:
+        """Whether a job for some of the partitions gives them the same rows as the first job."""
+        frame: Any = self._frame
+        if not hasattr(frame, "_jdf"):
+            return False  # Spark Connect has no jobs for some of the partitions
+        level: str = frame._jdf.queryExecution().toRdd().outputDeterministicLevel().toString()
+        return level != _INDETERMINATE
+
+    def collect(self, partitions: Sequence[int] | None = None) -> list[Row]:
+        """Run the job, and return its rows; with `partitions`, run it for some of the partitions."""
+        if not self._is_planned:
+            # Here and not earlier: to plan an adaptive query runs its first stages.
+            self._rdd, self._is_planned = self._create_rdd(), True
+        if self._rdd is None:
+            return self._map_in_arrow().collect()
+        if partitions is None:
+            return self._rdd.collect()
+        return self.spark.sparkContext.runJob(self._rdd, list, partitions)
+
+    def _map_in_arrow(self) -> DataFrame:
+        """As ``DataFrame.mapInArrow``, without PySpark's warning about pandas, which is imported but not used here."""
+        check_no_interval_columns(self._frame.schema, "use a classic session, or array(column)")
+        names = self._frame.columns
+        # mapInArrow loses the rows of a frame without columns.
+        frame = self._frame.toDF(*map(str, range(len(names)))) if names else self._frame.selectExpr("null")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", PANDAS_WARNING, FutureWarning)
+            return frame.mapInArrow(self._function, self._schema)
+
+    def _create_rdd(self) -> RDD[Row] | None:
+        frame: Any = self._frame
+        if not hasattr(frame, "_jdf"):
+            return None
+        batches = _create_batch_rdd(frame)
+        return (self._map_in_arrow().rdd) if batches is None else batches.mapPartitions(_RowFunction(self._function))
+
+
+class _RowFunction:
+    """Reads the batches of a partition, and yields the rows that a function makes of them; runs in a task."""
+
+    def __init__(self, function: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+        self._function = function
+
+    def __call__(self, streams: Iterable[bytes]) -> Iterator[Row]:
+        from pyspark.sql import Row
+
+        adopt_worker()
+        for batch in self._function(_read_batches(streams)):
+            for row in batch.to_pylist():
+                yield Row(**row)
+
+
+def _read_batches(streams: Iterable[bytes]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for stream in streams:
+        with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
+            yield from reader
+
+
+def _create_batch_rdd(frame: Any) -> RDD[bytes] | None:
+    """The batches of a frame as an RDD of IPC streams of one batch each; None if this Spark lacks the converter."""
+    from py4j.protocol import Py4JError
+    from pyspark import RDD
+    from pyspark.serializers import NoOpSerializer
+
+    context = frame.sparkSession.sparkContext
+    jvm = context._jvm
+    try:
+        convert = _create_converter(frame, jvm.java.lang.Class)
+    except Py4JError:
+        return None
+    tags = getattr(jvm.scala.reflect, "ClassTag$").__getattr__("MODULE$")
+    tuple_tag, any_tag = (
+        tags.apply(jvm.java.lang.Class.forName(name)) for name in ("scala.Tuple2", "java.lang.Object")
+    )
+    pairs = frame._jdf.queryExecution().toRdd().mapPartitions(convert, False, tuple_tag)  # batches with their rows
+    return RDD(jvm.org.apache.spark.api.java.JavaPairRDD(pairs, any_tag, any_tag).keys(), context, NoOpSerializer())
+
+
+def _create_converter(frame: Any, java_class: Any) -> Any:
+    """The function from the rows of a partition to pairs of an IPC stream and its number of rows.
+
+    It is a method of Connect's class for the execution of a query, but uses no state of the object. So the object is
+    created without its constructor, which needs a query.
+    """
+    settings = frame.sparkSession.conf
+    own_max_bytes = settings._jconf.getAllAsJava().get(_MAX_BYTES_SETTING)
+    max_bytes = MAX_BATCH_BYTES
+    if own_max_bytes:
+        max_bytes = min(parse_byte_size(_MAX_BYTES_SETTING, own_max_bytes), MAX_BATCH_BYTES)
+    max_records = int(settings.get(_MAX_RECORDS_SETTING) or 0)
+    prefers_large_types = settings.get(_LARGE_TYPES_SETTING) == "true"
+    field = java_class.forName("sun.misc.Unsafe").getDeclaredField("theUnsafe")
+    field.setAccessible(True)
+    execution = field.get(None).allocateInstance(java_class.forName(_CONVERTER_CLASS))
+    return execution.rowToArrowConverter(frame._jdf.schema(), max_records, max_bytes, "UTC", True, prefers_large_types)

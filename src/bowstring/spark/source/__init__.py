@@ -1,0 +1,1 @@
+"""``format("arrow")``: the data source, its readers and writers, and the files that it reads."""

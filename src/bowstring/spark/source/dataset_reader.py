@@ -1,0 +1,211 @@
+"""The reader of data sets for ``spark.read.format("arrow")``: published frames, and URIs of `bowstring.serve`.
+
+A data set arrives as text, the JSON of `Dataset.to_json` or a URI, because Spark passes only strings to Python sources.
+Small parts are grouped into partitions of some 64 MB, and large ones split by rows. An executor on the host of a part
+maps its memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.sources import describe_served
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.sharing.client import DatasetReader
+from bowstring.sharing.connect import CONNECTORS, connect
+from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets
+from bowstring.sharing.uris import parse_scheme
+from bowstring.spark.arrow_files import prefix_errors
+from bowstring.spark.row_filters import RowFilters
+from bowstring.spark.runtime.worker_errors import hide_traceback
+from bowstring.spark.source.casting import cast_batch
+from bowstring.spark.source.reader import split_batch
+from bowstring.spark.source.schema_compatibility import (
+    check_read_conversions,
+    check_unique_column_names,
+    find_missing_columns,
+)
+from bowstring.spark.types import to_spark_schema
+from bowstring.transports.registry import TRANSPORTS
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def is_dataset_text(text: str) -> bool:
+    """Whether a path of ``load`` is a data set: the JSON of one, a URI of one, or several locations of one."""
+    if text.startswith("{"):
+        return True
+    try:
+        scheme = parse_scheme(text)
+    except BowstringError:
+        return False
+    return scheme in TRANSPORTS or CONNECTORS.load(scheme) is not None
+
+
+def parse_datasets(texts: Sequence[str]) -> Dataset:
+    """Return the data set with the parts of several, in order. The schema of a URI is read from its server.
+
+    Raises:
+        InvalidDataError: the text is malformed.
+        InvalidArgumentError: a text is the path of a file, or a data set has another schema than the first.
+        NotFoundError, ConnectionLostError: a URI's data set does not exist, or its server does not run.
+    """
+    paths = [text for text in texts if not is_dataset_text(text)]
+    if paths:
+        raise InvalidArgumentError(
+            f"{paths[0]}: is a path, but {_describe(texts[0])} is a data set: load them one by one"
+        )
+    datasets = [_parse_dataset(text) for text in texts]
+    if not datasets:
+        raise InvalidArgumentError("expected the URIs of a data set, found none: load the data set itself")
+    first = datasets[0]
+    for dataset in datasets[1:]:
+        if (dataset.part_schema, dataset.column_indices) != (first.part_schema, first.column_indices):
+            raise InvalidArgumentError(f"{dataset.name}: expected {first.schema!r}, found {dataset.schema!r}")
+    return first.with_parts(chain.from_iterable(dataset.parts for dataset in datasets))
+
+
+def _parse_dataset(text: str) -> Dataset:
+    if text.startswith("{"):
+        return Dataset.from_json(text)
+    schema, part = describe_served(DatasetLocations.parse(text), transfers=False)
+    return Dataset(_describe(text), schema, [part])
+
+
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """Some rows of a part, or all of it."""
+
+    index: int
+    """The index of the part."""
+    part: DatasetPart
+    start: int = 0
+    stop: int | None = None
+
+
+class DatasetSourceReader(DataSourceReader):
+    """Plans the partitions on the driver and reads them on the executors."""
+
+    def __init__(self, dataset: Dataset, schema: StructType, split_bytes: int, filters: RowFilters) -> None:
+        self._dataset = dataset
+        self._schema = schema
+        self._split_bytes = split_bytes
+        self._filters = filters
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The reader is sent with each task, which gets its parts with its partition.
+        return {**self.__dict__, "_dataset": self._dataset.with_parts(())}
+
+    @hide_traceback()
+    def partitions(self) -> list[InputPartition]:
+        """Group the parts, in order, into partitions of `split_bytes`; split larger parts by rows.
+
+        Raises:
+            NotFoundError: the data set has expired or was closed, or it lacks a requested column.
+            ConnectionLostError: the server of its parts on this host does not run.
+            UnsupportedTypeError: a column can't be read as the requested type.
+        """
+        name, schema = self._dataset.name, to_spark_schema(self._dataset.schema)
+        check_unique_column_names(name, schema, self._filters.schema.names)
+        missing_columns = find_missing_columns(name, schema, self._filters.schema)
+        if missing_columns:
+            names = ", ".join(map(repr, schema.names))
+            raise NotFoundError(
+                f"{name}: no column is called {', '.join(map(repr, missing_columns))}; there are {names}"
+            )
+        check_read_conversions(name, schema, self._filters.schema)
+        self._check_availability()
+        partitions: list[InputPartition] = []
+        group: list[PartRows] = []
+        remaining_bytes = self._split_bytes
+        for rows, nbytes in self._iter_part_rows():
+            if group and nbytes > remaining_bytes:
+                partitions.append(InputPartition(tuple(group)))
+                group, remaining_bytes = [], self._split_bytes
+            group.append(rows)
+            remaining_bytes -= nbytes
+        return [*partitions, InputPartition(tuple(group))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the batches of a partition with Spark's types."""
+        import pyarrow as pa
+
+        read_schema = self._filters.schema
+        with hide_traceback():
+            for rows, batch in self._iter_batches(partition.value):
+                location = f"{self._dataset.name}, part {rows.index}"
+                columns = batch.select(read_schema.names)
+                with prefix_errors(location):
+                    # Spark would crash on malformed data or accept it.
+                    columns.validate(full=True)
+                    pyarrow_batch = pa.record_batch(columns)
+                spark_batch = cast_batch(
+                    pyarrow_batch, read_schema, location, truncate_times=self._filters.truncate_times
+                )
+                matching_rows = self._filters.select_rows(spark_batch)
+                if read_schema != self._schema:
+                    matching_rows = matching_rows.select(self._schema.names)
+                yield from split_batch(matching_rows)
+
+    def _check_availability(self) -> None:
+        """Raise an error if the first part was closed or has expired, before any task runs.
+
+        A part on another host may be out of the driver's reach.
+        """
+        host = os.uname().nodename
+        parts = sorted((part for part in self._dataset.parts if part.locations), key=lambda part: part.host != host)
+        for part in parts[:1]:
+            try:
+                self._connect(part).close()
+            except ConnectionLostError:
+                if part.host in (host, None):
+                    raise
+
+    def _iter_part_rows(self) -> Iterator[tuple[PartRows, int]]:
+        for index, part in enumerate(self._dataset.parts):
+            if not part.locations:
+                continue
+            # By rows, since the driver has only the size of a part, and not those of its batches.
+            count = min(-(-part.nbytes // self._split_bytes), part.num_rows)
+            bounds = [part.num_rows * number // count for number in range(count + 1)] if count > 1 else []
+            for start, stop in pairwise(bounds):
+                yield PartRows(index, part, start, stop), part.nbytes // count
+            if not bounds:
+                # The size of a URI's part on another host is not known.
+                yield PartRows(index, part), part.nbytes or self._split_bytes
+
+    def _iter_batches(self, group: Sequence[PartRows]) -> Iterator[tuple[PartRows, RecordBatch]]:
+        for rows in group:
+            with self._connect(rows.part) as reader:
+                for batch in _slice_batches(reader, rows):
+                    yield rows, batch
+
+    def _connect(self, part: DatasetPart) -> DatasetReader:
+        return connect(DatasetLocations(part.locations), schema=self._dataset.part_schema)
+
+
+def _slice_batches(batches: Iterable[RecordBatch], rows: PartRows) -> Iterator[RecordBatch]:
+    if rows.stop is None:
+        yield from batches
+        return
+    position = 0
+    for batch in batches:
+        start, stop = max(rows.start - position, 0), min(rows.stop - position, batch.num_rows)
+        if start < stop:
+            yield batch.slice(start, stop - start)
+        position += batch.num_rows
+        if position >= rows.stop:
+            return
+
+
+def _describe(text: str) -> str:
+    return "a description" if text.startswith("{") else hide_secrets(text.split(maxsplit=1)[0])

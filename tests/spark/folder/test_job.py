@@ -1,0 +1,94 @@
+"""Commits of a job on the driver, without a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import GeographyType, GeometryType, LongType, StructType, VariantType
+
+from bowstring.datasets.manifest import (
+    STAGING_FOLDER,
+    Manifest,
+    ManifestEntry,
+    part_file_name,
+    read_manifest,
+    try_create_manifest,
+)
+from bowstring.errors import InvalidArgumentError, ResourceError
+from bowstring.spark.folder import job as folder_job, staging
+from bowstring.spark.folder.job import FolderJob
+from bowstring.spark.options import SaveMode, WriteOptions
+
+
+def begin_job(folder: Path, mode: SaveMode = "append") -> tuple[FolderJob, ManifestEntry]:
+    """A job that writes one file of four bytes, which is staged."""
+    job = FolderJob.begin(folder, StructType().add("x", LongType()), mode, WriteOptions())
+    assert job is not None
+    staging.create_staging_folder(folder, job.id)
+    entry = ManifestEntry(part_file_name(job.id, 0, 1), 4, 1, 1)
+    (folder / STAGING_FOLDER / job.id / entry.name).write_bytes(b"data")
+    return job, entry
+
+
+def test_a_job_that_ignores_data_keeps_files_that_another_program_wrote_meanwhile(tmp_path: Path) -> None:
+    job, entry = begin_job(tmp_path, "ignore")
+    (tmp_path / "other.arrow").write_bytes(b"other")
+    job.commit([entry])
+    assert [path.name for path in tmp_path.iterdir()] == ["other.arrow"]
+
+
+def test_rows_are_not_sorted_by_types_without_an_order(tmp_path: Path) -> None:
+    for column_type in (VariantType(), GeometryType(4326), GeographyType(4326)):
+        schema = StructType().add("x", column_type).add("k", LongType())
+        with pytest.raises(InvalidArgumentError, match="sortBy: column x: expected a type with an order"):
+            FolderJob.begin(tmp_path, schema, "append", WriteOptions(sort_by=("k", "x")))
+
+
+def let_others_commit_first(times: int) -> Callable[[Path, Manifest], bool]:
+    """As `try_create_manifest`, but another job commits first this many times."""
+    others = list(range(times))
+
+    def commit_of_another_job(folder: Path, manifest: Manifest) -> bool:
+        if others:
+            number = others.pop()
+            entry = ManifestEntry(part_file_name(f"other{number}", 0, 1), 4, 1, 1)
+            assert try_create_manifest(
+                folder, (read_manifest(folder) or Manifest(0, {}, ())).replace_all(manifest.schema, [entry])
+            )
+        return try_create_manifest(folder, manifest)
+
+    return commit_of_another_job
+
+
+def test_a_commit_is_tried_again_after_others_until_the_last_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_job, "MAX_COMMIT_ATTEMPTS", 3)
+    job, entry = begin_job(tmp_path)
+    monkeypatch.setattr(folder_job, "try_create_manifest", let_others_commit_first(2))
+    job.commit([entry])
+    manifest = read_manifest(tmp_path)
+    assert manifest is not None
+    assert manifest.sequence_number == 3
+    assert [each.name for each in manifest.entries][-1] == entry.name
+
+
+def test_a_commit_that_others_precede_in_each_attempt_is_an_error_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_job, "MAX_COMMIT_ATTEMPTS", 3)
+    job, entry = begin_job(tmp_path)
+    monkeypatch.setattr(folder_job, "try_create_manifest", let_others_commit_first(3))
+    with pytest.raises(ResourceError, match="3 other jobs committed before this one could"):
+        job.commit([entry])
+    job.discard()
+    manifest = read_manifest(tmp_path)
+    assert manifest is not None
+    assert manifest.sequence_number == 3
+    assert entry.name not in [each.name for each in manifest.entries]
+    assert [path.name for path in tmp_path.iterdir()] == ["_manifest"]

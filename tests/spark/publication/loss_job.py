@@ -1,0 +1,173 @@
+"""What test_loss_cluster.py runs in a process of its own: publishes while executors, tasks and the host agent fail.
+
+Usage: loss_job.py MASTER FOLDER. Prints a line of JSON with a report for each failure, and then ends when it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bowstring.spark import PublishedFrame
+
+ROWS = 20_000
+FAILURES = ("before", "while", "after put", "task", "speculation", "agent", "none")
+
+
+def fail_once(failure: str, folder: str) -> Callable[..., Iterator[Any]]:
+    """The work of a task that publishes, but fails in one way; it travels to the workers by value."""
+
+    def write(dataset: str, agent_key: Any, schema: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        import signal
+
+        from pyspark import TaskContext
+
+        from bowstring.sharing.agent_client import AgentClient
+        from bowstring.sharing.processes import find_java_ancestor
+        from bowstring.spark.publication.partition_writer import write_partition
+
+        context = TaskContext.get()
+        assert context is not None
+        number, attempt = context.partitionId(), context.taskAttemptId()
+
+        def is_first() -> bool:
+            try:
+                marker = os.open(f"{folder}/{failure}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            except FileExistsError:
+                return False
+            os.write(marker, str(attempt).encode())
+            os.close(marker)
+            return True
+
+        def kill_executor() -> None:
+            executor = find_java_ancestor()
+            assert executor is not None
+            os.kill(executor.pid, signal.SIGKILL)
+            time.sleep(60)
+
+        def fail_in_the_middle() -> Iterator[Any]:
+            for index, batch in enumerate(batches):
+                if index == 5 and failure == "while" and number == 1 and is_first():
+                    kill_executor()
+                if index == 5 and failure == "task" and number == 2 and context.attemptNumber() < 2:
+                    Path(folder, f"task-{attempt}").touch()
+                    raise RuntimeError("injected")
+                yield batch
+
+        if failure == "before" and number == 1 and is_first():
+            kill_executor()
+        (report,) = write_partition(dataset, agent_key, schema, fail_in_the_middle())
+        if failure == "after put" and number == 1 and is_first():
+            kill_executor()
+        if failure == "speculation" and number == 3 and is_first():
+            time.sleep(60)
+        if failure == "agent" and number == 2 and is_first():
+            with AgentClient.open(agent_key) as agent:
+                os.kill(agent.status()["pid"], signal.SIGKILL)
+        yield report
+
+    return write
+
+
+def executors() -> list[int]:
+    """The executors of this job."""
+    pids = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command, environment = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"CoarseGrainedExecutorBackend" in command and f"BOWSTRING_JOB={os.getpid()}\0".encode() in environment:
+            pids.append(int(process.name))
+    return pids
+
+
+def kill_all(pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, 9)
+        while Path(f"/proc/{pid}/exe").exists():
+            time.sleep(0.02)
+
+
+def shuffled_rows(spark: SparkSession, attempts: int = 4) -> DataFrame:
+    """Rows whose shuffle files are lost with an executor."""
+    return spark.range(0, ROWS, 1, attempts).repartition(4, "id").selectExpr("id", "repeat('x', 50) as s")
+
+
+def agent_status(published: PublishedFrame) -> dict[str, Any]:
+    from bowstring.sharing.agent_client import AgentClient
+
+    assert published._job is not None
+    with AgentClient.open(published._job.agent_key, start=False) as agent:
+        status: dict[str, Any] = agent.status()
+    return status
+
+
+def describe(published: PublishedFrame) -> dict[str, Any]:
+    """The rows that the driver reads, and what the agent has."""
+    import numpy as np
+
+    import bowstring as bs
+
+    ids = bs.connect(published).read_all()["id"].to_numpy()
+    status = agent_status(published)
+    return {
+        "rows": len(ids),
+        "distinct": len(np.unique(ids)),
+        "sum": int(ids.sum()),
+        "attempts": status["datasets"][published.id]["partitions"],
+        "agent": status["pid"],
+        "published": pickle.dumps(published).hex(),
+        "uris": published.uris,
+    }
+
+
+def main(master: str, folder: str) -> None:
+    from bowstring.spark import publish, session
+
+    spark = session(
+        master,
+        {
+            "spark.executor.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "512m",
+            "spark.local.dir": f"{folder}/spark",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": 500,
+            "spark.speculation": True,
+            "spark.speculation.minTaskRuntime": "2s",
+            "spark.speculation.quantile": "0.5",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "spark.executorEnv.BOWSTRING_JOB": str(os.getpid()),
+        },
+    )
+    reports: dict[str, Any] = {}
+    published: dict[str, PublishedFrame] = {}
+    for failure in FAILURES:
+        with patch("bowstring.spark.publication.partition_job.write_partition", fail_once(failure, folder)):
+            published[failure] = publish(shuffled_rows(spark), name=failure.replace(" ", "-"))
+        reports[failure] = describe(published[failure])
+    kill_all(executors())  # and with them the shuffle files
+    reports["executors"] = describe(published["none"])
+    os.kill(agent_status(published["none"])["pid"], 9)
+    for other in [name for name in FAILURES if name != "none"]:
+        published.pop(other).close()
+    survivor = published["none"]
+    lost = survivor.missing()
+    reports["recomputed"] = {"lost": lost, "again": survivor.recompute(), "missing": survivor.missing()}
+    reports["recomputed"].update(describe(survivor))
+    print(json.dumps(reports), flush=True)  # noqa: T201
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,139 @@
+"""How many bytes are in the batches that Spark sends to Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bowstring as bs
+from bowstring.spark import publish
+from bowstring.spark.runtime.arrow_batch_job import MAX_BATCH_BYTES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+
+JOB = Path(__file__).with_name("wide_rows_job.py")
+MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+WIDE = "if(id % 7 = 3, null, repeat('é', cast(id * id % 5000 as int)))"
+
+
+@contextmanager
+def spark_setting(spark: SparkSession, name: str, value: int | str) -> Iterator[None]:
+    before = spark.conf.getAll.get(name)
+    spark.conf.set(name, str(value))
+    try:
+        yield
+    finally:
+        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
+
+
+def with_numbered_columns(frame: DataFrame) -> DataFrame:
+    return frame.toDF(*map(str, range(len(frame.columns))))
+
+
+@pytest.mark.spark
+def test_no_wide_rows_exhaust_the_memory_of_the_jvm(tmp_path: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, str(JOB), str(tmp_path / "files")], check=False, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr[-4000:]
+    reports = [json.loads(line) for line in process.stdout.splitlines()]
+    assert [report["rows"] for report in reports] == [1600, 1600, 154, 5000, 15_000, 1500, 100_000, 1600]
+    for report in reports:
+        assert report["max_bytes"] < 1.05 * MAX_BATCH_BYTES + report["row_bytes"], report
+
+
+def test_batches_of_wide_strings_are_small(spark: SparkSession) -> None:
+    frame = spark.range(0, 600, 1, 1).selectExpr("id", "if(id % 2 = 0, repeat('x', 1000000), null) as s")
+    with spark_setting(spark, MAX_RECORDS, 10_000), publish(frame) as published, bs.connect(published) as dataset:
+        sizes = [(batch.num_rows, batch.nbytes) for batch in dataset]
+    assert sum(rows for rows, _ in sizes) == 600
+    assert max(nbytes for _, nbytes in sizes) < MAX_BATCH_BYTES + 1_100_000
+    assert len(sizes) == 5
+
+
+def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: SparkSession) -> None:
+    frame = spark.range(0, 70_000, 1, 1).selectExpr("id", "concat('name ', id) as s", "id * 0.5D as x")
+    with spark_setting(spark, MAX_RECORDS, 65_536), publish(frame) as published, bs.connect(published) as dataset:
+        assert [batch.num_rows for batch in dataset] == [65_536, 4464]
+
+
+@pytest.mark.parametrize("limit", [20_000, "20000b", "20k"])
+def test_a_byte_limit_of_the_user_limits_published_batches(spark: SparkSession, limit: int | str) -> None:
+    frame = spark.range(0, 2000, 1, 1).selectExpr("id", "repeat('x', 100) as s")
+    with (
+        spark_setting(spark, MAX_RECORDS, 10_000),
+        spark_setting(spark, MAX_BYTES, limit),
+        publish(frame) as published,
+        bs.connect(published) as dataset,
+    ):
+        assert max(batch.nbytes for batch in dataset) < 22_000
+
+
+def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def test_publishing_does_not_change_settings_of_other_threads(spark: SparkSession) -> None:
+    is_over = threading.Event()
+    settings: list[dict[str, str]] = []
+
+    def watch() -> None:
+        while not is_over.is_set():
+            settings.append(spark.conf.getAll)
+
+    before = spark.conf.getAll
+    thread = threading.Thread(target=watch)
+    thread.start()
+    frame = spark.range(0, 2, 1, 2).selectExpr("id", "java_method('java.lang.Thread', 'sleep', 300L) as s")
+    try:
+        with publish(frame) as published:
+            assert published.num_rows == 2
+    finally:
+        is_over.set()
+        thread.join()
+    assert len(settings) > 1
+    assert all(observations == before for observations in settings)
+
+
+def test_a_session_of_bowstring_leaves_the_byte_limit_to_spark(spark: SparkSession) -> None:
+    assert MAX_BYTES not in spark.conf.getAll
+
+
+@pytest.mark.parametrize("has_converter", [True, False])
+def test_columns_of_any_name_arrive_with_and_without_sparks_converter(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, has_converter: bool
+) -> None:
+    if not has_converter:
+        monkeypatch.setattr("bowstring.spark.runtime.arrow_batch_job._CONVERTER_CLASS", "org.example.Missing")
+    frame = spark.range(0, 4000, 1, 3).selectExpr(
+        "id", f"{WIDE} as a", "array(id) as `b.c`", "-id as a", "binary('x') as d"
+    )
+    with publish(frame) as published, bs.connect(published) as dataset:
+        table = dataset.read_all()
+        assert max(batch.num_rows for batch in dataset) <= 100  # the session's maxRecordsPerBatch
+    assert table.schema == published.schema
+    assert pa.table(table).equals(frame.toArrow())
+
+
+def test_a_frame_that_was_cached_after_its_first_use_is_read_from_the_cache(spark: SparkSession) -> None:
+    frame = spark.range(10).selectExpr("uuid() as u").repartition(2)
+    frame.count()
+    frame.cache()
+    rows = {row.u for row in frame.select("*").collect()}
+    with publish(frame) as published, bs.connect(published) as dataset:
+        assert set(dataset.read_all().column("u").to_pylist()) == rows
+    frame.unpersist()
