@@ -157,6 +157,19 @@ def test_a_driver_with_the_secret_commits_and_drops_over_tcp(key: AgentKey) -> N
             control.drop("d")
 
 
+def test_a_driver_owns_an_agent_until_the_last_of_its_connections_ends(key: AgentKey) -> None:
+    with PythonProcess(PUT_AND_END, key=key) as executor:
+        location, pid = executor.receive()
+        driver = ProcessIdentity.current()
+        with AgentClient.dial(key, location.control_uri) as one, AgentClient.dial(key, location.control_uri) as other:
+            other.own(driver)
+            one.own(driver)
+            executor.kill()
+            one.close()  # as if threads of the driver had replaced them in another order
+            assert not wait_until(lambda: not other.status()["datasets"], within_s=1.5)  # the agent looks each second
+    assert wait_until(lambda: start_ticks(pid) < 0)
+
+
 def test_control_requests_of_thousands_of_partitions_pass(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         location = put_partition(agent, [1, 2])

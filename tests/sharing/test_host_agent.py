@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import NotFoundError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.sharing import agent_directory
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.stored_dataset import store_in_region
@@ -256,6 +260,92 @@ def test_a_silent_connection_is_closed(key: AgentKey, setting: str, beginning: b
         connection.settimeout(20)
         connection.sendall(beginning)
         assert connection.recv(1) == b""
+
+
+def ask_until_the_end(key: AgentKey, ask: Callable[[], object]) -> bool:
+    """Call a function again and again until no agent of the key runs; return False after some seconds."""
+
+    def has_ended() -> bool:
+        with suppress(ConnectionLostError, InvalidArgumentError):
+            ask()
+        return key.address not in agent_directory.list_agent_addresses()
+
+    return wait_until(has_ended)
+
+
+def test_an_agent_whose_owner_died_before_it_connected_ends_although_others_ask_it(key: AgentKey) -> None:
+    with PythonProcess(
+        "from bowstring.sharing.processes import ProcessIdentity\nsend(ProcessIdentity.current())"
+    ) as other:
+        dead = replace(key, owner=other.receive())
+        other.kill()
+    with running_agent(key, {}, _FIRST_OWNER_S=1.0):
+
+        def ask() -> None:
+            bs.published()
+            AgentClient.open(dead, start=False).close()
+
+        assert ask_until_the_end(key, ask)
+
+
+def test_an_unused_agent_ends_although_others_ask_it(key: AgentKey) -> None:
+    with running_agent(key, {}, _IDLE_S=1.0):
+        with AgentClient.open(key, start=False):  # owns it until the end of this process
+            pass
+        assert ask_until_the_end(key, bs.published)
+
+
+START_AND_WAIT = """
+import bowstring as bs
+from bowstring.sharing import agent_client
+from bowstring.sharing.processes import ProcessIdentity
+from bowstring.sharing.stored_dataset import store_in_region
+agent_client._LAUNCH_SCRIPT = agent_client._LAUNCH_SCRIPT.replace(
+    "import main", "import main; from bowstring.sharing import host_agent; host_agent._FIRST_OWNER_S = 1.0"
+)
+region, rows = store_in_region(bs.table({"a": [1, 2]}))
+send("ready")
+receive()
+with agent_client.AgentClient.open(agent_client.AgentKey(token, ProcessIdentity.current())) as agent:
+    agent.put(f"d{number}", (0, 0), region, rows=rows)
+    agent.commit_attempts(f"d{number}", {0: 0})
+    receive()
+"""
+
+
+def test_agents_end_after_their_owners_have_died_in_any_order_also_while_they_connected() -> None:
+    random = Random(7)
+    tokens = [secrets.token_hex(16) for _ in range(3)]
+
+    def count_agents() -> int:
+        return sum(address.endswith(tuple(tokens)) for address in agent_directory.list_agent_addresses())
+
+    with ExitStack() as stack:
+        owners = [
+            stack.enter_context(PythonProcess(START_AND_WAIT, token=tokens[number % 3], number=number))
+            for number in range(6)
+        ]
+        for owner in owners:
+            owner.receive()
+        for owner in owners:
+            owner.send(None)
+        assert wait_until(count_agents)
+        for owner in random.sample(owners, len(owners)):
+            time.sleep(random.random() / 10)
+            owner.process.kill()
+            bs.published()
+    assert wait_until(lambda: not count_agents())
+
+
+def test_no_agent_is_started_for_an_owner_that_has_ended(key: AgentKey) -> None:
+    with PythonProcess(
+        "from bowstring.sharing.processes import ProcessIdentity\nsend(ProcessIdentity.current())"
+    ) as other:
+        dead = replace(key, owner=other.receive())
+        other.kill()
+    with pytest.raises(ConnectionLostError, match=f"process {dead.owner.pid} has ended"):
+        AgentClient.open(dead)
+    assert key.address not in agent_directory.list_agent_addresses()
 
 
 def test_a_client_that_receives_no_answers_gets_no_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ class AgentClient(Closable):
     @classmethod
     def connect(cls, address: str, *, start: bool = False, timeout_s: float = 30.0) -> Self:
         """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`."""
-        return cls._open(address, None, {"op": "ping"}, start=start, timeout_s=timeout_s)[0]
+        return cls._open(address, None, {"op": "use" if start else "ping"}, start=start, timeout_s=timeout_s)[0]
 
     @classmethod
     def _open(
@@ -182,6 +182,8 @@ class AgentClient(Closable):
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
                     raise
+            if key is not None:
+                key.find_local_owner().check_alive("host agent")  # a late task must not start an agent without an owner
             if not try_launch_agent(address):  # another process starts it, or it is about to end
                 time.sleep(_RETRY_INTERVAL_S)
 

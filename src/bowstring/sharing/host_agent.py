@@ -51,7 +51,9 @@ from bowstring.transports.registry import find_transport
 from bowstring.transports.unix_listener import UnixListener
 
 _FIRST_OWNER_S = 60.0
+"""A process that starts an agent may die before it owns it, or be slow to."""
 _IDLE_S = 120.0
+"""Less would start agents again and again for processes that publish now and then."""
 _TICK_S = 1.0
 _REQUESTS_PER_TURN = 4
 _MAX_CLIENTS = 4096
@@ -79,8 +81,8 @@ class HostAgent(Closable):
         self._server = self._create_server(None)
         self._loop = EventLoop("bowstring-agent")
         self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
-        self._drivers: dict[ProcessIdentity, ControlConnection | None] = {}
-        """Owners on any host, by their connections; None for one that is silent, which may still run."""
+        self._drivers: dict[ProcessIdentity, set[ControlConnection]] = {}
+        """The connections of owners on any host; none of one that is silent, which may still run."""
         self._has_had_owner = False
         self._access: RemoteAccess | None = None
         self._control_uri = ""
@@ -155,7 +157,6 @@ class HostAgent(Closable):
 
     def answer(self, request: memoryview, connection: AgentConnection) -> tuple[bytes, int | None]:
         """Return the reply to a request and its tag."""
-        self._used_at = time.monotonic()
         try:
             return json.dumps(self._execute_request(request, connection)).encode(), None
         except BowstringError as error:
@@ -172,7 +173,12 @@ class HostAgent(Closable):
             if "region" in request:
                 # From now on the request owns the region, whose descriptor is closed with its last reference.
                 request["region"] = connection.take_region(int(request["region"]))
-            return operation(self, {**request, "connection": connection})
+            reply = operation(self, {**request, "connection": connection})
+            # Processes that look for data sets ask all agents, which would not end if that counted. Requests that fail
+            # do not count either, such as those of tasks whose driver has ended.
+            if request["op"] not in _QUERIES:
+                self._used_at = time.monotonic()
+            return reply
         except BowstringError:
             raise
         except Exception as error:  # any error: the agent continues, for other data sets
@@ -199,25 +205,24 @@ class HostAgent(Closable):
         return {"pid": os.getpid(), "control_uri": self._control_uri}
 
     def add_driver(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Add an owner on any host, until the end of its connection."""
+        """Add an owner on any host, until the end of its last connection."""
         owner, connection = _parse_owner(request), request["connection"]
         connection.owner = owner
-        self._drivers[owner] = connection
+        # It replaces its connections itself, and its threads may do so in any order.
+        self._drivers.setdefault(owner, set()).add(connection)
         return {}
 
-    def ping(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer: both ends are authenticated then."""
+    def answer_only(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer: the agent runs, and both ends are authenticated. After "use", it waits for what is published."""
         return {}
 
     def end_ownership(self, connection: ControlConnection, *, is_silent: bool) -> None:
         """The connection of a driver has ended. A silent one owns the agent until its data sets expire."""
         assert connection.owner is not None
-        if self._drivers.get(connection.owner) is not connection:
-            return  # the driver has connected again
-        if is_silent:
-            self._drivers[connection.owner] = None
-        else:
-            del self._drivers[connection.owner]
+        connections = self._drivers.get(connection.owner, set())
+        connections.discard(connection)
+        if not connections and not is_silent:
+            self._drivers.pop(connection.owner, None)
 
     def remove_owner(self, owner: ProcessIdentity) -> None:
         """Remove an owner that has ended."""
@@ -328,7 +333,8 @@ class _OwnerHandler(Closable):
 
 _Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]
 _CONTROL_OPERATIONS: dict[str, _Operation] = {
-    "ping": HostAgent.ping,
+    "ping": HostAgent.answer_only,
+    "use": HostAgent.answer_only,
     "own": HostAgent.add_driver,
     "find_missing": HostAgent.find_missing,
     "reopen": HostAgent.reopen,
@@ -341,6 +347,8 @@ _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "status": HostAgent.status,
 }
 """Those of any host."""
+_QUERIES = {"ping", "find_missing", "find", "list", "status"}
+"""Those that do not keep the agent running."""
 _OPERATIONS: dict[str, _Operation] = {
     **_CONTROL_OPERATIONS,
     "hello": HostAgent.add_owner,
