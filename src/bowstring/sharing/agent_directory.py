@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger(__name__)
 _SOCKETS = "/proc/net/unix"
 _MAX_AGENTS = 1024
 _MAX_THREADS = 32
-_DETACHED_TOKEN = "detached-3-"
+_DETACHED_TOKEN = "detached-4-"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""
 _MAX_DETACHED_AGENTS = 64
 _MAX_NAMES = 10
