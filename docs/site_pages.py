@@ -13,7 +13,6 @@ import os
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,29 +140,15 @@ def _describe_commands() -> str:
         "",
     ]
     for name, summary in COMMANDS.items():
-        lines += [f"## {name}", "", summary, ""]
-        for arguments in _find_subcommands(name):
-            lines += ["```text", f"$ bowstring {' '.join(arguments)} --help", _read_help(arguments), "```", ""]
+        lines += [f"## {name}", "", summary, "", "```text", f"$ bowstring {name} --help", _read_help(name), "```", ""]
     return "\n".join(lines)
 
 
-def _find_subcommands(name: str) -> Iterator[list[str]]:
-    import click
-
-    from bowstring.cli.commands import root_command
-    from bowstring.cli.error_messages import ErrorOptions
-
-    yield [name]
-    command = root_command.get_command(click.Context(root_command, obj=ErrorOptions()), name)
-    if isinstance(command, click.Group):
-        yield from ([name, subcommand] for subcommand in command.commands)
-
-
-def _read_help(arguments: list[str]) -> str:
+def _read_help(command: str) -> str:
     from bowstring.cli.main import main
 
     os.environ["COLUMNS"] = "100"
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        main([*arguments, "--help"])
+        main([command, "--help"])
     return output.getvalue().rstrip()

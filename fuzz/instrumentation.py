@@ -12,12 +12,13 @@ import pkgutil
 from typing import Any
 
 _PACKAGES = (
-    "arrays", "compute", "kernels", "datatypes", "dissociated", "flatbuf", "inspection", "integration_json", "interop",
+    "arrays", "compute", "kernels", "datatypes", "dissociated", "flatbuf", "inspection", "interop",
     "io", "ipc", "layouts", "memory", "sharing", "tensors", "transports",
 )  # fmt: skip
 
 
 def _import_all() -> None:
+    importlib.import_module("tests.integration_json")
     for package in _PACKAGES:
         module = importlib.import_module(f"bowstring.{package}")
         for submodule in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
@@ -29,7 +30,10 @@ def _import_instrumented() -> Any:
         import atheris
     except ImportError:
         return None
-    with contextlib.redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["bowstring"]):
+    with (
+        contextlib.redirect_stderr(io.StringIO()),
+        atheris.instrument_imports(include=["bowstring", "tests.integration_json"]),
+    ):
         _import_all()
     return atheris
 

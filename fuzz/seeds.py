@@ -13,7 +13,6 @@ from uuid import UUID
 import numpy as np
 
 import bowstring as bs
-from bowstring import integration_json
 from fuzz.inputs import FuzzInput
 from fuzz.mutations import EXTENSIONS, PARAMETERS
 from fuzz.oracles.agents import agent_session
@@ -21,6 +20,7 @@ from fuzz.oracles.recordings import encoded_recording
 from fuzz.oracles.sessions import record_session
 from fuzz.oracles.tools import encoded_statistics, file_with_statistics
 from fuzz.text_mutations import FORMATS, TICKETS, URIS
+from tests import integration_json
 from tests.cases import CASES, Case
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "corpus"

@@ -23,7 +23,6 @@ SUBPACKAGES = (
     "errors",
     "feather",
     "inspection",
-    "integration_json",
     "ipc",
     "memory",
     "sharing",

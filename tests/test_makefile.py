@@ -40,7 +40,9 @@ def test_the_demo_installs_only_its_extras_and_the_tests_the_others(
     for target, expected in zip(targets, installations, strict=True):
         commands = tmp_path / "commands.txt"
         commands.write_text("")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))
+        }
         subprocess.run(
             ["make", "-s", target, f"PYTHON={tmp_path / 'python'}"],
             cwd=tmp_path,

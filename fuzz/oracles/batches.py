@@ -15,7 +15,6 @@ from typing import Any
 from zlib import crc32
 
 import bowstring as bs
-from bowstring import integration_json
 from bowstring.arrays.record_batch import import_batch
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, UnsupportedError
@@ -29,6 +28,7 @@ from bowstring.layouts import expansion_limits
 from fuzz.expectations import ALLOWED_ERRORS, LIMITS, MAX_ROWS, SAMPLE_ROWS, expect
 from fuzz.oracles.array_methods import check_array_methods
 from fuzz.oracles.pyarrow_peer import compare_with_pyarrow
+from tests import integration_json
 
 WRITE_OPTIONS = (
     bs.ipc.IpcWriteOptions(),

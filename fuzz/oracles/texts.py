@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bowstring as bs
-from bowstring import integration_json
 from bowstring.datatypes import c_format
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY, resolve_extension_type
 from bowstring.datatypes.types import Dictionary
@@ -29,6 +28,7 @@ from bowstring.sharing.uris import (
 )
 from fuzz.expectations import expect
 from fuzz.oracles.batches import check_batch_statistics
+from tests import integration_json
 
 STORAGES = (
     bs.int8(), bs.int64(), bs.bool_(), bs.binary(16), bs.binary(), bs.string(), bs.large_string(), bs.string_view(),

@@ -5,7 +5,6 @@ from bowstring import (
     errors as errors,
     feather as feather,
     inspection as inspection,
-    integration_json as integration_json,
     ipc as ipc,
     memory as memory,
     sharing as sharing,

@@ -246,7 +246,6 @@ def test_a_truncated_source_leaves_the_target_unchanged(tmp_path: Path) -> None:
         ["convert", "DATA", "-", "--to", "stream"],
         ["convert", "DATA", "-", "--to", "jsonl"],
         ["anatomy", "DATA", "-o", "-"],
-        ["integration", "file-to-stream", "DATA"],
     ],
     ids=" ".join,
 )

@@ -98,7 +98,6 @@ def bash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     [
         (["con"], ["convert", "concat"]),
         (["head", "--format", "js"], ["jsonl"]),
-        (["integration", "json"], ["json-to-arrow"]),
     ],
 )
 def test_bash_completes_commands_options_and_values(bash: list[str], words: list[str], expected: list[str]) -> None:

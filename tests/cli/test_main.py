@@ -69,7 +69,7 @@ def test_debug_prints_the_traceback(fail_with: Callable[[BaseException], None]) 
         main(["--debug", "fail"])
 
 
-@pytest.mark.parametrize("call", ["info --debug gone", "--debug info gone", "integration validate --debug gone gone"])
+@pytest.mark.parametrize("call", ["info --debug gone", "--debug info gone"])
 def test_debug_is_accepted_before_and_after_the_command(call: str) -> None:
     with pytest.raises(BowstringError):
         main(call.split())
@@ -134,7 +134,6 @@ def test_an_error_caused_by_an_interrupt_has_the_status_of_an_interrupt(
     assert main(["fail"]) == 130
 
 
-INTEGRATION_COMMANDS = ("json-to-arrow", "arrow-to-json", "validate", "stream-to-file", "file-to-stream")
 USAGE_ERRORS = {
     "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
     "convrt a b": "no such command 'convrt'; did you mean convert? (bowstring --help shows how)",
@@ -195,12 +194,9 @@ USAGE_ERRORS = {
     "cat --follow": "--follow expects the path of an Arrow stream (bowstring cat --help shows how)",
     "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
     "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
-    "integration nope": "no such command 'nope' (bowstring integration --help shows how)",
-    "integration --mode=DANCE -j1 -a2": "unknown mode 'DANCE' (bowstring integration --help shows how)",
-    "integration validate one": "give a path for ARROW (bowstring integration validate --help shows how)",
     **{
         f"{command} --no-such-option": f"no such option '--no-such-option' (bowstring {command} --help shows how)"
-        for command in [*commands.COMMANDS, *(f"integration {tester}" for tester in INTEGRATION_COMMANDS)]
+        for command in commands.COMMANDS
     },
 }
 

@@ -22,7 +22,7 @@ print(status, os.listdir(sys.argv[1]))
 
 @pytest.mark.parametrize(
     "command",
-    ["convert", "convert --to csv", "convert --to parquet", "concat", "recover", "integration arrow-to-json"],
+    ["convert", "convert --to csv", "convert --to parquet", "concat", "recover"],
 )
 def test_the_error_for_a_full_disk_names_the_target_and_leaves_no_file(command: str, tmp_path: Path) -> None:
     source = write(tmp_path / "source.arrow", pa.table({"n": np.arange(1_000_000)}))

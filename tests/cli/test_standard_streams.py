@@ -83,7 +83,6 @@ def recording(path: Path) -> Path:
         "serve FILE",
         "trace RECORDING",
         "trace --json RECORDING",
-        "integration arrow-to-json SMALL -",
     ],
 )
 def test_a_full_standard_output_is_one_error_line_that_names_it_and_status_1(
@@ -106,9 +105,7 @@ def test_a_full_standard_output_is_one_error_line_that_names_it_and_status_1(
     assert process.stderr == b"bowstring: standard output: cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["info"], ["cat"], ["convert", "--to", "stream"], ["integration", "arrow-to-json"]]
-)
+@pytest.mark.parametrize("arguments", [["info"], ["cat"], ["convert", "--to", "stream"]])
 def test_closed_output_is_one_error_line_and_status_1(arguments: list[str], path: Path) -> None:
     target = ["-"] if len(arguments) > 1 else []
     process = run_without((1,), *arguments, path, *target)

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring import integration_json
-from bowstring.cli.main import main
 from bowstring.ipc.write_options import IpcWriteOptions
+from tests import integration_json
 from tests.golden.cases import CASES
 from tests.golden.documents import Document, DocumentBuilder
 from tests.golden.pyarrow_reference import TOOL, peer, read_by_pyarrow
+from tests.integration_json.__main__ import main
 
 WRITE_OPTIONS = {
     "big-endian": IpcWriteOptions(byte_order="big"),
@@ -37,16 +37,21 @@ def test_a_document_passes_the_commands_of_the_harness(tmp_path: Path, case: str
     source, file, stream, again, back = (str(tmp_path / name) for name in ("said", "file", "stream", "again", "back"))
     Path(source).write_text(json.dumps(document_of(case)), "utf-8")
 
-    def call(*arguments: str) -> None:
-        assert main(["integration", *arguments]) == 0
+    def call(mode: str, json_path: str, arrow: str, *options: str) -> None:
+        assert main(["--integration", f"--mode={mode}", f"--json={json_path}", f"--arrow={arrow}", *options]) == 0
 
-    call("--integration", f"--arrow={file}", f"--json={source}", "--mode=JSON_TO_ARROW")
-    call("--integration", f"--arrow={file}", f"--json={source}", "--mode=VALIDATE", "--validate_decimals=true")
-    call("file-to-stream", file, stream)
-    call("stream-to-file", stream, again)
-    call("-j", source, "-a", again, "-c", "VALIDATE")
-    call("arrow-to-json", stream, back)
-    call("validate", back, again)
+    def read_standard_input(mode: str, path: str, target: str) -> None:
+        with open(path, encoding="ascii") as standard_input, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.stdin", standard_input)
+            call(mode, "", target)
+
+    call("JSON_TO_ARROW", source, file)
+    call("VALIDATE", source, file, "--validate_decimals=true")
+    read_standard_input("FILE_TO_STREAM", file, stream)
+    read_standard_input("STREAM_TO_FILE", stream, again)
+    call("VALIDATE", source, again)
+    call("ARROW_TO_JSON", back, stream)
+    call("VALIDATE", back, again)
     if TOOL.exists():
         for path, kind in ((file, ".arrow_file"), (stream, ".stream"), (again, ".arrow_file")):
             assert peer().validate(document_of(case), *read_by_pyarrow(Path(path).read_bytes(), kind)) == []
@@ -80,4 +85,4 @@ def test_files_written_by_pyarrow_equal_the_document(tmp_path: Path, case: str) 
     (tmp_path / "said").write_text(json.dumps(document_of(case)), "utf-8")
     for kind in (".stream", ".arrow_file"):
         peer().main(["to-ipc", str(tmp_path / "said"), str(tmp_path / kind)])
-        assert main(["integration", "validate", str(tmp_path / "said"), str(tmp_path / kind)]) == 0
+        assert main(["--json", str(tmp_path / "said"), "--arrow", str(tmp_path / kind)]) == 0

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring import integration_json
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
+from tests import integration_json
 from tests.golden.pyarrow_reference import SHARED, peer, read_by_pyarrow
 
 GOLDEN = SHARED / "corpus" / "golden"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring import integration_json
+from tests import integration_json
 from tests.cases import CASES, Case
 from tests.golden.pyarrow_reference import TOOL, peer, read_by_pyarrow
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring import errors, integration_json
+from bowstring import errors
 from bowstring.testing import strategies
+from tests import integration_json
 from tests.cases import CASES, LONG, Case
 
 Document = dict[str, Any]

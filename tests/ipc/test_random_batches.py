@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import bowstring as bs
-from bowstring import integration_json
 from bowstring.errors import InvalidArgumentError, UnsupportedTypeError
+from tests import integration_json
 from tests.layouts.random_arrays import any_type, random_array
 
 BLOCKS = pytest.mark.parametrize("block", range(8))

@@ -34,7 +34,6 @@ COMMANDS: dict[str, str] = {
     "unpublish": "Free the memory of published data sets, for all processes.",
     "doctor": "Check this machine and environment for what Bowstring uses.",
     "trace": "Show the recorded messages between servers and clients.",
-    "integration": "Convert to and from Arrow's integration JSON, and compare.",
 }
 
 
@@ -53,11 +52,9 @@ debug_option = click.option(
 
 
 def _add_debug_option(command: click.Command) -> None:
-    """Add `--debug` to a command and its subcommands."""
+    """Add `--debug` to a command."""
     if all(param.name != "debug" for param in command.params):
         debug_option(command)
-    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
-        _add_debug_option(subcommand)
 
 
 class LazyGroup(click.Group):

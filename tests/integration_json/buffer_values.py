@@ -13,12 +13,12 @@ import numpy as np
 
 from bowstring.datatypes import types as t
 from bowstring.errors import InvalidDataError
-from bowstring.integration_json.json_access import convert_values, expect_json_type, read_member
 from bowstring.layouts.base import Values
 from bowstring.layouts.binary_view import VIEW
 from bowstring.layouts.binary_view_validation import INLINE_BYTES
 from bowstring.layouts.expansion_limits import check_expanded_bytes
 from bowstring.memory.bitmap import Mask
+from tests.integration_json.json_access import convert_values, expect_json_type, read_member
 
 Validity = list[bool] | None
 """Whether each slot is valid, or None if all are."""

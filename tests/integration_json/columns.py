@@ -12,7 +12,13 @@ import numpy as np
 
 from bowstring.datatypes.field import Field
 from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.integration_json.buffer_values import (
+from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
+from bowstring.layouts.binary import BinaryLayout
+from bowstring.layouts.binary_view import BinaryViewLayout
+from bowstring.layouts.registry import layout_of
+from bowstring.memory import bitmap
+from bowstring.memory.buffer import Buffer
+from tests.integration_json.buffer_values import (
     Validity,
     from_hex,
     read_booleans,
@@ -25,14 +31,8 @@ from bowstring.integration_json.buffer_values import (
     write_slots,
     write_views,
 )
-from bowstring.integration_json.json_access import Json, convert_values, expect_json_type, read_count, read_member
-from bowstring.integration_json.schema import FieldTreeNode
-from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
-from bowstring.layouts.binary import BinaryLayout
-from bowstring.layouts.binary_view import BinaryViewLayout
-from bowstring.layouts.registry import layout_of
-from bowstring.memory import bitmap
-from bowstring.memory.buffer import Buffer
+from tests.integration_json.json_access import Json, convert_values, expect_json_type, read_count, read_member
+from tests.integration_json.schema import FieldTreeNode
 
 MEMBER_NAMES = {
     BufferRole.VALIDITY: "VALIDITY",

@@ -12,14 +12,14 @@ from typing import Any
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
-from bowstring.integration_json.columns import write_column
-from bowstring.integration_json.json_access import Json
-from bowstring.integration_json.schema import write_schema
 from bowstring.io.sinks import open_sink
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import abandon_on_error
+from tests.integration_json.columns import write_column
+from tests.integration_json.json_access import Json
+from tests.integration_json.schema import write_schema
 
 
 def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
@@ -28,11 +28,6 @@ def build_document(schema: Schema, batches: Iterable[RecordBatch]) -> Json:
     Copies everything. Raises `UnsupportedTypeError` naming the column path for types that JSON can't express,
     `InvalidDataError` for values that are invalid for their type, and `TypeMismatchError` if a unified dictionary is
     too large for its index type.
-
-    >>> table = bs.table({"n": [1, None]})
-    >>> document = bs.integration_json.build_document(table.schema, table.to_batches())
-    >>> document["batches"][0]["columns"][0]["VALIDITY"]
-    [1, 0]
     """
     batches = list(batches)
     id_of_object: dict[int, int] = {}
@@ -63,11 +58,6 @@ def write(sink: Any, document: Json) -> None:
 
     NaN and infinities, which JSON doesn't have, are written as `NaN`, `Infinity` and `-Infinity`. Raises
     `ResourceError` if the sink can't be written.
-
-    >>> table = bs.table({"n": [1, None]})
-    >>> bs.integration_json.write("numbers.json", bs.integration_json.build_document(table.schema, table.to_batches()))
-    >>> bs.integration_json.read("numbers.json")["n"].to_pylist()
-    [1, None]
     """
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     opened = open_sink(sink)

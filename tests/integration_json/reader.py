@@ -18,8 +18,11 @@ from bowstring.errors import (
     InvalidDataError,
     LimitError,
 )
-from bowstring.integration_json.columns import read_column, read_dictionary_values
-from bowstring.integration_json.json_access import (
+from bowstring.io.sources import open_sequential
+from bowstring.layouts.base import ArrayData, prefix_errors
+from bowstring.layouts.registry import layout_of
+from tests.integration_json.columns import read_column, read_dictionary_values
+from tests.integration_json.json_access import (
     DEFAULT_LIMITS,
     DocumentLimits,
     Json,
@@ -27,10 +30,7 @@ from bowstring.integration_json.json_access import (
     read_count,
     read_member,
 )
-from bowstring.integration_json.schema import FieldTreeNode, read_schema
-from bowstring.io.sources import open_sequential
-from bowstring.layouts.base import ArrayData, prefix_errors
-from bowstring.layouts.registry import layout_of
+from tests.integration_json.schema import FieldTreeNode, read_schema
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -43,12 +43,6 @@ def read(source: Any, limits: DocumentLimits = DEFAULT_LIMITS) -> Table:
     `validate(full=True)` detects. Raises `InvalidDataError` naming the batch, the column and the element, `LimitError`
     if a limit is exceeded, `NotFoundError` if the file does not exist, `InvalidArgumentError` for a directory,
     `ResourceError` if the file can't be read.
-
-    >>> import json
-    >>> table = bs.table({"city": ["Riga", None]})
-    >>> document = bs.integration_json.build_document(table.schema, table.to_batches())
-    >>> bs.integration_json.read(json.dumps(document).encode()).to_pydict()
-    {'city': ['Riga', None]}
     """
     name, content = _read_document(source, limits)
     with prefix_errors(name):

@@ -26,9 +26,6 @@ class DocumentLimits:
 
     - `max_bytes`: maximum size of the document, uncompressed; the parsed JSON takes about twenty times as much memory
     - `max_nesting`: maximum nesting depth of types (at most 100)
-
-    >>> bs.integration_json.DocumentLimits(max_nesting=8)
-    DocumentLimits(max_nesting=8)
     """
 
     max_bytes: int = 64 << 20
