@@ -109,13 +109,12 @@ from bowstring.datatypes.types import (
     utf8 as utf8,
 )
 from bowstring.errors import BowstringError as BowstringError
+from bowstring.file_formats import read_table as read_table, write_table as write_table
 from bowstring.ipc.api import (
     new_file as new_file,
     new_stream as new_stream,
     open_file as open_file,
     open_stream as open_stream,
-    read_table as read_table,
-    write_table as write_table,
 )
 from bowstring.sharing.connect import connect as connect
 from bowstring.sharing.server import serve as serve

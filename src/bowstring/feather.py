@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from bowstring.ipc.api import read_table as read_table, write_table
+from bowstring.arrays.table import as_table
+from bowstring.file_formats import read_table as read_table
+from bowstring.ipc.api import new_file
 from bowstring.ipc.write_options import IpcWriteOptions
 
 
@@ -28,7 +30,10 @@ def write_feather(
     """
     codec = None if compression == "uncompressed" else compression
     options = IpcWriteOptions(compression=codec, compression_level=compression_level)
-    write_table(df, dest, max_chunksize=chunksize, options=options)
+    table = as_table(df)
+    with new_file(dest, table.schema, options=options) as writer:
+        for batch in table.to_batches(chunksize):
+            writer.write_batch(batch)
 
 
 def read_feather(source: Any, columns: Sequence[str | int] | None = None, **options: Any) -> Any:

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
 
 _QUERY = 'table.group_by("city").aggregate([("amount", "sum")]) and table.join(…), or DuckDB for other queries'
-_PARQUET = "read and write Parquet with pyarrow.parquet or DuckDB, and pass the table: bs.table(…)"
+_PARQUET = "bs.read_table and bs.write_table read and write .parquet"
 _FILES = "paths, URLs and binary file objects are sources and sinks: bs.open_file(path), bs.new_file(path, schema)"
 _COMPUTE = "call bs.compute.{name}(column)"
 
 ALTERNATIVES: dict[str, dict[str, str]] = {
     "bowstring": {
         "parquet": _PARQUET,
-        "csv": "read CSV with pyarrow.csv, DuckDB or Polars: bs.table(polars.read_csv(path))",
-        "json": "read JSON with pyarrow.json, DuckDB or Polars: bs.table(polars.read_ndjson(path))",
+        "csv": "bs.read_table and bs.write_table read and write .csv",
+        "json": "bs.read_table and bs.write_table read and write .json and .jsonl",
         "orc": "read ORC with pyarrow.orc: bs.table(pyarrow.orc.read_table(path))",
         "flight": "bs.serve and bs.connect, or bowstring.sharing's FlightServer for Flight clients",
         "fs": "paths and URLs are sources and sinks: bs.open_file('s3://bucket/file.arrow')",

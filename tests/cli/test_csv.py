@@ -116,15 +116,6 @@ def test_a_single_column_remains_one_if_its_rows_are_not_separated(text: str, tm
     assert convert_text(tmp_path, text).num_columns == 1
 
 
-def test_rows_that_are_separated_only_in_part_require_the_delimiter(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "x.csv").write_text("a;b\nx\ny;z\n")
-    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow")]) == 1
-    assert "x.csv: some of the first lines have 2 values separated by ';' (--delimiter ';' " in capsys.readouterr().err
-    assert convert_text(tmp_path, "a;b\nx\ny;z\n", "--delimiter", ",").to_pydict() == {"a;b": ["x", "y;z"]}
-
-
 OPTIONS: dict[str, tuple[str | bytes, dict[str, list[object]]]] = {
     "--delimiter ;": ("a;b\n1;2,5\n", {"a": [1], "b": ["2,5"]}),
     "--delimiter \\t": ("a\tb\n1\t2\n", {"a": [1], "b": [2]}),
@@ -174,8 +165,7 @@ def test_compressed_csv_is_detected_from_its_first_bytes(
     assert read(tmp_path / "x.arrow").num_rows == 50_000
     (tmp_path / name).write_bytes(compress(b"a,b\n" + b"1,2\n" * 50_000)[:-30])
     assert main(["convert", str(tmp_path / name), str(tmp_path / "y.arrow")]) == 1
-    codec = "bz2" if name.endswith("bz2") else "gzip"
-    assert f"{name}: can't be decompressed as {codec}: " in capsys.readouterr().err
+    assert f"{name}: Truncated compressed stream" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["y.csv.gz", "y.parquet.zst", "y.arrow.lz4"])
@@ -188,45 +178,26 @@ def test_a_csv_target_with_a_compression_suffix_is_rejected(
     assert not (tmp_path / name).exists()
 
 
-HINT = "(types are inferred from the first block: --column-type 'b=TYPE' or a larger --block-size)"
 INVALID_CSV: dict[str, tuple[str | bytes, list[str], str]] = {
-    "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: row 3: expected 2 values, found 1: 3"),
-    "a row with too many values that are not UTF-8": (
-        b"a,b\n1,2\n\xff,3,4\n",
-        [],
-        "x.csv: row 3: expected 2 values, found 3: \ufffd,3,4",
-    ),
-    "bytes that are not UTF-8": (
-        b"a,b\n1,\xff\n",
-        [],
-        "x.csv: column 'b' is not valid UTF-8 (--encoding sets another encoding)",
-    ),
-    "nothing": ("", [], "x.csv: expected a header of column names, found an empty file"),
-    "an unknown column": (
-        "price,n\n1,2\n",
-        ["-c", "prise"],
-        "x.csv: there is no column 'prise'; did you mean 'price'?",
-    ),
+    "a row with too few values": ("a,b\n1,2\n3\n", [], "x.csv: CSV parse error: Row #3: Expected 2 columns, got 1: 3"),
+    "bytes that are not UTF-8": (b"a,b\n1,\xff\n", [], "x.csv: column 'b' is not valid UTF-8"),
+    "nothing": ("", [], "x.csv: Empty CSV file"),
+    "an unknown column": ("price,n\n1,2\n", ["-c", "prise"], "x.csv: there is no column 'prise'"),
     "a type of an unknown column": ("a\n1\n", ["--column-type", "b=int8"], "x.csv: there is no column 'b'"),
     "a value of another type": (
         "a,b\n1,2\n3,x\n",
         ["--column-type", "b=int8"],
-        "x.csv: row 3, column 'b': invalid value 'x' for int8",
+        "x.csv: In CSV column #1: Row #3: CSV conversion error to int8: invalid value 'x'",
     ),
     "a value of another type in a later block": (
         "a,b\n" + "1,2\n" * 1000 + "3,x\n",
         ["--block-size", "1024"],
-        f"x.csv: row 1,002, column 'b': invalid value 'x' for int64 {HINT}",
-    ),
-    "a value where the first block has only nulls": (
-        "a,b\n" + "1,\n" * 1000 + "3,x\n",
-        ["--block-size", "1024"],
-        f"x.csv: row 1,002, column 'b': invalid value 'x' for null {HINT}",
+        "x.csv: In CSV column #1: Row #1002: CSV conversion error to int64: invalid value 'x'",
     ),
     "a row that is larger than a block": (
         "a\n" + "x" * 5000 + "\n",
         ["--block-size", "1024"],
-        "x.csv: a row is larger than a block (--block-size sets a larger size)",
+        "x.csv: straddling object straddles two block boundaries (try to increase block size?)",
     ),
 }
 
@@ -238,28 +209,20 @@ def test_invalid_csv_is_one_error_line_with_its_location(
     text, options, message = INVALID_CSV[what]
     (tmp_path / "x.csv").write_bytes(text.encode() if isinstance(text, str) else text)
     assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "target.arrow"), *options]) == 1
-    assert capsys.readouterr().err == f"bowstring: {tmp_path}/{message}\n"
+    error = capsys.readouterr().err
+    assert error.startswith(f"bowstring: {tmp_path}/{message}")
+    assert error.count("\n") == 1
+    assert "no column" in message or error.endswith(" and other options for CSV)\n")
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 
-EXPECTED_CSV = "x.csv: expected CSV with a header of column names, found JSON: "
-
-
 @pytest.mark.parametrize(
-    ("text", "contents"),
-    [
-        ('[{"a": 1}, {"a": 2}]\n', "an array of objects"),
-        ('[\n  {"a": 1},\n  {"a": 2}\n]\n', "an array of objects"),
-        ("[]\n", "an array of objects"),
-        ('{"a": 1}\n{"a": 2}\n', "an object on each line"),
-    ],
+    "text", ['[{"a": 1}, {"a": 2}]\n', '[\n  {"a": 1},\n  {"a": 2}\n]\n', "[]\n", '{"a": 1}\n{"a": 2}\n']
 )
-def test_json_in_a_csv_file_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, contents: str
-) -> None:
+def test_json_in_a_csv_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (tmp_path / "x.csv").write_text(text)
     assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow")]) == 1
-    assert capsys.readouterr().err.endswith(f"{EXPECTED_CSV}{contents} (use --from json)\n")
+    assert "x.csv: expected CSV with a header of column names, found JSON (use --from" in capsys.readouterr().err
     assert not (tmp_path / "x.arrow").exists()
     assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow"), "--from", "json"]) == 0
     assert read(tmp_path / "x.arrow").num_rows == text.count("{")
@@ -318,7 +281,7 @@ def test_nested_columns_are_rejected_by_name(
     with bs.new_file(tmp_path / "x.arrow", batch.schema) as writer:
         writer.write(batch)
     assert main(["convert", str(tmp_path / "x.arrow"), str(tmp_path / "x.csv")]) == 1
-    message = f"x.arrow: column 'c': {kind} can't be written as CSV: convert to JSON lines or Parquet instead\n"
+    message = f"x.arrow: column 'c': {kind} can't be written as CSV: write JSON lines or Parquet instead\n"
     assert capsys.readouterr().err.replace("bowstring: column", "x.arrow: column").endswith(message)
     assert not (tmp_path / "x.csv").exists()
 

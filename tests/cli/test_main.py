@@ -156,7 +156,8 @@ USAGE_ERRORS = {
     "diff - -": "only one of the two can be standard input (bowstring diff --help shows how)",
     "convert": "missing argument 'SOURCE' (bowstring convert --help shows how)",
     "convert a b": (
-        "unknown format of 'b': give --to file|stream|parquet|csv|json|jsonl (bowstring convert --help shows how)"
+        "'b': unknown format: expected the extension .arrow, .feather, .ipc, .arrows, .parquet, .csv, .tsv, .json, "
+        ".jsonl, .ndjson, or --to file|stream|parquet|csv|json|jsonl (bowstring convert --help shows how)"
     ),
     "convert a b.csv --byte-order big": (
         "--byte-order does not apply to csv, only to file, stream (bowstring convert --help shows how)"

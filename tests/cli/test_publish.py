@@ -99,7 +99,7 @@ def test_an_error_publishes_nothing(tmp_path: Path) -> None:
     path.write_text("a,b\n1,2\n3\n")
     process = run_command("publish", path)
     assert (process.returncode, process.stdout) == (1, b"")
-    assert process.stderr.startswith(f"bowstring: {path}: row 3: ".encode())
+    assert process.stderr.startswith(f"bowstring: {path}: CSV parse error: Row #3: ".encode())
     assert path.stem not in {summary.name for summary in bs.published()}
 
 

@@ -8,10 +8,8 @@ from functools import partial
 
 import click
 
-from bowstring.cli.format_options import SourceOptions
-from bowstring.cli.formats import open_table_source, refer_to_convert
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source
+from bowstring.cli.input_output import is_input_idle, open_input, prefix_errors_with_source
 from bowstring.cli.options import (
     all_option,
     columns_option,
@@ -20,8 +18,9 @@ from bowstring.cli.options import (
     max_piped_bytes_option,
     row_format_option,
 )
-from bowstring.cli.progress import progress_bar
+from bowstring.cli.progress import open_with_progress, progress_bar
 from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_rows
+from bowstring.file_formats import SourceOptions
 from bowstring.ipc.api import open_stream
 
 _ROWS_SHOWN = 1000
@@ -68,12 +67,11 @@ def cat(  # noqa: PLR0913 -- one parameter for each option
         return
     limit = _ROWS_SHOWN if is_terminal and not show_all else None
     with (
-        refer_to_convert(),
         prefix_errors_with_source(file),
-        open_table_source(file, source_format) as source,
+        open_input(file, source_format) as source,
         # A bar would disturb the rows on a terminal.
         nullcontext() if is_terminal else progress_bar("writing", source.progress_unit) as report_progress,
-        source.open_table(SourceOptions(columns, max_piped_bytes), report_progress) as table,
+        open_with_progress(source, SourceOptions(columns, max_piped_bytes), report_progress) as table,
     ):
         batches = LimitedBatches(table.batches if limit is None else batches_without_readahead(table.batches), limit)
         write_rows(table.schema, batches, row_format or default, show_all, partial(is_input_idle, file))

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from bowstring.cli.formats import choose_arrow_format
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, resolve_output, resolve_source
+from bowstring.cli.input_output import choose_arrow_format, echo_json, resolve_output, resolve_source
 from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, progress_bar
 from bowstring.display.printable_text import to_printable

@@ -13,20 +13,14 @@ from click.core import ParameterSource
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
-from bowstring.cli.format_options import DEFAULT_BLOCK_BYTES, SourceOptions, TargetOptions
-from bowstring.cli.formats import (
-    ARROW_FORMATS,
-    LazyTable,
-    choose_target_format,
-    decode_dictionaries,
-    default_delimiter,
-    fit_to_format,
-    open_table_source,
-    validate_table,
-    write_table,
-)
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_written, prefix_errors_with_source, resolve_output
+from bowstring.cli.input_output import (
+    choose_target_format,
+    echo_written,
+    open_input,
+    prefix_errors_with_source,
+    resolve_output,
+)
 from bowstring.cli.options import (
     PATH,
     UTF8_TEXT,
@@ -36,10 +30,22 @@ from bowstring.cli.options import (
     parse_name_list,
     target_format_option,
 )
-from bowstring.cli.progress import progress_bar
-from bowstring.cli.pyarrow_adapters import import_pyarrow
+from bowstring.cli.progress import open_with_progress, progress_bar
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError
+from bowstring.file_formats import (
+    ARROW_FORMATS,
+    DEFAULT_BLOCK_BYTES,
+    LazyTable,
+    SourceOptions,
+    TargetOptions,
+    decode_dictionaries,
+    default_delimiter,
+    fit_to_format,
+    import_pyarrow,
+    validate_table,
+    write_batches,
+)
 from bowstring.inspection.formatting import check_row_count
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
@@ -215,17 +221,17 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     TARGET is replaced atomically, when it is complete.
     """
     target_format = choose_target_format(target, options["target_format"])
-    with prefix_errors_with_source(source), open_table_source(source, options["source_format"]) as table_source:
+    with prefix_errors_with_source(source), open_input(source, options["source_format"]) as table_source:
         source_format = table_source.format
         options = _complete_options(ctx, options, source_format, target_format)
         write_options = _write_options(target, target_format, options)
         out = resolve_output(target, source)
         with (
             progress_bar("converting", table_source.progress_unit) as report_progress,
-            table_source.open_table(_read_options(options), report_progress) as source_table,
+            open_with_progress(table_source, _read_options(options), report_progress) as source_table,
         ):
             table = _transform_table(source_table, source_format, target_format, options)
-            rows = write_table(out, target_format, table, write_options)
+            rows = write_batches(out, target_format, table, write_options)
     echo_written(target, rows, len(table.schema))
 
 
@@ -294,8 +300,7 @@ def _ipc_write_options(target_format: str, options: Mapping[str, Any]) -> IpcWri
 def _transform_table(table: LazyTable, source_format: str, target_format: str, options: Mapping[str, Any]) -> LazyTable:
     table = validate_table(table, target_format, _validation_hint(source_format, target_format), options["quick"])
     if options["decode_dictionaries"]:
-        schema, batches = decode_dictionaries(table.schema, table.batches)
-        table = replace(table, schema=schema, batches=batches)
+        table = decode_dictionaries(table)
     if options["batch_rows"]:
         batches = _resize_batches(table.schema, table.batches, options["batch_rows"])
         table = replace(table, batches=batches, has_fixed_dictionaries=False)

@@ -11,13 +11,12 @@ import click
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.format_options import SourceOptions
-from bowstring.cli.formats import open_table_source, refer_to_convert
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, prefix_errors_with_source, source_name
+from bowstring.cli.input_output import echo_json, open_input, prefix_errors_with_source, source_name
 from bowstring.cli.options import PATH, json_option, max_piped_bytes_option, rows_option
-from bowstring.cli.progress import progress_bar
+from bowstring.cli.progress import open_with_progress, progress_bar
 from bowstring.display.printable_text import to_printable
+from bowstring.file_formats import SourceOptions
 from bowstring.inspection.diff import (
     LengthDifference,
     RowDifference,
@@ -57,11 +56,10 @@ def diff(left: str, right: str, **options: Any) -> int:
         raise click.UsageError("only one of the two can be standard input")
     count, read_options = options["count"], SourceOptions(max_piped_bytes=options["max_piped_bytes"])
     with (
-        refer_to_convert(),
-        open_table_source(left, mismatch_note=None) as left_source,
+        open_input(left, has_from=False) as left_source,
         progress_bar("comparing", left_source.progress_unit) as report_progress,
-        left_source.open_table(read_options, report_progress) as left_table,
-        open_table_source(right, mismatch_note=None) as right_source,
+        open_with_progress(left_source, read_options, report_progress) as left_table,
+        open_input(right, has_from=False) as right_source,
         right_source.open_table(read_options) as right_table,
     ):
         schema = list(find_schema_differences(left_table.schema, right_table.schema, not options["ignore_metadata"]))

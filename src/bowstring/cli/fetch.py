@@ -6,21 +6,20 @@ import sys
 
 import click
 
-from bowstring.cli.format_options import TargetOptions
-from bowstring.cli.formats import (
-    LazyTable,
-    choose_target_format,
-    default_delimiter,
-    fit_to_format,
-    validate_table,
-    write_table,
-)
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_written, resolve_output
+from bowstring.cli.input_output import choose_target_format, echo_written, resolve_output
 from bowstring.cli.options import PATH, complete_dataset_names, record_option, target_format_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.datasets.published_dataset import PublishedDataset, open_published
+from bowstring.file_formats import (
+    LazyTable,
+    TargetOptions,
+    default_delimiter,
+    fit_to_format,
+    validate_table,
+    write_batches,
+)
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.connect import Target, connect
 from bowstring.transports.tls import TlsOptions
@@ -75,7 +74,7 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
     ):
         table = LazyTable(dataset.schema, iterate_with_progress(dataset, report_progress, total_rows))
         table = fit_to_format(validate_table(table, target_format, "", is_quick=True), target_format)
-        rows = write_table(out, target_format, table, TargetOptions(delimiter=default_delimiter(output)))
+        rows = write_batches(out, target_format, table, TargetOptions(delimiter=default_delimiter(output)))
     echo_written(output, rows, len(table.schema))
 
 

@@ -6,10 +6,8 @@ from functools import partial
 
 import click
 
-from bowstring.cli.format_options import SourceOptions
-from bowstring.cli.formats import open_table_source, refer_to_convert
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import is_input_idle, prefix_errors_with_source
+from bowstring.cli.input_output import is_input_idle, open_input, prefix_errors_with_source
 from bowstring.cli.options import (
     all_option,
     columns_option,
@@ -20,6 +18,7 @@ from bowstring.cli.options import (
     rows_option,
 )
 from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_rows
+from bowstring.file_formats import SourceOptions
 
 
 @click.command(
@@ -53,9 +52,8 @@ def head(  # noqa: PLR0913 -- one parameter for each option
     """
     options = SourceOptions(columns, max_piped_bytes)
     with (
-        refer_to_convert(),
         prefix_errors_with_source(file),
-        open_table_source(file, source_format) as source,
+        open_input(file, source_format) as source,
         source.open_table(options) as table,
     ):
         batches = LimitedBatches(batches_without_readahead(table.batches), count)

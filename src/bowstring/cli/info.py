@@ -13,10 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.format_options import SourceOptions
-from bowstring.cli.formats import open_table_source, refer_to_convert
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, source_name
+from bowstring.cli.input_output import echo_json, open_input, source_name
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, report_table
@@ -25,6 +23,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.errors import BowstringError, format_count
+from bowstring.file_formats import SourceOptions
 from bowstring.inspection.report import Inspection, SchemaFieldReport, to_document
 from bowstring.inspection.report_builder import inspect
 
@@ -75,7 +74,7 @@ def info(
 
 
 def _inspect(file: str | None, source_format: str | None, max_piped_bytes: int) -> _Report:
-    with refer_to_convert(), open_table_source(file, source_format) as source:
+    with open_input(file, source_format) as source:
         if source.format == "arrow":
             return inspect(source.source, max_piped_bytes=max_piped_bytes)
         return report_table(source, SourceOptions(max_piped_bytes=max_piped_bytes))

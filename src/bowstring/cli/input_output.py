@@ -12,7 +12,20 @@ from typing import Any, BinaryIO
 import click
 
 from bowstring.display.printable_text import to_printable
-from bowstring.errors import InvalidDataError, TypeMismatchError, format_count
+from bowstring.errors import (
+    FormatMismatchError,
+    InvalidArgumentError,
+    InvalidDataError,
+    TypeMismatchError,
+    format_count,
+)
+from bowstring.file_formats import (
+    ARROW_FORMATS,
+    TARGET_FORMATS,
+    TableSource,
+    choose_target_format as choose_format_by_extension,
+    open_table_source,
+)
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.memory.closable import abandon_on_error
 
@@ -34,6 +47,20 @@ def resolve_source(file: str | None) -> Any:
     source = file if is_path else sys.stdin
     reject_same_file([source], sys.stdout)
     return source
+
+
+@contextmanager
+def open_input(file: str | None, source_format: str | None = None, has_from: bool = True) -> Iterator[TableSource]:
+    """Open a FILE argument as `open_table_source` does. With `has_from`, the error of an unknown format names the
+    option `--from` of the command. Raises as `resolve_source`.
+    """
+    try:
+        with open_table_source(resolve_source(file), source_format, source_name(file)) as source:
+            yield source
+    except FormatMismatchError as error:
+        if has_from and hasattr(error, "__notes__"):  # it is perhaps one of the others
+            error.add_note("use --from parquet, csv, json or jsonl for another format")
+        raise
 
 
 def source_name(file: str | None) -> str:
@@ -97,3 +124,27 @@ def echo_written(target: str, rows: int, columns: int) -> None:
     if target != "-":
         counts = f"{format_count(rows, 'row')}, {format_count(columns, 'column')}"
         click.echo(f"{to_printable(target)}: {counts}", err=True)
+
+
+def choose_target_format(path: str, target_format: str | None, default: str | None = None) -> str:
+    """Return the format to write: that of the option, if any, else by the extension of the path, else the default.
+
+    Raises `click.UsageError` for the extension of compressed data, and for an unknown one without a default.
+    """
+    try:
+        return target_format or choose_format_by_extension(path, default)
+    except InvalidArgumentError as error:
+        raise click.UsageError(f"{error}, or --to {'|'.join(TARGET_FORMATS)}") from None
+
+
+def choose_arrow_format(path: str, arrow_format: str | None) -> str:
+    """Return the Arrow format to write: that of the option, if any, else by the extension of the path, else a file.
+
+    Raises `click.UsageError` for the extension of another format, unless there is an option.
+    """
+    target_format = choose_target_format(path, arrow_format, "file")
+    if target_format not in ARROW_FORMATS:
+        raise click.UsageError(
+            f"{path!r}: expected a name of an Arrow file or stream: write .arrow or .arrows, then use bowstring convert"
+        )
+    return target_format

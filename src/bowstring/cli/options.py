@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from bowstring.cli.formats import SOURCE_FORMATS, TARGET_FORMATS
 from bowstring.datasets.published_dataset import published
+from bowstring.file_formats import SOURCE_FORMATS, TARGET_FORMATS
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.display.printable_text import format_size
+from bowstring.file_formats import LazyTable, SourceOptions, TableSource
 from bowstring.ipc.file import FileReader
 
 ReportProgress: TypeAlias = Callable[[int, int | None], None]
@@ -69,3 +71,21 @@ def iterate_with_progress(
         yield batch
         done += 1 if total_rows is None else batch.num_rows
         report_progress(done, of)
+
+
+def report_in_unit(source: TableSource, report_progress: ReportProgress) -> ReportProgress:
+    """Return a callback for an amount and a total; if the source's unit is bytes, it reports the position in it."""
+    if source.progress_unit != "bytes":
+        return report_progress
+    return lambda _done, _of: report_progress(source.source.position, source.size_bytes)
+
+
+@contextmanager
+def open_with_progress(
+    source: TableSource, options: SourceOptions, report_progress: ReportProgress | None
+) -> Iterator[LazyTable]:
+    """Open the table of a source, and report progress, if to be reported, while its batches are read."""
+    report = report_progress and report_in_unit(source, report_progress)
+    with source.open_table(options) as table:
+        batches = table.batches if report is None else iterate_with_progress(table.batches, report, table.num_rows)
+        yield replace(table, batches=batches)

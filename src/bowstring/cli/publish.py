@@ -12,10 +12,8 @@ import click
 
 from bowstring.arrays.table import Table
 from bowstring.cli.durations import DURATION, format_duration
-from bowstring.cli.format_options import SourceOptions
-from bowstring.cli.formats import open_table_source, refer_to_convert
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, prefix_errors_with_source
+from bowstring.cli.input_output import echo_json, open_input, prefix_errors_with_source
 from bowstring.cli.options import (
     UTF8_TEXT,
     columns_option,
@@ -24,11 +22,12 @@ from bowstring.cli.options import (
     json_option,
     max_piped_bytes_option,
 )
-from bowstring.cli.progress import progress_bar
+from bowstring.cli.progress import open_with_progress, progress_bar
 from bowstring.datasets.publication import publish as publish_table
 from bowstring.datasets.published_dataset import PublishedDataset
 from bowstring.display.printable_text import format_size
 from bowstring.errors import format_count
+from bowstring.file_formats import SourceOptions
 from bowstring.sharing.agent_client import DEFAULT_TTL_S
 
 _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -80,11 +79,10 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
     if name is None and file is not None and file != "-":
         name = _INVALID_CHARACTERS.sub("-", Path(file).stem)[:_MAX_NAME_CHARACTERS]
     with (
-        refer_to_convert(),
         prefix_errors_with_source(file),
-        open_table_source(file, source_format) as source,
+        open_input(file, source_format) as source,
         progress_bar("publishing", source.progress_unit) as report_progress,
-        source.open_table(SourceOptions(columns, max_piped_bytes), report_progress) as table,
+        open_with_progress(source, SourceOptions(columns, max_piped_bytes), report_progress) as table,
     ):
         batches = iter(table.batches)
         first = next(batches, None)

@@ -9,9 +9,8 @@ from typing import Any, Literal, TypeVar
 import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.formats import check_arrow_extension
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, resolve_output, resolve_source, source_name
+from bowstring.cli.input_output import choose_arrow_format, echo_json, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.display.printable_text import to_printable
@@ -59,7 +58,7 @@ def recover(  # noqa: PLR0913 -- one parameter for each option
     stream. The report is written to standard error if the data is written to standard output. The exit status is 1 if
     data was lost. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
     """
-    check_arrow_extension(target)
+    choose_arrow_format(target, None)
     out = resolve_output(target, source)
     with progress_bar("recovering", "bytes") as report_progress:
         report = recover_data(

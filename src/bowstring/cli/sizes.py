@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import click
 
-from bowstring.cli.format_options import SourceOptions
-from bowstring.cli.formats import open_table_source, refer_to_convert
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, source_name
+from bowstring.cli.input_output import echo_json, open_input, source_name
 from bowstring.cli.options import all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, column_document, report_table
 from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console, terminal_width
 from bowstring.display.printable_text import format_percent, format_size, to_printable
 from bowstring.errors import format_count
+from bowstring.file_formats import SourceOptions
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.report_builder import inspect
 
@@ -41,7 +40,7 @@ def sizes(file: str | None, *, source_format: str | None, as_json: bool, show_al
     terminal. The sizes of Arrow and Parquet are those in the file; only headers are read. CSV and JSON are read
     completely; their sizes are those of Arrow in memory.
     """
-    with refer_to_convert(), open_table_source(file, source_format) as source:
+    with open_input(file, source_format) as source:
         if source.format == "arrow":
             report: Inspection | TableReport = inspect(source.source, max_piped_bytes=max_piped_bytes)
         else:

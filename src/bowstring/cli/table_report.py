@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.cli.format_options import SourceOptions
-from bowstring.cli.formats import TableSource
-from bowstring.cli.parquet import open_parquet_file
-from bowstring.cli.progress import progress_bar
+from bowstring.cli.progress import open_with_progress, progress_bar
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import DataType
 from bowstring.display.printable_text import fraction
 from bowstring.errors import format_count
+from bowstring.file_formats import SourceOptions, TableSource
 from bowstring.inspection.report import ColumnReport, schema_document
 from bowstring.inspection.report_builder import report_fields
 
@@ -96,24 +94,19 @@ def report_table(source: TableSource, options: SourceOptions) -> TableReport:
     """Return the report on a file. Of Parquet only the footer is read; CSV and JSON are read completely."""
     if source.format == "parquet":
         return _report_parquet(source, options)
-    total_bytes: int | None = None
-    with progress_bar("reading", "bytes") as show_progress:
-
-        def report_progress(done: int, of: int | None) -> None:
-            nonlocal total_bytes
-            total_bytes = of
-            show_progress(done, of)
-
-        with source.open_table(options, report_progress) as table:
-            rows, sizes, nulls = 0, np.zeros(len(table.schema), np.int64), np.zeros(len(table.schema), np.int64)
-            for batch in table.batches:
-                rows += batch.num_rows
-                sizes += [column.nbytes for column in batch.columns]
-                nulls += [column.null_count for column in batch.columns]
+    with (
+        progress_bar("reading", "bytes") as report_progress,
+        open_with_progress(source, options, report_progress) as table,
+    ):
+        rows, sizes, nulls = 0, np.zeros(len(table.schema), np.int64), np.zeros(len(table.schema), np.int64)
+        for batch in table.batches:
+            rows += batch.num_rows
+            sizes += [column.nbytes for column in batch.columns]
+            nulls += [column.null_count for column in batch.columns]
     columns = _report_columns(table.schema, sizes.tolist(), nulls.tolist())
     texts = ("text",) * len(columns)
     return TableReport(
-        source.name, source.format, total_bytes, rows, None, columns, texts, (), None, table.schema.pairs
+        source.name, source.format, source.size_bytes, rows, None, columns, texts, (), None, table.schema.pairs
     )
 
 
@@ -128,7 +121,7 @@ def _report_columns(
 
 
 def _report_parquet(source: TableSource, options: SourceOptions) -> TableReport:
-    with open_parquet_file(source.source, source.name, options) as (parquet_file, size_bytes):
+    with source.open_parquet(options.max_piped_bytes) as parquet_file:
         metadata, schema = parquet_file.metadata, import_schema(parquet_file.schema_arrow)
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     sizes: list[int] = []
@@ -148,7 +141,7 @@ def _report_parquet(source: TableSource, options: SourceOptions) -> TableReport:
     return TableReport(
         source.name,
         "parquet",
-        size_bytes,
+        source.size_bytes,
         metadata.num_rows,
         len(groups),
         _report_columns(schema, sizes, null_counts),

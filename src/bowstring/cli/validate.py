@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
-from bowstring.cli.formats import open_table_source
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, source_name
+from bowstring.cli.input_output import echo_json, open_input, source_name
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option, quick_option
-from bowstring.cli.progress import progress_bar
+from bowstring.cli.progress import progress_bar, report_in_unit
 from bowstring.datasets.folder_validation import check_listed_file, list_unlisted_files
 from bowstring.datasets.manifest import ManifestEntry, list_files_without_manifest, read_manifest
 from bowstring.display.printable_text import to_printable
@@ -49,10 +48,10 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
         return _validate_folder(Path(file), quick=quick, as_json=as_json, limit=limit)
     faults: list[Fault] = []
     with (
-        open_table_source(file, "arrow") as source,
+        open_input(file, "arrow") as source,
         progress_bar("validating", source.progress_unit) as report_progress,
     ):
-        report_batches = source.report_in_unit(report_progress)
+        report_batches = report_in_unit(source, report_progress)
         validator = Validator(source.source, not quick, max_piped_bytes=max_piped_bytes, report_progress=report_batches)
         for fault in validator.faults():
             if limit is None or len(faults) < limit:

@@ -14,9 +14,9 @@ from bowstring.datasets.manifest import list_files_without_manifest, read_manife
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
+from bowstring.file_formats import open_batches
 from bowstring.io.fsspec_store import is_path, is_url
 from bowstring.io.store_path import FolderPath, StorePath
-from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.sharing.connect import connect
 from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets, is_shared_memory
@@ -32,11 +32,12 @@ these texts, each of which is a part or has some.
 def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     """Describe data in parts, for `bowstring.connect`, other processes and training loops. Nothing is copied.
 
-    A file or stream in Arrow's formats is one part; its rows are counted from the headers of its batches. A folder has
-    the files that its manifest lists, as ``df.write.format("arrow")`` writes it, without the columns of partitions,
-    which are not in the files; or without a manifest its .arrow, .feather, .ipc and .arrows files, by name. A served
-    data set is one part, whose rows are counted by reading it once: that is fast in shared memory, and transfers the
-    bytes from another host. The default of `name` is the last part of the path.
+    A file is one part; rows of Arrow data are counted from the headers of its batches, those of Parquet, CSV and JSON
+    by reading them, with pyarrow. A folder has the files that its manifest lists, as ``df.write.format("arrow")``
+    writes it, without the columns of partitions, which are not in the files; or without a manifest its .arrow,
+    .feather, .ipc and .arrows files, by name. A served data set is one part, whose rows are counted by reading it once:
+    that is fast in shared memory, and transfers the bytes from another host. The default of `name` is the last part of
+    the path.
 
     All parts need the same columns and types. Raises `InvalidDataError` if they differ or are malformed,
     `NotFoundError` if something does not exist, `InvalidArgumentError` for other sources or none, and as `connect`.
@@ -139,7 +140,7 @@ def _get_url(path: FolderPath) -> str:
 
 
 def _describe_file(source: str, uri: str) -> tuple[Schema, DatasetPart]:
-    with open_any(source) as reader:
+    with open_batches(source) as reader:
         if isinstance(reader, FileReader):
             num_rows, nbytes = reader.num_rows, reader.messages.source.size
         else:

@@ -28,7 +28,6 @@ from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
-from bowstring.kernels.filters import FiltersLike
 from bowstring.memory.closable import close_on_error
 
 BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
@@ -116,33 +115,6 @@ def open_any(
         return create(opened, columns, limits)
 
 
-def read_table(
-    source: Any,
-    columns: Sequence[str | int] | None = None,
-    filters: FiltersLike | None = None,
-    limits: ReadLimits = DEFAULT_LIMITS,
-) -> Table:
-    """Read an Arrow file or stream, detected by its first bytes, into a table.
-
-    Sources and errors are those of `open_any`, `filters` those of `Table.filter`; they may name columns that are not in
-    `columns`. Of a file, batches that have no matching rows according to its statistics are not read. A local file is
-    mapped, not copied.
-
-    >>> with bs.new_file("days.arrow", {"day": "int64", "degrees": "float64"}) as writer:
-    ...     writer.write(bs.record_batch({"day": [1, 2, 3], "degrees": [-3.5, 14.0, 9.25]}))
-    >>> bs.read_table("days.arrow", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
-    {'degrees': [14.0, 9.25]}
-    """
-    with open_any(source, None, limits) as reader:
-        if not isinstance(reader, FileReader):
-            table = reader.read_all(filters)
-            return table if columns is None else table.select(columns)
-        table = create_file_reader(reader.messages.source, columns, limits).read_all(filters)
-        if isinstance(reader, RemoteFileReader):
-            tuple(table.columns)  # fetched before the file is closed
-        return table
-
-
 def read_schema(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> Schema:
     """Read the schema of an Arrow file or stream, or of what `Schema.serialize` returned. Sources and errors are those
     of `open_any`.
@@ -163,27 +135,6 @@ def serialize_schema(schema: SchemaLike) -> bytes:
     ['n']
     """
     return frame_message(Encoder(schema).encode_schema_message().metadata)
-
-
-def write_table(
-    table: Any,
-    sink: Any,
-    compression: Codec | None = None,
-    max_chunksize: int | None = None,
-    options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
-) -> None:
-    """Write a table, of Bowstring or another library, to an Arrow file («IPC File Format») for `read_table`.
-
-    `sink`, `compression` and `options` as in `new_file`; batches have at most `max_chunksize` rows.
-
-    >>> bs.write_table(bs.table({"a": [1, 2, 3]}), "a.arrow", max_chunksize=2)
-    >>> bs.open_file("a.arrow").num_record_batches
-    2
-    """
-    table = as_table(table)
-    with new_file(sink, table.schema, compression=compression, options=options) as writer:
-        for batch in table.to_batches(max_chunksize):
-            writer.write_batch(batch)
 
 
 def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordBatch]]:

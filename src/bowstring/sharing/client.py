@@ -30,10 +30,12 @@ from bowstring.errors import (
     ProtocolError,
     translate_os_error,
 )
+from bowstring.file_formats import open_batches
 from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.remote_file import RemoteFileReader
+from bowstring.ipc.stream import StreamReader
 from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.connection import Connection, ConnectionOptions, Stream
@@ -408,11 +410,11 @@ class DatasetReader(Closable):
 
 
 class _OpenFile(Closable):
-    """An Arrow file or stream, as a stream of batches; iterate once."""
+    """A file of any format, as a stream of batches; iterate once."""
 
     def __init__(self, request: FileRequest, column_indices: tuple[int, ...] | None, num_rows: int | None) -> None:
         try:
-            self._reader = open_any(request.url, column_indices)
+            self._reader = open_batches(request.url, column_indices)
         except MissingFileError:
             raise
         except NotFoundError as error:
@@ -432,7 +434,7 @@ class _OpenFile(Closable):
         """
         if isinstance(self._reader, FileReader):
             num_rows = self._reader.num_rows
-        elif is_path(request.url):
+        elif is_path(request.url) and isinstance(self._reader, StreamReader):
             with open_any(request.url) as stream:
                 num_rows = sum(batch.num_rows for batch in stream)
         else:

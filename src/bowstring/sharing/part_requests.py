@@ -26,7 +26,7 @@ _REQUEST_BYTES = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class FileRequest:
-    """A part that is an Arrow file or stream."""
+    """A part that is a file of any format."""
 
     url: str
     """A path, or a URL of a store."""

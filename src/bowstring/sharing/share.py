@@ -34,6 +34,7 @@ from bowstring.errors import (
     WouldCopyError,
     translate_os_error,
 )
+from bowstring.file_formats import is_arrow, open_batches
 from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
@@ -235,15 +236,15 @@ def _is_valid_state(state: Any) -> bool:
 
 
 TableSource: TypeAlias = BatchesLike | str | os.PathLike[str] | Region | SharedTableHandle
-"""Batches, the path of an Arrow file, or shared memory."""
+"""Batches, the path of an Arrow, Parquet, CSV or JSON file, or shared memory."""
 
 
 def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None = None) -> SharedTableHandle:
     """Share a table with other processes; return a handle.
 
     A table (of Bowstring or another library), record batches or a reader are copied into shared memory. The path of an
-    Arrow file or stream, a `Region` and a `SharedTableHandle` are shared without a copy, unless `copy` is True. With
-    `copy=False`, what would be copied raises `WouldCopyError`.
+    Arrow file or stream, a `Region` and a `SharedTableHandle` are shared without a copy, unless `copy` is True; rows of
+    a Parquet, CSV or JSON file are copied. With `copy=False`, what would be copied raises `WouldCopyError`.
 
     With an `arena`, the copy is written to memory of earlier handles that have no readers. Without, readers and
     generators are written batch by batch, and the batches of a table of 64 MiB or more are copied by several threads,
@@ -279,6 +280,8 @@ def to_regions(
     """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`. If
     memory is short, the rest is copied to unnamed files in one of `spill_folders`, if there are any.
     """
+    if isinstance(source, str | os.PathLike):
+        source = source if is_arrow(source) else open_batches(source)
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
             raise WouldCopyError(_format_copy_required_error(source))
