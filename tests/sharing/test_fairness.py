@@ -15,6 +15,7 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.server import Server
+from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
@@ -41,7 +42,8 @@ def server(events: list[ObservedEvent], monkeypatch: pytest.MonkeyPatch) -> Iter
     batch = bs.record_batch({"a": [1]})
     long = bs.Table(batch.schema, [batch] * LONG_BATCHES)
     wide = bs.table({str(index): [index] for index in range(WIDE_COLUMNS)})
-    with bs.serve({"small": batch, "long": long, "wide": wide}) as server:
+    options = ServerOptions(inline_bytes=0)
+    with bs.serve({"small": batch, "long": long, "wide": wide}, options=options) as server:
         yield server
 
 

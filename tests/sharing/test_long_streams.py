@@ -44,7 +44,7 @@ def uri_and_tls(
     tls = authority.server() if scheme == "tcp+tls" else None
     UCX.configure(UcxOptions(shares_memory=bool(is_shared)))
     try:
-        server = bs.serve({"t": region}, scheme=scheme, options=ServerOptions(tls=tls))
+        server = bs.serve({"t": region}, scheme=scheme, options=ServerOptions(tls=tls, inline_bytes=0))
     except (MissingExtraError, UnmetRequirementError) as error:
         pytest.skip(str(error))
     with server:

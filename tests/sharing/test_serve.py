@@ -942,3 +942,14 @@ def test_a_stream_pauses_at_the_leases_of_its_client_and_continues_when_it_frees
             assert leases.outstanding_bytes <= 4 * batch.nbytes
             del part
         assert rows == 50_000
+
+
+def test_short_bodies_are_sent_as_bytes_and_others_as_addresses() -> None:
+    lengths = [1016, 1024] * 8  # bodies of 8,128 and 8,192 bytes
+    table = bs.Table.from_batches([bs.record_batch({"n": [index] * count}) for index, count in enumerate(lengths)])
+    with bs.serve({"t": table}) as server, bs.connect(server.uri("t")) as data:
+        batches = list(data)
+        assert bs.Table.from_batches(batches) == table
+        assert server.stats().leased_addresses == 8
+        del batches
+        assert wait_until(lambda: not server.stats().leased_addresses)

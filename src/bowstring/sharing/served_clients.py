@@ -49,6 +49,8 @@ LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and client
 LIMITS = ProtocolLimits(max_ticket_bytes=1 << 16)
 """The limits of a client's messages."""
 _REFUSAL_S = 2.0
+_SHORT_BODY_BYTES = 1 << 13
+"""Bodies of less are sent as bytes: a client leases, locates and frees addresses in 60 µs, and copies these in 17."""
 _FILE_BYTES = 1 << 16
 
 
@@ -472,10 +474,11 @@ class ClientHandler(EventHandler):
     def _generate_batches(self, part: StoredDataset, is_exported: bool) -> Iterator[Sequence[OutgoingMessage]]:
         """Yield the batches of a data set. The exported region is an owner of their leases: see `reclaim`."""
         exported = self._exports[part.region] if is_exported else None
+        short_bytes = min(_SHORT_BODY_BYTES, self._clients.options.inline_bytes)
         for message in part.messages:
             body = (
                 self._packed_body(part.region, message)
-                if exported is None
+                if exported is None or message.body_bytes < short_bytes
                 else message.to_address_body(exported.address)
             )
             # The leases keep the owners: `part` keeps the region, `exported` its block in an arena.

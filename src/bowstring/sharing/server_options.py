@@ -38,7 +38,10 @@ class ServerOptions:
     max_silent: int = 256
     """The maximum number of connections without a request; a new one replaces the oldest."""
     inline_bytes: int = 1 << 14
-    """The size up to which a request's data sets are sent as bytes, which takes less time than sharing memory."""
+    """The size up to which a request's data sets are sent as bytes, which takes less time than sharing memory.
+
+    In larger data sets, batches of less than this and 8 KiB are sent as bytes, too.
+    """
     max_kept_regions: int = 16
     """The number of regions that a client keeps mapped between its requests."""
     max_leases: int = 1 << 26
