@@ -27,7 +27,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.memory.region import Region
 from bowstring.sharing.connection import Connection, Stream
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
-from bowstring.testing.protocol_conformance import run_in_thread
+from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.region_addresses import encode_region_address

@@ -16,7 +16,7 @@ from bowstring.dissociated.messages import AddressBody, Body, OutgoingMessage, P
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.testing.protocol_conformance import run_in_thread
+from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import RECEIVE, ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
 from bowstring.transports.region_addresses import encode_region_address

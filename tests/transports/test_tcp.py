@@ -10,8 +10,7 @@ import pytest
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, TruncatedError
 from bowstring.memory.region import FileRange, Region
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
-from bowstring.testing.transport_conformance import TransportConformance
+from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from bowstring.transports.base import BOTH_DIRECTIONS, DirectionEnded, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, wait_for_interests
 from bowstring.transports.tcp import TCP, TLS, TcpTransport

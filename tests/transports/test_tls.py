@@ -11,7 +11,7 @@ import pytest
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, MissingFileError
 from bowstring.memory.region import FileRange, Region
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.protocol_conformance import run_in_thread
+from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import RECEIVE, PeerIdentity, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.tcp import TCP, TLS

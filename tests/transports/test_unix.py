@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import socket
 
-from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair
-from bowstring.testing.transport_conformance import TransportConformance
+from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX

@@ -27,7 +27,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import count_open_descriptors
-from bowstring.testing.protocol_conformance import run_in_thread
+from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.unix import UNIX

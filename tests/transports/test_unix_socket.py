@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, InvalidArgumentError
-from bowstring.testing.protocol_conformance import run_in_thread
+from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.unix import UNIX

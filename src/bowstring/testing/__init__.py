@@ -1,4 +1,4 @@
-"""Tools for tests: strategies for Hypothesis, and conformance suites for transports.
+"""Tools for tests: strategies for Hypothesis, and a conformance suite for transports.
 
 They need Hypothesis and pytest, which the extra `test` installs. To test an implementation of
 `bowstring.transports.base.Transport`, subclass `TransportConformance` and set its `transport`.

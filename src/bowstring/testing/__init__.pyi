@@ -1,5 +1,3 @@
-from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance as ExportedMemoryConformance
-from bowstring.testing.protocol_conformance import ProtocolConformance as ProtocolConformance
 from bowstring.testing.strategies import (
     arrays as arrays,
     batches as batches,
@@ -10,4 +8,8 @@ from bowstring.testing.strategies import (
     types as types,
     values as values,
 )
-from bowstring.testing.transport_conformance import TransportConformance as TransportConformance
+from bowstring.testing.transport_conformance import (
+    ExportedMemoryConformance as ExportedMemoryConformance,
+    ProtocolConformance as ProtocolConformance,
+    TransportConformance as TransportConformance,
+)

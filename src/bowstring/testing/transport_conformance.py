@@ -1,6 +1,7 @@
 """Conformance tests for transports: subclass `TransportConformance`, and set its `transport`.
 
-The tests run with pytest. `bowstring.transports.base` documents the contract.
+The tests run with pytest. `bowstring.transports.base` documents the contract. `ProtocolConformance` has the tests of
+streams, `ExportedMemoryConformance` those of memory that a server exports.
 """
 
 from __future__ import annotations
@@ -8,16 +9,21 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
-from bowstring.dissociated.messages import OutgoingMessage
+from bowstring.dissociated.client import ClientStream
+from bowstring.dissociated.events import AddressesFreed, DataRequested, StreamComplete, StreamMessage
+from bowstring.dissociated.messages import AddressBody, OutgoingMessage, PackedBody
+from bowstring.dissociated.server import ServerConnection
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -29,8 +35,6 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance
-from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, ProtocolConformance, run_in_thread
 from bowstring.transports import regions
 from bowstring.transports.base import (
     RECEIVE,
@@ -38,13 +42,318 @@ from bowstring.transports.base import (
     Channel,
     DirectionEnded,
     ExportedRegion,
+    FetchEnded,
+    MemoryExporter,
     MessageOffered,
     MessageReceived,
     MessageSent,
+    RemoteMemory,
+    RemoteMemoryUpdated,
+    Transport,
     TransportOptions,
+    Uint64Array,
 )
 from bowstring.transports.blocking import BlockingChannel, wait_for_interests
-from bowstring.transports.region_addresses import MAX_REGIONS, encode_region_address
+from bowstring.transports.region_addresses import MAX_REGIONS, encode_region_address, encode_region_addresses
+
+ChannelPair: TypeAlias = tuple[BlockingChannel, BlockingChannel]
+DEFAULT_OPTIONS = TransportOptions(timeout_s=20.0)
+WANT_DATA, FREE_DATA = 11, 12
+
+
+@contextmanager
+def run_in_thread(action: Callable[[], Any]) -> Iterator[list[BaseException]]:
+    """Run `action` in a thread during the block. The list contains the error that it raised, if any."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - the test checks it
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield raised
+    finally:
+        thread.join(30)
+        assert not thread.is_alive(), "a call hangs beyond its deadline"
+
+
+class ProtocolConformance:
+    """Tests of streams between a pair of channels. A subclass sets `transport`; see `TransportConformance`."""
+
+    transport: Transport
+    shares_memory = True
+
+    def connect_pair(self, options: TransportOptions = DEFAULT_OPTIONS) -> ChannelPair:
+        """Return two connected channels: one that dialed, and one that was accepted."""
+        return BlockingChannel.pair(self.transport, options)
+
+    @pytest.fixture
+    def channel_pair(self) -> Iterator[ChannelPair]:
+        """A pair that is closed after the test, which must not leak descriptors."""
+        with assert_descriptors_closed():
+            one, other = self.connect_pair()
+            with one, other:
+                yield one, other
+
+    def test_a_stream_with_packed_bodies_arrives(self, channel_pair: ChannelPair) -> None:
+        received = self._transfer_stream(
+            channel_pair, [PackedBody.from_parts(bytes([n]) * 1000, b"tail") for n in range(20)]
+        )
+        assert [bytes(m.body.parts[0]) for m in received[1:]] == [bytes([n]) * 1000 + b"tail" for n in range(20)]
+
+    def test_a_stream_with_addresses_arrives_and_its_memory_is_freed(self, channel_pair: ChannelPair) -> None:
+        self._skip_without_regions()
+        one, other = channel_pair
+        with Region.copy_of([bytes(range(256)) * 16]) as region:
+            index = one.export(region).index
+        bodies = [
+            AddressBody.from_arrays(encode_region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)
+        ]
+        received = self._transfer_stream(channel_pair, bodies)
+        views = [other.memory.view_buffers(m.body.addresses, m.body.lengths) for m in received[1:]]
+        whole = bytes(range(256)) * 16
+        assert [[bytes(v) for v in pair] for pair in views] == [
+            [whole[n * 16 : n * 16 + 8], whole[n * 16 + 8 : n * 16 + 11]] for n in range(200)
+        ]
+
+    def test_a_server_that_disconnects_at_any_step_is_an_error_naming_the_missing_message(self) -> None:
+        server = ServerConnection(WANT_DATA, FREE_DATA)
+        server.receive(WANT_DATA, b"ticket")
+        outgoing = server.send(b"schema")
+        for number in range(3):
+            outgoing += server.send(b"batch", PackedBody.from_parts(bytes([number]) * 100))
+        outgoing += server.send_end()
+        for step in range(len(outgoing)):
+            one, other = self.connect_pair()
+            client = ClientStream(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
+            with one, other:
+                other.send_message(client.request(b"ticket"))
+                one.receive()
+                for message in outgoing[:step]:
+                    one.send_message(message)
+                one.close()
+                for _ in range(step):
+                    client.receive(*other.receive())
+                with pytest.raises(ConnectionLostError):
+                    other.receive()
+                with pytest.raises(ConnectionLostError, match=f"message {(step + 1) // 2}"):
+                    client.connection_lost()
+
+    def _transfer_stream(self, channel_pair: ChannelPair, bodies: list[Any]) -> list[Any]:
+        """Send a schema and these bodies, and free all addresses; return the messages that the client received."""
+        one, other = channel_pair
+        closing_events: list[Any] = []
+
+        def serve() -> None:
+            server = ServerConnection(WANT_DATA, FREE_DATA)
+            assert server.receive(*one.receive()) == [DataRequested(b"ticket")]
+            outgoing = server.send(b"schema")
+            for body in bodies:
+                outgoing += server.send(b"batch", body)
+            for message in [*outgoing, *server.send_end()]:
+                one.send_message(message)
+            while server.leases:
+                closing_events.extend(server.receive(*one.receive()))
+
+        client = ClientStream(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
+        messages = []
+        with run_in_thread(serve) as raised:
+            other.send_message(client.request(b"ticket"))
+            while not client.has_all_messages:
+                events = client.receive(*other.receive())
+                messages += [event for event in events if isinstance(event, StreamMessage)]
+            for message in messages:
+                if isinstance(message.body, AddressBody):
+                    free_message = client.free(message.body)
+                    assert free_message is not None
+                    other.send_message(free_message)
+        assert not raised
+        assert client.is_complete
+        if any(isinstance(body, AddressBody) for body in bodies):
+            assert closing_events[-2:] == [AddressesFreed(2, 0), StreamComplete()]
+        return messages
+
+    def _skip_without_regions(self) -> None:
+        if not self.shares_memory:
+            pytest.skip("this transport shares no memory")
+
+
+CONTENT = bytes(range(256)) * 40
+_MAX_ROUNDS = 2000
+"""Of waiting for an event: enough for a loaded machine, but an end for a transport that never reports it."""
+
+
+class ExportingConnectionPair:
+    """A connection whose accepted end exports memory that the dialed end reads."""
+
+    server: Channel
+    client: Channel
+    exporter: MemoryExporter
+    memory: RemoteMemory
+
+    def __init__(self, transport: Transport) -> None:
+        with transport.listen(options=DEFAULT_OPTIONS) as listener:
+            self.client = transport.dial(listener.address, DEFAULT_OPTIONS)
+            accepted: list[Channel] = []
+            while not accepted:
+                self.client.progress()
+                accepted = listener.accept()
+            self.server = accepted[0]
+            exporter = transport.open_exporter(self.server)
+            memory = transport.open_remote_memory(self.client, listener.remote_handle)
+        assert exporter is not None
+        assert memory is not None
+        self.exporter, self.memory = exporter, memory
+
+    def close(self) -> None:
+        """Close the connection, and drop what keeps the exported memory alive."""
+        self.memory.close()
+        self.client.close()
+        self.server.close()
+        del self.memory, self.exporter, self.client, self.server
+
+    def synchronize(self) -> None:
+        """Let the client receive everything that the server has submitted."""
+        self.server.submit([b"synchronize"])
+        for _ in range(_MAX_ROUNDS):
+            self.server.progress()
+            for event in self.client.progress():
+                if isinstance(event, RemoteMemoryUpdated):
+                    self.memory.apply_update(event.update)
+                elif isinstance(event, MessageReceived):
+                    self.client.grant_credit(1, len(event.data))
+                    return
+            wait = self.client.next_wait(RECEIVE)
+            wait_for_interests(wait.interests, min(0.01, wait.timeout_s))
+        raise AssertionError("the message did not arrive")
+
+    def export(self, region: Region) -> ExportedRegion:
+        """Export a region, and let the client receive the announcement."""
+        exported_region = self.exporter.export(region)
+        self.synchronize()
+        return exported_region
+
+    def fetch(self, addresses: Uint64Array, lengths: Uint64Array) -> bytes:
+        """Fetch buffers of one extent, and wait for the end."""
+        destination = bytearray(int(lengths.sum()))
+        token = self.memory.start_fetch(self.memory.locate_buffers(addresses, lengths), lengths, destination)
+        for _ in range(_MAX_ROUNDS):
+            fetch_events = self.memory.poll_fetches()
+            if fetch_events:
+                assert fetch_events == [FetchEnded(token)]
+                assert self.memory.poll_fetches() == []
+                return bytes(destination)
+            self.server.progress()
+            self.client.progress()
+            wait = self.client.next_wait(RECEIVE)
+            wait_for_interests([*self.memory.interests(), *wait.interests], min(0.01, wait.timeout_s))
+        raise AssertionError("the fetch did not end")
+
+
+class ExportedMemoryConformance:
+    """Tests of memory that one end of a connection exports. A subclass sets `transport`; see `TransportConformance`."""
+
+    transport: Transport
+    shares_memory = True
+
+    @pytest.fixture
+    def connection(self) -> Iterator[ExportingConnectionPair]:
+        """A connection that is closed after the test, which must not leak descriptors."""
+        if not self.shares_memory:
+            pytest.skip("this transport shares no memory")
+        with assert_descriptors_closed():
+            connection = ExportingConnectionPair(self.transport)
+            yield connection
+            connection.close()
+
+    def read_view(self, view: Any, offset_bytes: int, length_bytes: int) -> bytes:
+        """Return bytes of a view, which must be read-only. Override it for memory of a device."""
+        assert memoryview(view).readonly
+        return bytes(view[offset_bytes : offset_bytes + length_bytes])
+
+    def test_buffers_of_exported_memory_are_viewed_or_fetched(self, connection: ExportingConnectionPair) -> None:
+        with Region.copy_of([CONTENT]) as region:
+            start = connection.export(region).address
+        addresses, lengths = (
+            _uint64_array(start + 1, 0, start + 300, start + len(CONTENT)),
+            _uint64_array(9, 0, 5000, 0),
+        )
+        located_buffers = connection.memory.locate_buffers(addresses, lengths)
+        view = connection.memory.view_extent(located_buffers.extent)
+        if view is not None:
+            first, _, third, _ = located_buffers.offsets.tolist()
+            assert self.read_view(view, first, 9) == CONTENT[1:10]
+            assert self.read_view(view, third, 5000) == CONTENT[300:5300]
+        assert connection.fetch(addresses, lengths) == CONTENT[1:10] + CONTENT[300:5300]
+        assert connection.fetch(_uint64_array(start), _uint64_array(len(CONTENT))) == CONTENT
+
+    def test_every_export_has_its_own_addresses(self, connection: ExportingConnectionPair) -> None:
+        with Region.copy_of([b"first "]) as first, Region.copy_of([b"second"]) as second:
+            starts = [connection.export(region).address for region in (first, second, first)]
+        addresses, lengths = _uint64_array(*starts, 0), _uint64_array(6, 6, 6, 0)
+        buffers: dict[int, bytes] = {}
+        for indices, located_buffers in connection.memory.group_buffers_by_extent(addresses, lengths):
+            assert (located_buffers.offsets + np.uint64(located_buffers.extent.start)).tolist() == addresses[
+                indices
+            ].tolist()
+            for index in indices.tolist():
+                buffers[index] = connection.fetch(addresses[index : index + 1], lengths[index : index + 1])
+        assert buffers == {0: b"first ", 1: b"second", 2: b"first "}
+
+    def test_addresses_outside_of_exported_memory_are_rejected(self, connection: ExportingConnectionPair) -> None:
+        with Region.copy_of([CONTENT]) as region:
+            start = connection.export(region).address
+        extent = connection.memory.find_extent(start)
+        assert extent.size_bytes <= connection.memory.size_bytes
+        end = extent.start + extent.size_bytes
+        for address, length in [(end, 1), (end - 1, 2), (start, 2**64 - 1), (start + 1, 2**63), (2**64 - 1, 1)]:
+            with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
+                connection.memory.locate_buffers(_uint64_array(start, address), _uint64_array(1, length))
+            with pytest.raises(ProtocolError, match=r"is not inside|did not send"):
+                connection.memory.group_buffers_by_extent(_uint64_array(start, address), _uint64_array(1, length))
+        assert connection.fetch(_uint64_array(end - 1), _uint64_array(1)) is not None
+
+    def test_views_stay_valid_after_retirement_and_the_end_of_the_connection(
+        self, connection: ExportingConnectionPair
+    ) -> None:
+        with Region.copy_of([CONTENT]) as region:
+            exported_region = connection.export(region)
+        located_buffers = connection.memory.locate_buffers(
+            _uint64_array(exported_region.address), _uint64_array(len(CONTENT))
+        )
+        view, offset = connection.memory.view_extent(located_buffers.extent), int(located_buffers.offsets[0])
+        connection.exporter.retire(exported_region)
+        connection.synchronize()
+        with Region.copy_of([b"later"]) as region:
+            later = connection.export(region)
+        assert later.address != exported_region.address
+        assert connection.fetch(_uint64_array(later.address), _uint64_array(5)) == b"later"
+        connection.memory.close()
+        connection.memory.close()
+        connection.client.close()
+        connection.server.close()
+        if view is not None:
+            assert self.read_view(view, offset, len(CONTENT)) == CONTENT
+
+    def test_only_exported_memory_can_be_retired(self, connection: ExportingConnectionPair) -> None:
+        connection.exporter.check_capacity(1)
+        with pytest.raises(InvalidArgumentError, match=r"has (sent|exported) 0 regions"):
+            connection.exporter.retire(ExportedRegion(0))
+        with Region.copy_of([b"x"]) as region:
+            exported_region = connection.export(region)
+        for index in (-1, exported_region.index + 1):
+            with pytest.raises(InvalidArgumentError, match=r"has (sent|exported) 1 regions"):
+                connection.exporter.retire(ExportedRegion(exported_region.address, index))
+        connection.exporter.retire(exported_region)
+
+
+def _uint64_array(*values: int) -> Uint64Array:
+    return np.array(values, np.uint64)
+
 
 _SIZE_LIMITS = (1 << 14, 1 << 15, 3 << 14, 1 << 16, 1 << 18, 1 << 20)
 """The lengths of TLS records and messages that are not offered first, buffers, and the credit in bytes."""

@@ -19,8 +19,7 @@ from bowstring.memory.device import CUDA as CUDA_TYPE, DeviceMemory
 from bowstring.memory.region import Region
 from bowstring.sharing import Server, device_table
 from bowstring.sharing.device_tables import DeviceTable
-from bowstring.testing.exported_memory_conformance import CONTENT, ExportedMemoryConformance
-from bowstring.testing.transport_conformance import TransportConformance
+from bowstring.testing.transport_conformance import CONTENT, ExportedMemoryConformance, TransportConformance
 from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaRemoteHandle, RemoteCudaMemory
 from bowstring.transports.cuda.transport import CUDA, CudaOptions, CudaTransport
 from tests.polling import wait_until

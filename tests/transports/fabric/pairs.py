@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from bowstring.errors import UnmetRequirementError, UnsupportedError
-from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair
+from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.fabric import libfabric

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bowstring.testing.protocol_conformance import ProtocolConformance
-from bowstring.testing.transport_conformance import TransportConformance
+from bowstring.testing.transport_conformance import ProtocolConformance, TransportConformance
 from bowstring.transports.fabric.transport import FabricOptions, FabricTransport
 from tests.transports.fabric.pairs import FabricPairs, require_libfabric
 

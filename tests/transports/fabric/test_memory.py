@@ -12,7 +12,7 @@ import pytest
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance
+from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
 from bowstring.transports.fabric.transport import FabricListener, FabricOptions, FabricTransport
 from tests.transports.fabric.pairs import require_libfabric, require_provider

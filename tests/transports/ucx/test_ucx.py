@@ -7,8 +7,7 @@ from typing import NoReturn
 import pytest
 
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, ResourceError
-from bowstring.testing.protocol_conformance import DEFAULT_OPTIONS, ChannelPair, run_in_thread
-from bowstring.testing.transport_conformance import TransportConformance
+from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.ucx.channel import UcxChannel

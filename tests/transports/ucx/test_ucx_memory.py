@@ -13,7 +13,7 @@ import pytest
 import bowstring
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.region import Region
-from bowstring.testing.exported_memory_conformance import ExportedMemoryConformance
+from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, DirectionEnded, Event, ExportedRegion
 from bowstring.transports.blocking import dial
 from bowstring.transports.export_arena import ArenaExporter, ExportArena
