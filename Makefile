@@ -8,7 +8,7 @@ DEMO_EXTRAS := cli,spark
 CODE := $(wildcard src tests benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint check format docs bench fuzz soak dist venv clean
+.PHONY: help demo test thorough lint check format docs bench fuzz soak dist venv clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -24,7 +24,12 @@ lint: $(READY) ## Check format, lint and types.
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy $(CODE)
 
-check: lint test ## Check format, lint and types; run tests and documentation.
+thorough: $(READY) ## Run the long tests, servers and clients with kills, and the fuzzer: 20 minutes.
+	@$(BIN)/python -m pytest -n 2 --thorough -m thorough
+	@$(BIN)/python -m tests.sharing.soak --time 240
+	@$(BIN)/python -m fuzz --time 240
+
+check: lint test thorough ## Check format, lint and types; run all tests, also the thorough ones.
 
 format: $(READY) ## Format the sources and fix lint errors.
 	$(BIN)/ruff format $(CODE)
