@@ -59,7 +59,7 @@ def test_every_help_text_has_examples_whose_options_exist(name: str) -> None:
 @pytest.mark.parametrize("name", RUN)
 def test_the_examples_of_a_help_text_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for file in ("flights.arrow", "flights.arrows", "monday.arrow", "tuesday.arrow"):
+    for file in ("flights.arrow", "flights.arrows", "growing.arrows", "monday.arrow", "tuesday.arrow"):
         write(Path(file), FLIGHTS)
     Path("damaged.arrow").write_bytes(Path("flights.arrow").read_bytes()[:-20])
     Path("zip.csv").write_text("zip,n\n007,NA\n")

@@ -328,7 +328,10 @@ def test_a_file_that_is_not_arrow_is_one_error_line_and_status_1(
     assert words in err
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "is a directory"), ("gone.arrow", "there is no such file")])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("", "found no Arrow, Parquet, CSV or JSON files"), ("gone.arrow", "there is no such file")],
+)
 def test_a_directory_and_a_missing_file_are_one_error_line_and_status_1(
     tmp_path: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

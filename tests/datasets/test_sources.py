@@ -88,7 +88,7 @@ def test_other_sources_are_an_error(tmp_path: Path) -> None:
     for source in others:
         with pytest.raises(InvalidArgumentError, match="dataset: expected"):
             bs.dataset(source)
-    with pytest.raises(NotFoundError, match="found no Arrow files and no manifest"):
+    with pytest.raises(NotFoundError, match="found no Arrow, Parquet, CSV or JSON files"):
         bs.dataset(tmp_path)
     with pytest.raises(NotFoundError):
         bs.dataset(tmp_path / "missing.arrow")

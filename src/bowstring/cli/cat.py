@@ -54,8 +54,8 @@ def cat(  # noqa: PLR0913 -- one parameter for each option
 ) -> None:
     """Write all rows of an Arrow, Parquet, CSV or JSON file, as a table, as JSON lines or as CSV.
 
-    FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
-    terminal. On a terminal the first 1,000 rows are shown.
+    FILE is a path, a URL, a folder or a glob in quotes, or - for standard input. If FILE is omitted, standard input is
+    read, unless it is a terminal. On a terminal the first 1,000 rows are shown.
     """
     is_terminal = sys.stdout.isatty()
     default = "table" if is_terminal else "jsonl"

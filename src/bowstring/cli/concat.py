@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import choose_arrow_format, echo_json, resolve_output, resolve_source
+from bowstring.cli.input_output import choose_arrow_format, echo_json, list_inputs, resolve_output, resolve_source
 from bowstring.cli.options import PATH, arrow_format_option, json_option, max_piped_bytes_option
 from bowstring.cli.progress import ReportProgress, progress_bar
 from bowstring.display.printable_text import to_printable
@@ -62,7 +62,8 @@ def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_js
 
 
 def _resolve_sources(files: Sequence[str], report_progress: ReportProgress) -> Iterator[Any]:
-    for number, file in enumerate(files):
-        report_progress(number, len(files))
+    inputs = [each for file in files for each in list_inputs(file)]
+    for number, file in enumerate(inputs):
+        report_progress(number, len(inputs))
         yield resolve_source(file)
-    report_progress(len(files), len(files))
+    report_progress(len(inputs), len(inputs))

@@ -17,6 +17,7 @@ from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import (
     choose_target_format,
     echo_written,
+    list_inputs,
     open_input,
     prefix_errors_with_source,
     resolve_output,
@@ -216,16 +217,16 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> None:
     """Convert between Arrow files and streams, Parquet, CSV and JSON.
 
-    SOURCE and TARGET are paths or URLs, or - for standard input and output. Arrow data and Parquet are detected by
-    content, CSV and JSON by the extension of the name; --from and --to override both. Every value is validated.
-    TARGET is replaced atomically, when it is complete.
+    SOURCE and TARGET are paths or URLs, or - for standard input and output. SOURCE may be a folder or a glob in quotes.
+    Arrow data and Parquet are detected by content, CSV and JSON by the extension of the name; --from and --to override
+    both. Every value is validated. TARGET is replaced atomically, when it is complete.
     """
     target_format = choose_target_format(target, options["target_format"])
     with prefix_errors_with_source(source), open_input(source, options["source_format"]) as table_source:
         source_format = table_source.format
         options = _complete_options(ctx, options, source_format, target_format)
         write_options = _write_options(target, target_format, options)
-        out = resolve_output(target, source)
+        out = resolve_output(target, *list_inputs(source))
         with (
             progress_bar("converting", table_source.progress_unit) as report_progress,
             open_with_progress(table_source, _read_options(options), report_progress) as source_table,

@@ -47,8 +47,8 @@ def head(  # noqa: PLR0913 -- one parameter for each option
 ) -> None:
     """Show the first rows of an Arrow, Parquet, CSV or JSON file, as a table, as JSON lines or as CSV.
 
-    FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
-    terminal. Only the batches that contain those rows are read.
+    FILE is a path, a URL, a folder or a glob in quotes, or - for standard input. If FILE is omitted, standard input is
+    read, unless it is a terminal. Only the batches that contain those rows are read.
     """
     options = SourceOptions(columns, max_piped_bytes)
     with (

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, open_input, source_name
+from bowstring.cli.input_output import echo_json, list_inputs, open_input, source_name
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, report_table
@@ -57,14 +57,15 @@ def info(
 ) -> int:
     """Show the contents of files: schema, batches, column sizes, compression, alignment, metadata.
 
-    FILE is a path or URL of Arrow, Parquet, CSV or JSON, or - for standard input. If FILE is omitted, standard input is
-    read, unless it is a terminal. Several files are a table, with a line for each. Of Arrow and Parquet only headers
-    are read, never the data; CSV and JSON are read completely.
+    FILE is a path, URL, folder or glob in quotes of Arrow, Parquet, CSV or JSON, or - for standard input. If FILE is
+    omitted, standard input is read, unless it is a terminal. Several files are a table, with a line for each. Of Arrow
+    and Parquet only headers are read, never the data; CSV and JSON are read completely.
     """
     inspect_file = partial(_inspect, source_format=source_format, max_piped_bytes=max_piped_bytes)
-    if len(files) > 1:
-        return _show_files(files, inspect_file, as_json, show_all)
-    report = inspect_file(files[0] if files else None)
+    inputs = [each for file in files for each in list_inputs(file)]
+    if len(inputs) > 1:
+        return _show_files(inputs, inspect_file, as_json, show_all)
+    report = inspect_file(inputs[0] if inputs else None)
     if as_json:
         echo_json(_to_document(report))
         return 0
@@ -87,7 +88,9 @@ def _to_document(report: _Report) -> dict[str, Any]:
 # Several files
 
 
-def _show_files(files: Sequence[str], inspect_file: Callable[[str], _Report], as_json: bool, show_all: bool) -> int:
+def _show_files(
+    files: Sequence[str | None], inspect_file: Callable[[str | None], _Report], as_json: bool, show_all: bool
+) -> int:
     """Show a line for each file, and one for each that can't be read; return the exit status."""
     reports: list[_Report] = []
     documents: list[dict[str, Any]] = []

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import select
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import click
 
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datasets.sources import list_files
+from bowstring.datatypes.nullability import as_nullable
+from bowstring.datatypes.schema import Schema
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import (
     FormatMismatchError,
@@ -21,7 +25,10 @@ from bowstring.errors import (
 )
 from bowstring.file_formats import (
     ARROW_FORMATS,
+    DEFAULT_SOURCE_OPTIONS,
     TARGET_FORMATS,
+    LazyTable,
+    SourceOptions,
     TableSource,
     choose_target_format as choose_format_by_extension,
     open_table_source,
@@ -49,18 +56,58 @@ def resolve_source(file: str | None) -> Any:
     return source
 
 
+def list_inputs(file: str | None) -> Sequence[str | None]:
+    """Return the files of a FILE argument: of a folder or a glob several, otherwise the argument itself."""
+    return [file] if file in (None, "", "-") else list_files(str(file))
+
+
 @contextmanager
 def open_input(file: str | None, source_format: str | None = None, has_from: bool = True) -> Iterator[TableSource]:
-    """Open a FILE argument as `open_table_source` does. With `has_from`, the error of an unknown format names the
-    option `--from` of the command. Raises as `resolve_source`.
+    """Open a FILE argument as `open_table_source` does; the files of a folder or a glob are one table. With `has_from`,
+    the error of an unknown format names the option `--from` of the command. Raises as `resolve_source`.
     """
+    files = list_inputs(file)
     try:
-        with open_table_source(resolve_source(file), source_format, source_name(file)) as source:
-            yield source
+        with open_table_source(resolve_source(files[0]), source_format, source_name(files[0])) as source:
+            yield source if len(files) == 1 else _JoinedFiles(source_name(file), source, files)
     except FormatMismatchError as error:
         if has_from and hasattr(error, "__notes__"):  # it is perhaps one of the others
             error.add_note("use --from parquet, csv, json or jsonl for another format")
         raise
+
+
+class _JoinedFiles(TableSource):
+    """Files of one format and schema as one table."""
+
+    size_bytes = None
+    progress_unit = "record batches"
+
+    def __init__(self, name: str, first: TableSource, files: Sequence[str | None]) -> None:
+        self.name = name
+        self.format = first.format
+        self._first = first
+        self._files = files
+
+    @contextmanager
+    def open_table(self, options: SourceOptions = DEFAULT_SOURCE_OPTIONS) -> Iterator[LazyTable]:
+        with self._first.open_table(options) as first:
+            schema = as_nullable(first.schema)  # files may be more strict
+            yield LazyTable(schema, self._iterate(schema, first, options))
+
+    def _iterate(self, schema: Schema, first: LazyTable, options: SourceOptions) -> Iterator[RecordBatch]:
+        yield from _with_schema(schema, first)
+        for file in self._files[1:]:
+            with open_table_source(file, self.format, file) as source, source.open_table(options) as table:
+                if as_nullable(table.schema) != schema:
+                    raise InvalidDataError(
+                        f"{file}: expected {schema!r}, as in {self._files[0]}, found {table.schema!r}"
+                    )
+                yield from _with_schema(schema, table)
+
+
+def _with_schema(schema: Schema, table: LazyTable) -> Iterator[RecordBatch]:
+    for batch in table.batches:
+        yield RecordBatch(schema, batch.num_rows, batch.columns, batch.pairs)
 
 
 def source_name(file: str | None) -> str:

@@ -71,10 +71,10 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
 ) -> None:
     """Keep the rows of a file in memory for other processes of this user and host, which find them by name.
 
-    FILE is a path or URL of Arrow, Parquet, CSV or JSON, or - for standard input. If FILE is omitted, standard input is
-    read, unless it is a terminal. The rows are copied into the memory of a host agent, a process that starts when it is
-    needed, and stay there until bowstring unpublish or the end of --ttl. The ID of the data set is written to standard
-    output; bowstring ls lists all.
+    FILE is a path, URL, folder or glob in quotes of Arrow, Parquet, CSV or JSON, or - for standard input. If FILE is
+    omitted, standard input is read, unless it is a terminal. The rows are copied into the memory of a host agent, a
+    process that starts when it is needed, and stay there until bowstring unpublish or the end of --ttl. The ID of the
+    data set is written to standard output; bowstring ls lists all.
     """
     if name is None and file is not None and file != "-":
         name = _INVALID_CHARACTERS.sub("-", Path(file).stem)[:_MAX_NAME_CHARACTERS]

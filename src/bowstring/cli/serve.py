@@ -15,10 +15,12 @@ from bowstring.cli.error_messages import EXIT_FAILURE, format_error_line
 from bowstring.cli.help_text import examples
 from bowstring.cli.options import PATH, record_option
 from bowstring.cli.tls import tls_options
+from bowstring.datasets.sources import dataset, list_files
 from bowstring.display.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.server import serve as serve_sources
 from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.share import TableSource
 from bowstring.sharing.signals import catch_signals
 from bowstring.sharing.uris import shorten_uri
 from bowstring.transports.registry import list_schemes
@@ -81,12 +83,12 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
     log_level: str | None,
     record: str | None,
 ) -> int:
-    """Serve Arrow files and streams to other processes.
+    """Serve Arrow, Parquet, CSV and JSON files to other processes.
 
-    Writes one URI for each PATH to standard output, in this order, one per line; bowstring fetch and bowstring.connect
-    read them. On a terminal the URIs are short, and followed by how to read them. Serves until SIGINT or SIGTERM, then
-    accepts no more requests and waits for clients that still read. Files are shared as they are; only their headers are
-    read. Log messages are written to standard error.
+    PATH is a path, URL, folder or glob in quotes. Writes one URI for each PATH to standard output, in this order, one
+    per line; bowstring fetch and bowstring.connect read them. On a terminal the URIs are short, and followed by how to
+    read them. Serves until SIGINT or SIGTERM, then accepts no more requests and waits for clients that still read.
+    Arrow files are shared as they are; only their headers are read. Log messages are written to standard error.
     """
     if ticket_lifetime_s is not None and ticket_key_file is None:
         raise click.UsageError("--ticket-lifetime needs --ticket-key-file")
@@ -99,7 +101,8 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
     names = _resolve_dataset_names(paths, names)
     if log_level is not None:
         logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    with serve_sources(dict(zip(names, paths, strict=True)), address, options, scheme=scheme) as server:
+    sources = dict(zip(names, map(_open_source, paths), strict=True))
+    with serve_sources(sources, address, options, scheme=scheme) as server:
         with catch_signals() as wait_for_signal:  # before the URIs are written: their reader may send one at once
             uris = [server.uri(name) for name in names]
             if sys.stdout.isatty():
@@ -113,6 +116,12 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
         format_error_line(f"clients still used the data after {drain_s:g} s, and were disconnected", ""), err=True
     )
     return EXIT_FAILURE
+
+
+def _open_source(path: str) -> TableSource:
+    """Return the path of a file, or the table of a folder or a glob."""
+    files = list_files(path)
+    return files[0] if len(files) == 1 else dataset(path).read_all()
 
 
 def _show_uris(names: Sequence[str], uris: Sequence[str]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, open_input, source_name
+from bowstring.cli.input_output import echo_json, list_inputs, open_input, source_name
 from bowstring.cli.options import all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, column_document, report_table
 from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console, terminal_width
-from bowstring.display.printable_text import format_percent, format_size, to_printable
+from bowstring.display.printable_text import format_percent, format_size, fraction, to_printable
 from bowstring.errors import format_count
 from bowstring.file_formats import SourceOptions
 from bowstring.inspection.report import ColumnReport, Inspection
@@ -36,21 +37,27 @@ _TITLES = ("column", "type", "encoding", "bytes", "size", "share")
 def sizes(file: str | None, *, source_format: str | None, as_json: bool, show_all: bool, max_piped_bytes: int) -> None:
     """Show the size of each column of a file, largest first.
 
-    FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
-    terminal. The sizes of Arrow and Parquet are those in the file; only headers are read. CSV and JSON are read
-    completely; their sizes are those of Arrow in memory.
+    FILE is a path, a URL, a folder or a glob in quotes, or - for standard input. If FILE is omitted, standard input is
+    read, unless it is a terminal. The sizes of Arrow and Parquet are those in the file; only headers are read. CSV and
+    JSON are read completely; their sizes are those of Arrow in memory.
     """
-    with open_input(file, source_format) as source:
-        if source.format == "arrow":
-            report: Inspection | TableReport = inspect(source.source, max_piped_bytes=max_piped_bytes)
-        else:
-            report = report_table(source, SourceOptions(max_piped_bytes=max_piped_bytes))
-    columns = report.columns_by_size()
-    encodings = [_encoding_text(column, report) for column in columns]
+    reports: list[Inspection | TableReport] = []
+    for each in list_inputs(file):
+        with open_input(each, source_format) as source:
+            if source.format == "arrow":
+                reports.append(inspect(source.source, max_piped_bytes=max_piped_bytes))
+            else:
+                reports.append(report_table(source, SourceOptions(max_piped_bytes=max_piped_bytes)))
+    columns = _add_sizes(reports)
+    encodings = [_encoding_text(column, reports[0]) for column in columns]
     if as_json:
         documents = [column_document(*column) for column in zip(columns, encodings, strict=True)]
-        size_bytes = report.bytes.buffers if isinstance(report, Inspection) else sum(c.total_bytes for c in columns)
-        echo_json({"source": source_name(file), "rows": report.rows, "bytes": size_bytes, "columns": documents})
+        size_bytes = sum(
+            each.bytes.buffers if isinstance(each, Inspection) else sum(c.total_bytes for c in each.columns)
+            for each in reports
+        )
+        num_rows = sum(report.rows for report in reports)
+        echo_json({"source": source_name(file), "rows": num_rows, "bytes": size_bytes, "columns": documents})
         return
     shown = columns if show_all else columns[:_COLUMNS_SHOWN]
     titles: Sequence[str] = _TITLES
@@ -66,6 +73,27 @@ def sizes(file: str | None, *, source_format: str | None, as_json: bool, show_al
     hidden = len(columns) - len(table.rows)
     if hidden:
         click.echo(f"… and {format_count(hidden, 'more column')} (--all shows them)")
+
+
+def _add_sizes(reports: Sequence[Inspection | TableReport]) -> list[ColumnReport]:
+    """Return the columns of several files, with the sums of their sizes, largest first."""
+    total_bytes = sum(column.total_bytes for report in reports for column in report.columns)
+    columns = []
+    for same in zip(*(report.columns for report in reports), strict=True):
+        nulls = [column.null_count for column in same]
+        buffer_bytes, dictionary_bytes = (
+            sum(getattr(column, name) for column in same) for name in ("buffer_bytes", "dictionary_bytes")
+        )
+        columns.append(
+            replace(
+                same[0],
+                buffer_bytes=buffer_bytes,
+                dictionary_bytes=dictionary_bytes,
+                share=fraction(buffer_bytes + dictionary_bytes, total_bytes),
+                null_count=None if None in nulls else sum(filter(None, nulls)),
+            )
+        )
+    return sorted(columns, key=lambda column: -column.total_bytes)
 
 
 def _column_cells(column: ColumnReport, encoding: str, show_all: bool) -> list[str]:

@@ -10,7 +10,7 @@ import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, open_input, source_name
+from bowstring.cli.input_output import echo_json, list_inputs, open_input, source_name
 from bowstring.cli.options import all_option, file_argument, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar, report_in_unit
 from bowstring.datasets.folder_validation import check_listed_file, list_unlisted_files
@@ -46,6 +46,21 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
     limit = None if show_all else _FAULTS_SHOWN
     if file is not None and Path(file).is_dir():
         return _validate_folder(Path(file), quick=quick, as_json=as_json, limit=limit)
+    documents, is_valid = [], True
+    for each in list_inputs(file):
+        validation, faults = _validate_file(each, quick, limit, max_piped_bytes)
+        is_valid = is_valid and not validation.fault_count
+        documents.append(_to_json(source_name(each), validation, faults, not quick))
+        if not as_json:
+            _show_faults(to_printable(source_name(each)), validation, faults)
+    if as_json:
+        echo_json(documents[0] if len(documents) == 1 else {"files": documents})
+    return 0 if is_valid else EXIT_FAILURE
+
+
+def _validate_file(
+    file: str | None, quick: bool, limit: int | None, max_piped_bytes: int
+) -> tuple[ValidationSummary, list[Fault]]:
     faults: list[Fault] = []
     with (
         open_input(file, "arrow") as source,
@@ -56,12 +71,7 @@ def validate(file: str | None, *, quick: bool, as_json: bool, show_all: bool, ma
         for fault in validator.faults():
             if limit is None or len(faults) < limit:
                 faults.append(fault)
-    name, validation = source_name(file), validator.validation
-    if as_json:
-        echo_json(_to_json(name, validation, faults, not quick))
-    else:
-        _show_faults(to_printable(name), validation, faults)
-    return EXIT_FAILURE if validation.fault_count else 0
+    return validator.validation, faults
 
 
 def _validate_folder(folder: Path, *, quick: bool, as_json: bool, limit: int | None) -> int:

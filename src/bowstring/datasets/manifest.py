@@ -261,8 +261,9 @@ def remove_old_manifests(folder: FolderPath) -> None:
             (folder / MANIFEST_FOLDER / name).unlink(missing_ok=True)
 
 
-def list_files_without_manifest(folder: FolderPath) -> list[FolderPath]:
-    """The Arrow files of a folder without a manifest, by name; not those of jobs that have not committed.
+def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = DATA_SUFFIXES) -> list[FolderPath]:
+    """The Arrow files, or those with other `suffixes`, of a folder without a manifest, by name; not those of jobs that
+    have not committed.
 
     Raises:
         InvalidArgumentError: the folder has ``key=value`` subfolders, whose rows and column would be lost.
@@ -282,7 +283,7 @@ def list_files_without_manifest(folder: FolderPath) -> list[FolderPath]:
     return [
         path
         for path in paths
-        if path.suffix.lower() in DATA_SUFFIXES
+        if path.suffix.lower() in suffixes
         and not path.name.startswith(("_", "."))
         and path.is_file()
         and not (is_written_by_jobs and is_part_file_name(path.name))

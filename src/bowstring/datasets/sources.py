@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from bowstring.datasets.manifest import list_files_without_manifest, read_manife
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
-from bowstring.file_formats import open_batches
+from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION, open_batches
 from bowstring.io.fsspec_store import is_path, is_url
 from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.ipc.file import FileReader
@@ -35,7 +36,8 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     A file is one part; rows of Arrow data are counted from the headers of its batches, those of Parquet, CSV and JSON
     by reading them, with pyarrow. A folder has the files that its manifest lists, as ``df.write.format("arrow")``
     writes it, without the columns of partitions, which are not in the files; or without a manifest its .arrow,
-    .feather, .ipc and .arrows files, by name. A served data set is one part, whose rows are counted by reading it once:
+    .feather, .ipc and .arrows files, else its Parquet, CSV or JSON files, by name. A glob has the files with matching
+    names. A served data set is one part, whose rows are counted by reading it once:
     that is fast in shared memory, and transfers the bytes from another host. The default of `name` is the last part of
     the path.
 
@@ -74,8 +76,7 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
                     )
                 schema = as_nullable(schema)
             parts.append(part)
-    if schema is None:
-        raise MissingFileError(f"{texts[0]}: found no Arrow files and no manifest", filename=str(texts[0]))
+    assert schema is not None
     return Dataset(name or _derive_name(texts[0]), schema, parts)
 
 
@@ -83,18 +84,43 @@ def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tup
     """Yield the parts of one source, with their schemas."""
     if isinstance(source, DatasetLocations) or (isinstance(source, str) and "want_data=" in source):
         yield describe_served(source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source))
-    elif is_url(source) and parse_scheme(str(source)) != "file":
-        url = str(source)
-        store_path = StorePath(url)
-        # Most URLs are those of files; web servers and chained URLs have no folders.
-        is_folder = "::" not in url and parse_scheme(url) not in ("http", "https") and store_path.is_dir()
-        for file_url in map(_get_url, _list_files(store_path)) if is_folder else [url]:
-            yield _describe_file(file_url, file_url)
     else:
-        is_file_uri = isinstance(source, str) and parse_scheme(source) == "file"
-        path = Path(FileRequest.for_uri(str(source)).url if is_file_uri else source).absolute()
-        for file in _list_files(path) if path.is_dir() else [path]:
-            yield _describe_file(str(file), f"file://{quote(str(file))}")
+        for file in list_files(source):
+            yield _describe_file(file, file if is_url(file) else f"file://{quote(os.path.abspath(file))}")
+
+
+def list_files(source: str | os.PathLike[str]) -> list[str]:
+    """Return the paths or URLs of the files of a path, a URL, a folder, or a glob, sorted by name.
+
+    A folder has the files that its manifest lists; without one its Arrow files, or if there are none, its Parquet, CSV
+    or JSON files. The name of a file is returned as it is, whether it exists or not. Raises `MissingFileError` for a
+    folder without such files and a glob without matches, `InvalidArgumentError` for a folder with files of several
+    formats, and as `read_manifest`.
+    """
+    if isinstance(source, str) and parse_scheme(source) == "file":
+        source = FileRequest.for_uri(source).url
+    if is_url(source):
+        url = str(source)
+        if "::" in url or parse_scheme(url) in ("http", "https"):  # web servers and chained URLs have no folders
+            return [url]
+        path: FolderPath = StorePath(url)
+    else:
+        path = Path(source)
+    if path.is_dir():
+        files = [_get_url(file) for file in _list_files(path)]
+        if not files:
+            raise MissingFileError(f"{path}: found no Arrow, Parquet, CSV or JSON files", filename=str(path))
+        return files
+    if not has_magic(str(path)) or path.exists():
+        return [os.fspath(source)]
+    if isinstance(path, StorePath):
+        file_system, pattern = path.resolve_location()
+        matches = [file_system.unstrip_protocol(name) for name in file_system.glob(pattern)]
+    else:
+        matches = glob(str(path))
+    if not matches:
+        raise MissingFileError(f"{path}: there is no file with such a name", filename=str(path))
+    return [file for match in sorted(matches) for file in list_files(match)]
 
 
 def describe_served(locations: DatasetLocations, *, transfers: bool = True) -> tuple[Schema, DatasetPart]:
@@ -120,7 +146,15 @@ def _count(batches: Iterable[RecordBatch]) -> tuple[int, int]:
 def _list_files(folder: FolderPath) -> list[FolderPath]:
     manifest = read_manifest(folder)
     if manifest is None:
-        return list_files_without_manifest(folder)
+        files = list_files_without_manifest(folder) or list_files_without_manifest(
+            folder, frozenset(FORMATS_BY_EXTENSION)
+        )
+        formats = {FORMATS_BY_EXTENSION[file.suffix.lower()] for file in files} - set(ARROW_FORMATS)
+        if len(formats) > 1:
+            raise InvalidArgumentError(
+                f"{folder}: has files of several formats ({', '.join(sorted(formats))}): use a glob"
+            )
+        return files
     paths_by_name = {path.name: path for path in folder.iterdir()} if isinstance(folder, StorePath) else {}
     for entry in manifest.entries:
         path = paths_by_name.get(entry.name, folder / entry.name)

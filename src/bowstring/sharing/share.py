@@ -35,6 +35,7 @@ from bowstring.errors import (
     translate_os_error,
 )
 from bowstring.file_formats import is_arrow, open_batches
+from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
@@ -281,7 +282,7 @@ def to_regions(
     memory is short, the rest is copied to unnamed files in one of `spill_folders`, if there are any.
     """
     if isinstance(source, str | os.PathLike):
-        source = source if is_arrow(source) else open_batches(source)
+        source = source if is_path(source) and is_arrow(source) else open_batches(source)
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
             raise WouldCopyError(_format_copy_required_error(source))

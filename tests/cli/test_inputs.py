@@ -1,0 +1,123 @@
+"""Every command with every kind of input: a file, a glob, a folder with and without a manifest, a URL."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+import bowstring as bs
+from bowstring.cli.main import main
+from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, try_create_manifest
+from tests.cli.command_line import read_uri, running_server
+from tests.ipc.remote_stores import serve_files
+
+ROWS = {"n": list(range(10)), "s": [None, *"abcdefghi"]}
+TABLE = bs.table(ROWS)
+KINDS = ["file", "parquet", "csv", "glob", "glob of folders", "folder", "parquet folder", "manifest", "url", "store"]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    base = tmp_path_factory.mktemp("inputs")
+    for name in ("all.arrow", "all.parquet", "all.csv"):
+        bs.write_table(TABLE, base / name)
+    halves = [TABLE.slice(0, 4), TABLE.slice(4)]
+    for folder, suffix in (("plain", ".arrow"), ("pq", ".parquet"), ("day=1", ".arrow"), ("day=2", ".arrow")):
+        (base / folder).mkdir()
+        parts = halves if "=" not in folder else [halves[int(folder[-1]) - 1]]
+        for number, half in enumerate(parts):
+            bs.write_table(half, base / folder / f"{number}{suffix}")
+    spark = base / "spark"
+    entries = []
+    for number, half in enumerate(halves):
+        name = part_file_name("0123456789abcdef" * 2, number, 0)
+        spark.mkdir(exist_ok=True)
+        bs.write_table(half, spark / name)
+        content = (spark / name).read_bytes()
+        entries.append(ManifestEntry(name, len(content), half.num_rows, 1, f"crc32:{zlib.crc32(content):08x}"))
+    assert try_create_manifest(spark, Manifest(0, {}, ()).replace_all({"type": "struct", "fields": []}, entries))
+    bs.write_table(TABLE, spark / "not listed.arrow")
+    store = fsspec.filesystem("memory")
+    for number, half in enumerate(halves):
+        bs.write_table(half, f"memory://inputs/{number}.arrow")
+    with serve_files(**{"all.arrow": (base / "all.arrow").read_bytes()}) as site:
+        yield {
+            "file": f"{base}/all.arrow",
+            "parquet": f"{base}/all.parquet",
+            "csv": f"{base}/all.csv",
+            "glob": f"{base}/plain/*.arrow",
+            "glob of folders": f"{base}/day=*",
+            "folder": f"{base}/plain",
+            "parquet folder": f"{base}/pq",
+            "manifest": str(spark),
+            "url": f"{site.url}/all.arrow",
+            "store": "memory://inputs",
+        }
+    store.rm("/inputs", recursive=True)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    capsys.readouterr()
+    assert main(list(map(str, arguments))) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_command_reads_every_kind_of_input(
+    kind: str, inputs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, expected = inputs[kind], TABLE.to_pylist()
+    assert list(map(json.loads, run(capsys, "cat", source).splitlines())) == expected
+    assert list(map(json.loads, run(capsys, "head", "-n", 6, "--format", "jsonl", source).splitlines())) == expected[:6]
+    assert run(capsys, "diff", "--ignore-metadata", source, inputs["file"]) == ""
+    run(capsys, "convert", source, tmp_path / "copy.arrow")
+    assert bs.read_table(tmp_path / "copy.arrow") == TABLE
+    document = json.loads(run(capsys, "info", "--json", source))
+    assert sum(file["rows"] for file in document.get("files", [document])) == 10
+    document = json.loads(run(capsys, "sizes", "--json", source))
+    assert (document["rows"], {column["name"] for column in document["columns"]}) == (10, {"n", "s"})
+    assert sum(column["share"] for column in document["columns"]) == pytest.approx(1)
+    if kind not in ("parquet", "csv", "parquet folder"):  # these are for Arrow data only
+        run(capsys, "validate", source)
+        run(capsys, "concat", source, "-o", tmp_path / "joined.arrow")
+        assert bs.read_table(tmp_path / "joined.arrow") == TABLE
+    dataset_id = run(capsys, "publish", source, "--name", "inputs", "--ttl", "60s").strip()
+    with bs.open_published(dataset_id) as published:
+        assert published.read_all() == TABLE
+    run(capsys, "unpublish", dataset_id)
+    if kind != "store":  # which is in the memory of this process
+        with running_server(source, "--name", "x") as server, bs.connect(read_uri(server)) as reader:
+            assert reader.read_all() == TABLE
+    assert bs.dataset(source).read_all() == TABLE
+
+
+def test_files_of_several_formats_or_schemas_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bs.write_table(TABLE, tmp_path / "a.parquet")
+    bs.write_table(TABLE.select(["n"]), tmp_path / "b.csv")
+    assert main(["cat", str(tmp_path)]) == 1
+    assert "has files of several formats (csv, parquet)" in capsys.readouterr().err
+    bs.write_table(TABLE.select(["n"]), tmp_path / "b.parquet")
+    assert main(["cat", f"{tmp_path}/*.parquet"]) == 1
+    assert "b.parquet: expected Schema(n: int64, s: string), as in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["none*.arrow", "folder"])
+def test_an_input_without_files_is_an_error(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "folder").mkdir()
+    for command in ("cat", "head", "info", "sizes", "publish", "serve", "convert"):
+        assert main([command, str(tmp_path / name), *(["x.arrow"] if command == "convert" else [])]) == 1
+        assert capsys.readouterr().err.startswith(f"bowstring: {tmp_path / name}: ")
+
+
+def test_the_output_is_not_a_file_of_the_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.arrow", "b.arrow"):
+        bs.write_table(TABLE, tmp_path / name)
+    assert main(["convert", str(tmp_path), str(tmp_path / "b.arrow")]) == 1
+    assert "b.arrow: is both input and output" in capsys.readouterr().err.replace(
+        "is the file to read as well as the file to write", "is both input and output"
+    )
