@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from bowstring.cli.demo.comparison import Comparison
+from bowstring.cli.demo.comparison import Comparison, DemoReport
 from bowstring.cli.demo.killed_writers import KilledWriter
-from bowstring.cli.demo.report import DemoReport
-from bowstring.cli.demo.transfer_methods import Measurement, MemoryUse
+from bowstring.cli.demo.methods import Measurement, MemoryUse
 
 NOISE = (0.97, 1.0, 1.03, 0.99, 1.01, 0.98, 1.02)
 SAMPLE: dict[str, Any] = {
     "names": ["Airport Name", "n", "Aircraft Make Model"] * 4,
-    "types": ["string", "double", "string"] * 4,
     "rows": [["BARKSDALE AIR FORCE BASE ARPT, LOUISIANA", "1.5", "日本語"] * 4] * 2,
 }
 
@@ -28,7 +26,7 @@ def compare(
     """Rounds with these seconds to write, for one read and for all reads, times the noise of each round."""
     times = {"publishing": publishing, "toArrow()": collecting, "Parquet": parquet}
     rounds = {
-        name: [Measurement(rows, size_bytes, write * n, one * n, every * n) for n in noise]
+        name: [Measurement(size_bytes, write * n, one * n, every * n) for n in noise]
         for name, (write, one, every) in times.items()
     }
     return Comparison(rows, rounds)

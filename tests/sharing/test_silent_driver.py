@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.cli.demo.simulated_hosts import SimulatedHosts
 from bowstring.errors import UnmetRequirementError
 from bowstring.sharing.agent_client import AgentKey
 from bowstring.sharing.agent_control import RemoteAccess
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
+from tests.simulated_hosts import SimulatedHosts
 
 RUN_AGENT = """
 import socket

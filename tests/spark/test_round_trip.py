@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions
 
-from bowstring.cli.demo.input_option import read_dataframe
+from bowstring.cli.demo.rows import read_dataframe
 from bowstring.spark.types import as_nullable
 
 if TYPE_CHECKING:

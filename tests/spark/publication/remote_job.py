@@ -13,8 +13,8 @@ ROWS = 40_000
 
 
 def main(master: str, host: str) -> None:
-    from bowstring.cli.demo.simulated_cluster import create_driver_settings
     from bowstring.spark import PublishedFrame, publish, session
+    from tests.spark.simulated_cluster import create_driver_settings
 
     spark = session(master, create_driver_settings(host))
     frame = spark.range(0, ROWS, 1, 6).selectExpr("id", "repeat('x', 50) AS s")

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from bowstring.cli.demo.hosts_demo import run_consumer
-from bowstring.cli.demo.simulated_cluster import start_cluster
-from bowstring.cli.demo.simulated_hosts import SimulatedHosts
 from bowstring.errors import AccessDeniedError, ConnectionLostError, NotFoundError, UnmetRequirementError
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
+from tests.simulated_hosts import SimulatedHosts
+from tests.spark.simulated_cluster import start_cluster
 
 pytest.importorskip("pyspark")
 
+CONSUMER = Path(__file__).with_name("hosts_consumer.py")
 JOB = Path(__file__).with_name("remote_job.py")
 ROWS = 40_000
 WORKERS = ("worker1", "worker2")
@@ -127,7 +127,9 @@ def test_each_consumer_reads_the_part_of_its_host_in_place_and_the_rest_over_tcp
 
 
 def test_the_demos_consumer_has_the_rows_that_it_read_in_place_and_over_tcp(cluster_report: Cluster) -> None:
-    reply = run_consumer(cluster_report.hosts, "worker1", cluster_report.published.to_json())
+    pipe = subprocess.PIPE
+    process = cluster_report.hosts.start("worker1", [sys.executable, str(CONSUMER)], stdin=pipe, stdout=pipe)
+    reply = json.loads(process.communicate(cluster_report.published.to_json())[0])
     assert reply["sum"] == sum(range(ROWS))
     rows = {worker: sum(p.num_rows for p in cluster_report.published.parts if p.host == worker) for worker in WORKERS}
     assert {scheme: amounts[0] for scheme, amounts in reply["schemes"].items()} == {

@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from bowstring.cli.demo.transfer_methods import PUBLISH, READERS, READS, Measurement
+from bowstring.cli.demo.killed_writers import KilledWriter
+from bowstring.cli.demo.methods import PUBLISH, READERS, READS, Measurement, MemoryUse
 from bowstring.display.printable_text import format_size
 from bowstring.errors import format_count
 
@@ -23,8 +25,18 @@ MIN_ROUNDS = 6
 """With fewer rounds, no interval has the confidence."""
 
 Total = Callable[[Measurement], float]
-ONE: Total = Measurement.one_total_s.fget  # type: ignore[attr-defined]
-ALL: Total = Measurement.all_total_s.fget  # type: ignore[attr-defined]
+
+
+def ONE(measurement: Measurement) -> float:  # noqa: N802 -- a constant
+    """The time until one reader has read once."""
+    return measurement.write_s + measurement.one_read_s
+
+
+def ALL(measurement: Measurement) -> float:  # noqa: N802 -- a constant
+    """The time until all readers have read `READS` times."""
+    return measurement.write_s + measurement.all_reads_s
+
+
 WORKLOADS: dict[Total, str] = {
     ONE: "one reader that reads once",
     ALL: f"{READERS} readers that read {READS} times each",
@@ -42,19 +54,17 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 def describe_interval(rounds: int) -> str:
     """Describe the interval of `median_interval` in a sentence."""
-    if rounds < MIN_ROUNDS:
+    interval = median_interval(range(1, rounds + 1))
+    if interval is None:
         return f"The noise is not known: at least {MIN_ROUNDS} rounds are necessary."
-    least, _ = median_interval(range(1, rounds + 1)) or (1, rounds)
-    outside = 2 * sum(math.comb(rounds, index) for index in range(int(least))) / 2**rounds
+    rank = int(interval[0])
+    outside = 2 * sum(math.comb(rounds, index) for index in range(rank)) / 2**rounds
+    ordinal = {1: "", 2: "second ", 3: "third "}.get(rank, f"{rank}th ")
     return (
-        f"The lines reach from the {_ordinal(int(least))}smallest to the {_ordinal(int(least))}largest ratio of "
-        f"{rounds} rounds, which enclose the median with a probability of {1 - outside:.1%}, whatever the "
-        f"distribution of the noise; a difference counts only if 1 is outside."
+        f"The lines reach from the {ordinal}smallest to the {ordinal}largest ratio of {rounds} rounds, which enclose "
+        f"the median with a probability of {1 - outside:.1%}, whatever the distribution of the noise; a difference "
+        f"counts only if 1 is outside."
     )
-
-
-def _ordinal(rank: int) -> str:
-    return {1: "", 2: "second ", 3: "third "}.get(rank, f"{rank}th ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rounds of all methods, by name, with the same rows."""
+    """All rounds of all methods, by name, with the same rows; publishing is the first."""
 
     rows: int
     rounds: dict[str, list[Measurement]]
@@ -88,92 +98,91 @@ class Comparison:
         return self.rounds[PUBLISH.name][-1].size_bytes
 
     @property
-    def others(self) -> list[str]:
-        """The methods other than publishing."""
-        return [name for name in self.rounds if name != PUBLISH.name]
+    def num_rounds(self) -> int:
+        """The number of rounds."""
+        return len(self.rounds[PUBLISH.name])
 
     def median(self, name: str, total: Total) -> float:
         """The median time of a method, in seconds."""
         return statistics.median(map(total, self.rounds[name]))
 
-    def ratio(self, name: str, total: Total) -> Ratio:
-        """Compare publishing with another method, round by round."""
-        pairs = zip(self.rounds[PUBLISH.name], self.rounds[name], strict=True)
-        ratios = [total(published) / total(other) for published, other in pairs]
-        return Ratio(statistics.median(ratios), median_interval(ratios))
-
     def ratios(self, total: Total) -> dict[str, Ratio]:
-        """Compare publishing with each other method."""
-        return {name: self.ratio(name, total) for name in self.others}
+        """Compare publishing with each other method, round by round."""
+        ratios = {}
+        for name in list(self.rounds)[1:]:
+            pairs = zip(self.rounds[PUBLISH.name], self.rounds[name], strict=True)
+            values = [total(published) / total(other) for published, other in pairs]
+            ratios[name] = Ratio(statistics.median(values), median_interval(values))
+        return ratios
 
     def is_fastest(self, total: Total) -> bool:
         """Whether publishing is faster than each other method, beyond the noise."""
         return all(ratio.is_faster for ratio in self.ratios(total).values())
 
 
-def describe_verdict(main: Comparison, other: Comparison | None) -> str:
-    """Return one sentence about the rows of `main`.
+@dataclass(slots=True)
+class DemoReport:
+    """All that the demo shows, in the terminal and on its page."""
 
-    `other` has the same columns and many more or far fewer rows; None if there are fewer than `MIN_ROUNDS` rounds.
-    """
-    subject = f"{format_count(main.rows, 'row')}, {format_size(main.size_bytes)}"
-    if other is None:
-        return f"{subject}: fewer than {MIN_ROUNDS} rounds, too few to distinguish differences from noise."
-    clauses = [_describe_workload(main, ALL), _describe_one_read(main), _describe_size(main, other)]
-    return f"{subject}: {'; '.join(filter(None, clauses))}."
+    main: Comparison
+    """With the rows of the input."""
+    other: Comparison | None
+    """With many more rows of the same columns, or far fewer; None if not compared."""
+    memory: dict[str, MemoryUse]
+    """What each method takes, with the rows of the input."""
+    num_columns: int
+    num_sums: int
+    killed_writers: list[KilledWriter] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    """The differences of published rows from Spark's."""
+    sample: dict[str, Any] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+
+    @property
+    def is_successful(self) -> bool:
+        """Whether all rows are as Spark's, and killed writers had the promised effect."""
+        return not self.differences and all(killed.is_as_promised for killed in self.killed_writers)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.differences:
+            return f"Failed: {format_count(len(self.differences), 'difference')} from Spark's rows."
+        subject = f"{format_count(self.main.rows, 'row')}, {format_size(self.main.size_bytes)}"
+        if self.main.num_rounds < MIN_ROUNDS:
+            return f"{subject}: fewer than {MIN_ROUNDS} rounds, too few to distinguish differences from noise."
+        clauses = [_describe_workload(self.main, total) for total in (ALL, ONE)]
+        if self.other is not None:
+            clauses.append(_describe_sizes(*sorted((self.main, self.other), key=lambda part: part.size_bytes)))
+        return f"{subject}: {'; '.join(filter(None, clauses))}."
 
 
 def _describe_workload(comparison: Comparison, total: Total) -> str:
     """Name the fastest method of a workload, as far as the noise permits."""
-    ratios = comparison.ratios(total)
-    slower = [name for name, ratio in ratios.items() if ratio.is_slower]
-    undecided = [name for name, ratio in ratios.items() if not (ratio.is_slower or ratio.is_faster)]
-    workload = WORKLOADS[total]
+    ratios, workload = comparison.ratios(total), WORKLOADS[total]
+    slower = {name: ratio.median for name, ratio in ratios.items() if ratio.is_slower}
     times = " and ".join(
-        f"{ratio.median:.2f} of the time of {name}" for name, ratio in ratios.items() if ratio.is_faster
+        f"{1 / ratio.median:.1f} times as fast as {name}" for name, ratio in ratios.items() if ratio.is_faster
     )
     if slower:
-        name = max(slower, key=lambda name: ratios[name].median)
-        return f"{name} is faster than publishing for {workload}, {1 / ratios[name].median:.2f} of its time"
+        name = max(slower, key=lambda name: slower[name])
+        return f"{name} is faster than publishing for {workload}, {slower[name]:.1f} times as fast"
+    undecided = [name for name, ratio in ratios.items() if not ratio.is_faster]
     if undecided:
-        advantage = f", and publishing takes {times}" if times else ""
+        advantage = f", and publishing is {times}" if times else ""
         return f"for {workload}, publishing and {' and '.join(undecided)} differ by less than the noise{advantage}"
     return f"publishing is the fastest for {workload}, {times}"
 
 
-def _describe_one_read(comparison: Comparison) -> str:
-    if not comparison.is_fastest(ALL):
-        return ""
-    if comparison.is_fastest(ONE):
-        return f"also for {WORKLOADS[ONE]}"
-    reads = find_paying_reads(comparison)
-    if reads is None or reads == 1:  # the medians may favour publishing by less than the noise
-        return _describe_workload(comparison, ONE)
-    return f"{_describe_workload(comparison, ONE)}, and publishing pays from about read {reads} on"
-
-
-def find_paying_reads(comparison: Comparison) -> int | None:
-    """Return from how many reads on publishing is faster than each other method, by a line through both workloads."""
-    reads = 1
-    # Times are lines in the number of reads: publishing pays from where its line crosses each of the others.
-    for name in comparison.others:
-        slower_by = comparison.median(PUBLISH.name, ONE) - comparison.median(name, ONE)
-        faster_by = comparison.median(name, ALL) - comparison.median(PUBLISH.name, ALL)
-        if slower_by > 0:
-            if faster_by <= 0:
-                return None
-            reads = max(reads, math.ceil(1 + (READERS * READS - 1) * slower_by / (slower_by + faster_by)))
-    return reads
-
-
-def _describe_size(main: Comparison, other: Comparison) -> str:
-    small, large = sorted((main, other), key=lambda comparison: comparison.size_bytes)
+def _describe_sizes(small: Comparison, large: Comparison) -> str:
     if small.is_fastest(ALL):
-        return "" if main is small else f"even of {format_count(small.rows, 'row')}"
-    if not large.is_fastest(ALL):
-        return f"nor is it the fastest with {format_size(large.size_bytes)} of such rows" if main is small else ""
-    paying_bytes = find_paying_bytes(small, large)
-    return "" if paying_bytes is None else f"publishing pays from about {_round_size(paying_bytes)} on"
+        return f"publishing is the fastest even with {format_size(small.size_bytes)}"
+    paying_bytes = find_paying_bytes(small, large) if large.is_fastest(ALL) else None
+    if paying_bytes is None:
+        return f"it is not the fastest even with {format_size(large.size_bytes)}"
+    mebibytes = max(paying_bytes / 2**20, 1)
+    digit = 10 ** math.floor(math.log10(mebibytes))
+    return f"publishing pays from about {round(mebibytes / digit) * digit} MiB on"
 
 
 def find_paying_bytes(small: Comparison, large: Comparison) -> float | None:
@@ -181,7 +190,7 @@ def find_paying_bytes(small: Comparison, large: Comparison) -> float | None:
     comparisons; None if publishing is slower at the larger size.
     """
     paying_bytes = float(small.size_bytes)
-    for name in small.others:
+    for name in small.ratios(ALL):
         slower_by = small.median(PUBLISH.name, ALL) - small.median(name, ALL)
         faster_by = large.median(name, ALL) - large.median(PUBLISH.name, ALL)
         if faster_by <= 0:
@@ -190,12 +199,3 @@ def find_paying_bytes(small: Comparison, large: Comparison) -> float | None:
             share = slower_by / (slower_by + faster_by)
             paying_bytes = max(paying_bytes, small.size_bytes + share * (large.size_bytes - small.size_bytes))
     return paying_bytes
-
-
-def _round_size(size_bytes: float) -> str:
-    """Format a size with one significant digit, in MiB from half of one on."""
-    mebibytes = size_bytes / 2**20
-    if mebibytes < 1:
-        return "1 MiB"
-    digit = 10 ** math.floor(math.log10(mebibytes))
-    return f"{round(mebibytes / digit) * digit} MiB"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, StrictUndefined
 
 from bowstring.cli.demo.comparison import ALL, ONE, WORKLOADS, describe_interval
-from bowstring.cli.demo.report import MEMORY, TIMES, describe_method, format_time
-from bowstring.cli.demo.transfer_methods import PUBLISH, READERS, READS, TRANSFER_METHODS
+from bowstring.cli.demo.methods import READERS, READS
+from bowstring.cli.demo.report import MEMORY, describe_measurements, describe_method, format_time
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import hash_content
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Template
 
-    from bowstring.cli.demo.comparison import Comparison, Total
-    from bowstring.cli.demo.report import DemoReport
+    from bowstring.cli.demo.comparison import Comparison, DemoReport, Total
 
 _MAX_COLUMNS = 8
 _CELL_CHARACTERS = 40
@@ -44,8 +43,7 @@ def build_page(report: DemoReport, source: str) -> str:
         report=report,
         facts=_describe_machine(report),
         method=describe_method(report),
-        interval=describe_interval(len(report.main.rounds[PUBLISH.name])),
-        media={method.name: method.medium for method in TRANSFER_METHODS},
+        interval=describe_interval(report.main.num_rounds),
         bar_charts=[
             (f"Written, and read by {workload}", *_create_time_chart(report.main, total))
             for total, workload in WORKLOADS.items()
@@ -53,9 +51,9 @@ def build_page(report: DemoReport, source: str) -> str:
         memory_charts=[(title, *_create_memory_chart(report, count)) for title, count in MEMORY],
         ratio_axis=_create_axis([1.2, *_ratio_ends(report.main)], "{:g}".format),
         ratios=[
-            (name, workload, report.main.ratio(name, total))
+            (name, workload, ratio)
             for total, workload in WORKLOADS.items()
-            for name in report.main.others
+            for name, ratio in report.main.ratios(total).items()
         ],
         reads_chart=_create_line_chart(
             {
@@ -69,10 +67,7 @@ def build_page(report: DemoReport, source: str) -> str:
             lambda size: format_size(round(size)),
             unit=2**20,
         ),
-        times=[
-            (title, [_describe_times([time(m) for m in rounds]) for rounds in report.main.rounds.values()])
-            for title, time in TIMES
-        ],
+        measurements=describe_measurements(report),
         sample=_create_sample(report.sample),
     )
 
@@ -88,11 +83,6 @@ def _slug(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalpha())
 
 
-def _describe_times(seconds: list[float]) -> tuple[str, str, str]:
-    ordered = sorted(seconds)
-    return tuple(map(format_time, (ordered[len(ordered) // 2], ordered[0], ordered[-1])))  # type: ignore[return-value]
-
-
 def _describe_machine(report: DemoReport) -> list[tuple[str, str]]:
     packages = [f"{name} {version(name.lower())}" for name in ("PySpark", "pyarrow")]
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -100,7 +90,7 @@ def _describe_machine(report: DemoReport) -> list[tuple[str, str]]:
         ("rows", f"{report.main.rows:,}"),
         ("published", format_size(report.main.size_bytes)),
         ("columns", f"{report.num_columns:,}"),
-        ("rounds", str(len(report.main.rounds[PUBLISH.name]))),
+        ("rounds", str(report.main.num_rounds)),
         ("processors", str(len(os.sched_getaffinity(0)))),
         ("memory", format_size(memory_bytes)),
         ("system", f"{platform.system()} {platform.machine()}"),

@@ -12,29 +12,27 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from bowstring.cli.demo.process_memory import find_driver_pids, measure_peak_growth
-from bowstring.cli.demo.summary import TableSummary
+from bowstring.cli.demo.reader import TableSummary, private_bytes
 from bowstring.errors import ConnectionLostError
 from bowstring.spark.publication.frame import publish
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 READERS = 4
 READS = 3
 """How often each of the readers reads the rows."""
 _POLL_S = 0.02
+_NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """Where readers find the rows, by one method of `consumer.Reader`."""
+    """Where readers find the rows, by one method of `reader.Reader`."""
 
     read_method: str
     location: Any
@@ -53,25 +51,14 @@ class TransferMethod:
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One round of one method, in seconds: the write, one reader that reads once, then all readers that read `READS`
-    times. `summaries` are those of published rows.
+    times. `summaries` are what the readers have read.
     """
 
-    rows: int
     size_bytes: int
     write_s: float
     one_read_s: float
     all_reads_s: float
     summaries: tuple[TableSummary, ...] = ()
-
-    @property
-    def one_total_s(self) -> float:
-        """The time until one reader has read once."""
-        return self.write_s + self.one_read_s
-
-    @property
-    def all_total_s(self) -> float:
-        """The time until all readers have read `READS` times."""
-        return self.write_s + self.all_reads_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,79 +71,61 @@ class MemoryUse:
     driver_bytes: int
 
 
-class ReaderProcess:
-    """A process that runs `consumer`, started before the measurement."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bowstring.cli.demo.consumer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            process_group=0,  # only the demo receives interrupts; it ends its readers
-        )
-
-    def receive(self) -> Any:
-        """Return the next reply."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise ConnectionLostError(f"a reader ended with status {self._process.wait()}; see above")
-        return json.loads(line)
-
-    def send(self, method: str, location: Any, reads: int = 1) -> None:
-        """Send a request."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"method": method, "location": location, "reads": reads}) + "\n")
-        self._process.stdin.flush()
-
-    def end(self, is_killed: bool) -> None:
-        """End the process, and wait for its end."""
-        if is_killed:
-            self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
-        self._process.wait()
-
-
 class Readers:
     """Reader processes, which are starting. A context manager, which ends them."""
 
     def __init__(self, count: int = READERS) -> None:
-        self._processes = [ReaderProcess() for _ in range(count)]
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "bowstring.cli.demo.reader"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                process_group=0,  # only the demo receives interrupts; it ends its readers
+            )
+            for _ in range(count)
+        ]
 
     def wait_until_ready(self) -> None:
         """Wait until all have started. To be called once, before the first request."""
-        for process in self._processes:
-            process.receive()
-
-    def __iter__(self) -> Iterator[ReaderProcess]:
-        return iter(self._processes)
+        for index in range(len(self.processes)):
+            self._receive(index)
 
     def read(self, rows: WrittenRows, count: int, reads: int) -> list[dict[str, Any]]:
         """Let the first readers read the rows at once, and return their last replies."""
-        for process in self._processes[:count]:
-            process.send(rows.read_method, rows.location, reads)
-        return [process.receive() for process in self._processes[:count]]
+        for index in range(count):
+            self._send(index, rows.read_method, rows.location, reads)
+        return [self._receive(index) for index in range(count)]
 
-    def request(self, method: str, location: Any, index: int = 0) -> dict[str, Any]:
+    def request(self, method: str, argument: Any, index: int = 0) -> dict[str, Any]:
         """Return the reply of one reader."""
-        self._processes[index].send(method, location)
-        reply: dict[str, Any] = self._processes[index].receive()
+        self._send(index, method, argument)
+        reply: dict[str, Any] = self._receive(index)
         return reply
 
-    def _end(self, is_killed: bool) -> None:
-        for process in self._processes:
-            process.end(is_killed)
+    def _send(self, index: int, method: str, argument: Any, reads: int = 1) -> None:
+        stdin = self.processes[index].stdin
+        assert stdin is not None
+        stdin.write(json.dumps({"method": method, "argument": argument, "reads": reads}) + "\n")
+        stdin.flush()
+
+    def _receive(self, index: int) -> Any:
+        process = self.processes[index]
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise ConnectionLostError(f"a reader ended with status {process.wait()}; see above")
+        return json.loads(line)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end(is_killed=kind is not None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with ExitStack() as stack:
+            for process in self.processes:
+                if kind is not None:
+                    process.kill()
+                stack.enter_context(process)  # at the end it closes the pipes, and waits
 
 
 @contextmanager
@@ -233,17 +202,34 @@ def measure(method: TransferMethod, frame: DataFrame, readers: Readers) -> Measu
         first_end = time.perf_counter()
         replies = readers.read(rows, READERS, READS)
         end = time.perf_counter()
-    summaries = tuple(TableSummary.from_json(reply["summary"]) for reply in replies + first if "summary" in reply)
+    summaries = tuple(TableSummary(**reply["summary"]) for reply in replies + first)
     times = (written - start, first_end - written, end - first_end)
-    return Measurement(replies[0]["rows"], rows.size_bytes, *times, summaries)
+    return Measurement(rows.size_bytes, *times, summaries)
 
 
-def measure_memory(method: TransferMethod, frame: DataFrame, reader: ReaderProcess) -> MemoryUse:
+def measure_memory(method: TransferMethod, frame: DataFrame, readers: Readers, index: int) -> MemoryUse:
     """Let a reader that has not read before read the rows once: later it would reuse its memory."""
+    pids = find_driver_pids(frame.sparkSession)
+    before = sum(map(private_bytes, pids))
+    with method.write(frame) as rows:
+        growth = sum(map(private_bytes, pids)) - before
+        return MemoryUse(readers.request(rows.read_method, rows.location, index)["copied_bytes"], growth)
 
-    def read_once() -> int:
-        with method.write(frame) as rows:
-            reader.send(rows.read_method, rows.location)
-            return int(reader.receive()["copied_bytes"])
 
-    return MemoryUse(*measure_peak_growth(find_driver_pids(frame.sparkSession), read_once))
+def find_driver_pids(spark: SparkSession) -> list[int]:
+    """Return the processes of the driver: Python, and its JVM unless that is also the executor."""
+    if str(spark.sparkContext.master).partition("[")[0] == "local":
+        return [os.getpid()]
+    return [os.getpid(), int(spark._jvm.java.lang.ProcessHandle.current().pid())]  # type: ignore[union-attr]
+
+
+def summarize_frame(frame: DataFrame) -> TableSummary:
+    """Summarize a data frame in one Spark job."""
+    types = [type_.partition("(")[0] for _, type_ in frame.dtypes]
+    expressions = ["count(*)"]
+    for index, type_ in enumerate(types):
+        number = f"cast({f'c{index}' if type_ in _NUMERIC_TYPES else 'null'} as double)"
+        expressions += [f"count(*) - count(c{index})", f"sum({number})", f"sum(abs({number}))"]
+    plain = frame.toDF(*(f"c{index}" for index in range(len(types))))
+    rows, *cells = plain.selectExpr(*expressions).collect()[0]
+    return TableSummary(rows, frame.columns, cells[::3], cells[1::3], cells[2::3])

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bowstring.cli.demo.simulated_hosts import SimulatedHosts
 from bowstring.errors import UnmetRequirementError
 from bowstring.spark.runtime.java_runtime import find_java, find_spark_class
+from tests.simulated_hosts import SimulatedHosts
 
 _PORT = 7077
 _MASTER_TIMEOUT_S = 120.0

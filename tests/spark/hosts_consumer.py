@@ -1,4 +1,4 @@
-"""The consumer of `bowstring demo --hosts`: reads a description as JSON, then each part from its nearest location.
+"""A consumer on a simulated host: reads a description as JSON, then each part from its nearest location.
 
 It replies with a line of JSON: for each scheme of locations the rows, bytes and seconds, and the sum of all IDs.
 """

@@ -1,0 +1,179 @@
+"""A process of the demo: it reads the location in a request, as often as the request asks for.
+
+Each request and each reply is a line of JSON. A request has the `method` of `Reader`, its `argument`, and how often to
+call it. A reader keeps nothing between reads.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+
+from bowstring.datasets.publication import publish
+from bowstring.display.values import format_value
+from bowstring.errors import BowstringError, format_count
+from bowstring.sharing.connect import connect
+
+if TYPE_CHECKING:
+    from bowstring.arrays.table import Table
+
+SAMPLE_ROWS = 8
+_TOLERANCE = 1e-9
+"""Relative tolerance for sums of the same numbers, which are added in different orders."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """The number of rows, and the name, the number of nulls and the sum of each column (None unless numeric).
+
+    `magnitudes` are the sums of absolute values, by which sums may differ relatively; only Spark computes them.
+    """
+
+    rows: int
+    names: list[str]
+    nulls: list[int]
+    sums: list[float | None]
+    magnitudes: list[float | None] | None = None
+
+    def find_differences(self, expected: TableSummary) -> list[str]:
+        """Return a sentence for each difference from what Spark computes."""
+        if (self.rows, self.names) != (expected.rows, expected.names):
+            found, other = (
+                f"{format_count(summary.rows, 'row')} of {format_count(len(summary.names), 'column')}"
+                for summary in (self, expected)
+            )
+            return [f"{found}, not {other}"]
+        columns = zip(
+            self.names,
+            self.nulls,
+            expected.nulls,
+            self.sums,
+            expected.sums,
+            expected.magnitudes or expected.sums,
+            strict=True,
+        )
+        return [
+            f"column {name!r}: {nulls} nulls and sum {total}, not {expected_nulls} and {expected_total}"
+            for name, nulls, expected_nulls, total, expected_total, magnitude in columns
+            if nulls != expected_nulls or not _is_close(total, expected_total, magnitude)
+        ]
+
+
+def _is_close(total: float | None, expected: float | None, magnitude: float | None) -> bool:
+    if total is None or expected is None or magnitude is None:
+        return not total and not expected  # the sum of no values: None in Spark, 0 here
+    return str(total) == str(expected) or math.isclose(total, expected, abs_tol=_TOLERANCE * magnitude)
+
+
+def private_bytes(pid: int | None = None) -> int:
+    """Return the size of the private memory of a process, by default this one, without files; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid or 'self'}/status", encoding="ascii", errors="replace") as status:
+            return next((int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon:")), 0)
+    except OSError:
+        return 0
+
+
+class Reader:
+    """Replies to requests; keeps the table of `attach`, and what `publish` publishes, for later."""
+
+    def __init__(self, resources: ExitStack) -> None:
+        self._resources = resources
+        self._attached: Table | None = None
+
+    def read_published(self, uris: list[str]) -> dict[str, Any]:
+        """Attach to published partitions, and summarize their rows in place."""
+        with connect(uris) as dataset:
+            return _summarize(lambda: map(pa.record_batch, dataset))
+
+    def attach(self, uris: list[str]) -> dict[str, Any]:
+        """Attach to published partitions, for `read_attached`; or reply with the error."""
+        try:
+            with connect(uris) as dataset:
+                self._attached = dataset.read_all()
+        except BowstringError as error:
+            return {"error": type(error).__name__}
+        return {"rows": self._attached.num_rows}
+
+    def read_attached(self, _: None) -> dict[str, Any]:
+        """Summarize the rows of the table that `attach` has attached."""
+        attached = self._attached
+        assert attached is not None
+        return _summarize(lambda: map(pa.record_batch, attached.to_batches()))
+
+    def publish(self, uris: list[str]) -> dict[str, Any]:
+        """Publish the rows of published partitions again, for as long as this process runs."""
+        with connect(uris) as dataset:
+            published = publish(dataset.read_all(), lifetime="application")
+        return {"uris": list(self._resources.enter_context(published).uris)}
+
+    def read_sample(self, uris: list[str]) -> dict[str, Any]:
+        """Return a few rows of published partitions as text, spread over all batches."""
+        with connect(uris) as dataset:
+            batches = [batch for batch in dataset if batch.num_rows]
+            rows = []
+            for number in range(min(SAMPLE_ROWS, sum(batch.num_rows for batch in batches))):
+                batch = batches[number * len(batches) // SAMPLE_ROWS]
+                index = (number * batch.num_rows // SAMPLE_ROWS + number) % batch.num_rows
+                rows.append([_format_cell(column[index]) for column in batch.columns])
+            return {"names": dataset.schema.names, "rows": rows}
+
+    def read_stream(self, path: str) -> dict[str, Any]:
+        """Read an IPC stream from a socket."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            with connection.makefile("rb") as file:
+                return _summarize(lambda: pa.ipc.open_stream(file))
+
+    def read_parquet(self, path: str) -> dict[str, Any]:
+        """Read Parquet files."""
+        return _summarize(lambda: pyarrow.dataset.dataset(path, format="parquet").to_batches())
+
+
+def _summarize(open_batches: Callable[[], Iterable[Any]]) -> dict[str, Any]:
+    """Read record batches, and sum their columns with pyarrow."""
+    before = private_bytes()
+    table = pa.Table.from_batches(list(open_batches()))
+    copied_bytes = private_bytes() - before
+    sums = [_sum_column(column) for column in table.columns]
+    summary = TableSummary(table.num_rows, table.column_names, [column.null_count for column in table.columns], sums)
+    return {"copied_bytes": copied_bytes, "summary": asdict(summary)}
+
+
+def _sum_column(column: Any) -> float | None:
+    """Return the sum of a numeric column in double precision; None for other types."""
+    type_ = column.type
+    if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
+        return None
+    return pc.sum(column.cast(pa.float64(), safe=False)).as_py() or 0.0
+
+
+def _format_cell(value: Any) -> str:
+    return value.strip() if isinstance(value, str) and value.isprintable() else format_value(value)
+
+
+def main() -> None:
+    """Report readiness, and reply to requests until the end of standard input."""
+    with ExitStack() as resources:
+        reader = Reader(resources)
+        reply: object = "ready"
+        print(json.dumps(reply), flush=True)  # noqa: T201
+        for line in sys.stdin:
+            request = json.loads(line)
+            for _ in range(request["reads"]):
+                reply = getattr(reader, request["method"])(request["argument"])
+            print(json.dumps(reply), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
