@@ -107,3 +107,24 @@ def test_the_docstring_shows_every_class_and_its_built_in_counterpart() -> None:
             assert line is not None, name
             also = line.partition("(also ")[2].rstrip(")")
             assert not also or also in [base.__name__ for base in kind.__bases__], name
+
+
+@pytest.mark.parametrize("kind", [errors.MissingFileError, errors.AccessDeniedError, errors.DeadlineError])
+def test_an_error_with_a_location_keeps_its_class_number_file_and_notes(kind: type[errors.BowstringError]) -> None:
+    error = errors.translate_os_error(OSError(errno.ENOENT, "gone", "a.arrow"), "a.arrow: is gone")
+    error.add_note("a hint")
+    located = errors.add_location(error, "part 3")
+    assert type(located) is type(error)
+    assert str(located) == "part 3: a.arrow: is gone"
+    assert isinstance(located, OSError)
+    assert (located.errno, located.strerror, located.filename) == (errno.ENOENT, "gone", "a.arrow")
+    assert located.__notes__ == ["a hint"]
+    assert str(error) == "a.arrow: is gone"
+    assert str(errors.add_location(kind("problem"), "here")) == "here: problem"
+
+
+def test_only_malformed_data_and_types_get_a_location_from_a_block() -> None:
+    with pytest.raises(errors.TypeMismatchError, match=r"^column 'a': no number$"), errors.prefix_errors("column 'a'"):
+        raise errors.TypeMismatchError("no number")
+    with pytest.raises(errors.NotFoundError, match=r"^missing$"), errors.prefix_errors("column 'a'"):
+        raise errors.NotFoundError("missing")

@@ -46,7 +46,10 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, TypeVar
 
 
 class BowstringError(Exception):
@@ -83,6 +86,9 @@ class _OSErrorFields:
     def __reduce__(self) -> tuple[Any, ...]:
         system = {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
         return type(self), self.args, {**self.__dict__, **system}
+
+
+_Error = TypeVar("_Error", bound=BowstringError)
 
 
 class InvalidArgumentError(BowstringError, ValueError):
@@ -260,7 +266,7 @@ _ERRORS_BY_NUMBER: dict[int | None, type[BowstringError]] = {
     errno.EADDRINUSE: UnavailableAddressError,
     errno.EADDRNOTAVAIL: UnavailableAddressError,
 }
-"""Those without a built-in class."""
+"""The numbers for which Python has no class."""
 
 
 def translate_os_error(error: OSError, message: str, filename: object = None) -> BowstringError:
@@ -279,6 +285,25 @@ def translate_os_error(error: OSError, message: str, filename: object = None) ->
         if isinstance(error, builtin) or (isinstance(by_number, builtin) and builtin is not OSError):
             return kind(message, error, filename)
     raise AssertionError(f"not an OSError: {error!r}")
+
+
+def add_location(error: _Error, location: str, separator: str = ": ") -> _Error:
+    """Return a copy of an error of this module whose message begins with a location.
+
+    It keeps the class, `errno`, `strerror` and `filename`, other attributes and notes; its traceback is its own.
+    """
+    located = copy(error)
+    located.args = (f"{location}{separator}{error}",)
+    return located
+
+
+@contextmanager
+def prefix_errors(location: str) -> Iterator[None]:
+    """Add a location to an `InvalidDataError` or a `TypeMismatchError` from the block."""
+    try:
+        yield
+    except (InvalidDataError, TypeMismatchError) as error:
+        raise add_location(error, location) from None
 
 
 def format_count(count: int, noun: str) -> str:

@@ -42,6 +42,7 @@ from bowstring.errors import (
     MissingFileError,
     NotFoundError,
     UnsupportedTypeError,
+    prefix_errors,
 )
 from bowstring.inspection.formatting import (
     check_row_count,
@@ -70,7 +71,6 @@ from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.kernels.filters import FiltersLike
 from bowstring.layouts import expansion_limits
-from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
 EXTRA = "convert"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import bowstring as bs
 from bowstring.datatypes.types import DataType, Date, Decimal, Dictionary, Time
 from bowstring.display.printable_text import to_printable
+from bowstring.errors import prefix_errors
 from bowstring.ipc.api import open_any
-from bowstring.layouts.base import prefix_errors
 from tests import integration_json
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.field import Field
-from bowstring.errors import InvalidDataError, UnsupportedError
-from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Layout, pack_validity, prefix_errors
+from bowstring.errors import InvalidDataError, UnsupportedError, prefix_errors
+from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Layout, pack_validity
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.registry import layout_of

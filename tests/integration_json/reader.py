@@ -13,13 +13,9 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import (
-    FormatMismatchError,
-    InvalidDataError,
-    LimitError,
-)
+from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, prefix_errors
 from bowstring.io.sources import open_sequential
-from bowstring.layouts.base import ArrayData, prefix_errors
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from tests.integration_json.columns import read_column, read_dictionary_values
 from tests.integration_json.json_access import (

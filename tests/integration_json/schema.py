@@ -14,8 +14,7 @@ from bowstring.datatypes import extension, types as t
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.type_specs import REQUIRED, TYPE_SPECS, TYPE_SPECS_BY_CLASS, Enumeration, TypeParameter
-from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedTypeError
-from bowstring.layouts.base import prefix_errors
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedTypeError, prefix_errors
 from tests.integration_json.json_access import DocumentLimits, Json, expect_json_type, read_member
 
 _TYPE_SPECS_BY_JSON_NAME = {type_spec.json_name: type_spec for type_spec in TYPE_SPECS}

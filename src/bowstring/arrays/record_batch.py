@@ -17,7 +17,7 @@ from bowstring.datatypes import types
 from bowstring.datatypes.conversion import as_type
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_field_name
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.interop import c_data
 from bowstring.interop.pandas import PANDAS_KEY, frame_to_batches, is_pandas_object
 from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
@@ -25,7 +25,7 @@ from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
-from bowstring.layouts.base import Indices, prefix_errors
+from bowstring.layouts.base import Indices
 from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.registry import layout_of

@@ -33,14 +33,14 @@ from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.display.objects import source_to_html
-from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count
+from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count, prefix_errors
 from bowstring.interop import c_data
 from bowstring.interop.pandas import frame_to_batches, is_pandas_object
 from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
-from bowstring.layouts.base import Indices, prefix_errors
+from bowstring.layouts.base import Indices
 from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk, to_integer
 from bowstring.layouts.registry import layout_of

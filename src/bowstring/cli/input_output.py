@@ -21,6 +21,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
     TypeMismatchError,
+    add_location,
     format_count,
 )
 from bowstring.file_formats import (
@@ -128,10 +129,7 @@ def prefix_errors_with_source(file: str | None) -> Iterator[None]:
     except (InvalidDataError, TypeMismatchError) as error:
         if str(error).startswith(f"{source_name(file)}: "):
             raise
-        named_error = type(error)(f"{source_name(file)}: {error}")
-        for note in getattr(error, "__notes__", ()):
-            named_error.add_note(note)
-        raise named_error from None
+        raise add_location(error, source_name(file)) from None
 
 
 def echo_json(document: Mapping[str, Any], err: bool = False) -> None:

@@ -13,7 +13,7 @@ from bowstring.datatypes.extension import resolve_extension_type
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.nested import DICTIONARY_ORDERED, Dictionary
 from bowstring.datatypes.non_nested import Int
-from bowstring.errors import InvalidDataError, LimitError
+from bowstring.errors import InvalidDataError, LimitError, add_location
 from bowstring.memory import c_abi
 
 MAX_NESTING = 64
@@ -75,7 +75,7 @@ def _read_field(address: int, depth: int, fields_left: Iterator[int]) -> Field:
     except InvalidDataError as error:
         if not name:  # as that of a record batch
             raise
-        raise type(error)(f"field {name[:60].decode('utf-8', 'replace')!r}: {error}") from error
+        raise add_location(error, f"field {name[:60].decode('utf-8', 'replace')!r}") from error
 
 
 def _read_dictionary_type(

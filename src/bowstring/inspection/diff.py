@@ -11,8 +11,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import prefix_errors
+from bowstring.errors import InvalidDataError, prefix_errors
 
 _ArrayPair = tuple[Array, Array]
 

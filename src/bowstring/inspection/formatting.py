@@ -17,8 +17,7 @@ import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import TimestampWithOffset
-from bowstring.errors import InvalidArgumentError
-from bowstring.layouts.base import prefix_errors
+from bowstring.errors import InvalidArgumentError, prefix_errors
 from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 from bowstring.layouts.expansion_limits import check_expanded_arrays
 

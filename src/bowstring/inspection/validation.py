@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.display.objects import report_to_html
-from bowstring.errors import InvalidDataError
+from bowstring.errors import InvalidDataError, add_location, prefix_errors
 from bowstring.ipc.dictionaries.reader import StreamDictionaries, get_dictionary_declaration
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
@@ -22,7 +22,7 @@ from bowstring.ipc.record_batch.remote import create_columns
 from bowstring.ipc.stream import create_lazy_batch
 from bowstring.ipc.tools.scan import FileScan, StreamScan, open_scan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
-from bowstring.layouts.base import ArrayData, prefix_errors
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.validation import find_faults
 
 _MAX_VALIDATED, _MAX_MESSAGES = 256, 4096
@@ -257,7 +257,7 @@ def iter_validated_batches(batches: Iterable[RecordBatch], hint: str) -> Iterato
             with prefix_errors(location):
                 column = batch.column(index)
             for fault in find_faults(column, True, validated):
-                error = type(fault.error)(f"{location}: {fault}")
+                error = add_location(fault.error, " → ".join((location, *fault.path)))
                 error.add_note(hint)
                 raise error
         yield batch

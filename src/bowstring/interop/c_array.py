@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
 from bowstring.interop import c_device
-from bowstring.layouts.base import ArrayData, BufferSpec, Layout, prefix_errors
+from bowstring.layouts.base import ArrayData, BufferSpec, Layout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
 from bowstring.memory import c_abi
@@ -250,10 +250,8 @@ class ArrayImporter:
         addresses = c_abi.read_pointers(fields[c_abi.CHILDREN], fields[c_abi.N_CHILDREN], "children of an array")
         children = []
         for child, child_layout, field in zip(addresses, layout.children, layout.type.fields, strict=True):
-            try:
+            with prefix_errors(field.name or "child"):
                 children.append(self.read(child, child_layout))
-            except InvalidDataError as error:
-                raise type(error)(f"{field.name or 'child'}: {error}") from None
         values = None
         if layout.dictionary is not None:
             c_abi.check_pointer(dictionary, "a dictionary")

@@ -12,10 +12,10 @@ from typing import Any
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.c_schema_export import build_field_block
 from bowstring.datatypes.field import Field
-from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, ResourceError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, ResourceError, prefix_errors
 from bowstring.interop import c_device
 from bowstring.interop.c_array import import_array_struct
-from bowstring.layouts.base import ArrayData, prefix_errors
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
 from bowstring.memory.c_callbacks import make_immortal

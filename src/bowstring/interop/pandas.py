@@ -25,11 +25,12 @@ from bowstring.errors import (
     TypeMismatchError,
     UnsupportedTypeError,
     WouldCopyError,
+    prefix_errors,
 )
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
 from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks
-from bowstring.layouts.base import ArrayData, prefix_errors
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.expansion_limits import check_expanded_array
 

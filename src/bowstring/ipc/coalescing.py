@@ -15,10 +15,10 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, as_batch, record_batch
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError
+from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, prefix_errors
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
-from bowstring.layouts.base import ArrayData, Layout, prefix_errors
+from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import abandon_on_error

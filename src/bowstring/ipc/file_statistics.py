@@ -28,7 +28,7 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import FloatingPoint, Int, Struct
-from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
@@ -46,7 +46,6 @@ from bowstring.kernels.array_statistics import (
 from bowstring.kernels.comparison import compare
 from bowstring.kernels.filters import Filters, Predicate
 from bowstring.kernels.nulls import drop_null
-from bowstring.layouts.base import prefix_errors
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.bitmap import Mask

@@ -16,7 +16,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.display.objects import source_to_html
-from bowstring.errors import InvalidArgumentError, InvalidDataError, TruncatedError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TruncatedError, add_location
 from bowstring.interop import c_data
 from bowstring.io.sources import AnySource
 from bowstring.ipc.codecs import create_compressor
@@ -177,7 +177,7 @@ class Encoder:
             try:
                 column.layout.compact(column)
             except InvalidDataError:
-                return type(error)(f"column {field.name!r}: {error}")
+                return add_location(error, f"column {field.name!r}")
         return error
 
     def _create_message(

@@ -15,12 +15,12 @@ import numpy as np
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError
+from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, prefix_errors
 from bowstring.kernels import cast_numeric, cast_string, cast_temporal
 from bowstring.kernels.encode import dictionary_encode, run_end_decode, run_end_encode
 from bowstring.kernels.nulls import check_no_nulls, insert_nulls, insert_nulls_at
 from bowstring.kernels.value_field import extract_value_field
-from bowstring.layouts.base import ArrayData, find_first_true, prefix_errors
+from bowstring.layouts.base import ArrayData, find_first_true
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.types import DataType, Dictionary, int64
-from bowstring.errors import WouldCopyError
+from bowstring.errors import WouldCopyError, prefix_errors
 from bowstring.kernels.cast import cast
 from bowstring.kernels.unify_dictionaries import concat_and_unify
-from bowstring.layouts.base import ArrayData, Values, prefix_errors
+from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.buffer_sizes import total_buffer_size
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.expansion_limits import check_expanded_arrays

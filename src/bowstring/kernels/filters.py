@@ -28,7 +28,7 @@ from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, add_location
 from bowstring.kernels.array_statistics import decode_array, get_decoded_type, is_orderable
 from bowstring.kernels.comparison import COMPARISONS, compare, get_order_keys
 from bowstring.kernels.value_field import extract_value_field
@@ -185,7 +185,7 @@ def _parse_predicate(condition: object, schema: Schema) -> Predicate:
     try:
         return _create_predicate(index, schema.field(index), symbol, condition[2])
     except InvalidArgumentError as error:
-        raise type(error)(f"{location}: {error}") from None
+        raise add_location(error, location) from None
 
 
 def _create_predicate(index: int, field: Field, symbol: Operator, value: object) -> Predicate:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.types import Bool
-from bowstring.errors import TypeMismatchError
+from bowstring.errors import TypeMismatchError, prefix_errors
 from bowstring.kernels.encode import run_end_decode
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
-from bowstring.layouts.base import ArrayData, Values, pack_validity, prefix_errors
+from bowstring.layouts.base import ArrayData, Values, pack_validity
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import check_expanded_array

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.display.values import array_to_html, format_preview, format_type
-from bowstring.errors import InvalidDataError, TypeMismatchError, WouldCopyError
+from bowstring.errors import InvalidDataError, WouldCopyError
 from bowstring.layouts.buffer_sizes import total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.indexing import as_indices, clip_slice
@@ -508,15 +507,6 @@ def preview_elements(child: ArrayData, start: int, size: int, max_elements: int)
 def find_first_true(mask: npt.NDArray[np.bool_]) -> int:
     """Return the index of the first True."""
     return int(np.argmax(mask))
-
-
-@contextmanager
-def prefix_errors(location: str) -> Iterator[None]:
-    """Prefix the message of an `InvalidDataError` or a `TypeMismatchError` from the block with a location."""
-    try:
-        yield
-    except (InvalidDataError, TypeMismatchError) as error:
-        raise type(error)(f"{location}: {error}") from None
 
 
 def short_repr(value: Any) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.layouts.base import ArrayData, Indices, Layout, Values, prefix_errors
+from bowstring.errors import prefix_errors
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values
 from bowstring.memory.bitmap import Mask
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from bowstring.errors import InvalidDataError, TypeMismatchError
+from bowstring.errors import InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.layouts.base import (
     VALIDITY,
     ArrayData,
@@ -24,7 +24,6 @@ from bowstring.layouts.base import (
     Values,
     join_reprs,
     pack_validity,
-    prefix_errors,
     replace_none,
     set_nulls_to_none,
     short_repr,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, TypeMismatchError
+from bowstring.errors import InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.layouts.base import (
     ArrayData,
     BufferRole,
@@ -22,7 +22,6 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     find_first_true,
-    prefix_errors,
     short_repr,
     to_buffer,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from bowstring.errors import InvalidDataError
+from bowstring.errors import InvalidDataError, add_location
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import ArrayData
@@ -24,7 +24,7 @@ class ArrayFault(NamedTuple):
 def validate(array: ArrayData, full: bool) -> None:
     """Check the structure, and with `full` every value; raises `InvalidDataError` naming the location."""
     for fault in find_faults(array, full):
-        raise type(fault.error)(str(fault)) from None
+        raise add_location(fault.error, " → ".join(fault.path)) if fault.path else fault.error
 
 
 def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None = None) -> Iterator[ArrayFault]:

@@ -28,6 +28,7 @@ from bowstring.errors import (
     MissingFileError,
     NotFoundError,
     ProtocolError,
+    add_location,
     translate_os_error,
 )
 from bowstring.file_formats import open_batches
@@ -273,7 +274,7 @@ class DatasetReader(Closable):
             (error,) = reasons.values()
             if not prefix:
                 raise error
-            raise type(error)(f"{prefix}{error}") from error
+            raise add_location(error, f"part {part.index}") from error
         raise merge_location_errors(reasons, f"{prefix}no location")
 
     def _describe_request(self, request: JointRequest) -> str:
@@ -332,7 +333,7 @@ class DatasetReader(Closable):
         try:
             connection = Connection.dial(first.uri, self._connection_options(request), self._recorder)
         except ConnectionLostError as error:
-            raise type(error)(f"{request.ticket}: {error}") from error
+            raise add_location(error, str(request.ticket)) from error
         with self._lock:
             self._connections.add(connection)
         return connection, self._request_stream(connection, request)

@@ -34,6 +34,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
     ProtocolError,
+    add_location,
 )
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
@@ -294,12 +295,12 @@ class Stream:
     def _add_ticket_to_error(self, error: BowstringError) -> BowstringError:
         """Add the name of the data set to an error of the session."""
         if isinstance(error, DeadlineError):
-            return DeadlineError(f"{self._ticket}: the server sends nothing: {error}")
+            return add_location(error, f"{self._ticket}: the server sends nothing")
         if isinstance(error, ConnectionLostError):
-            lost = type(error)(f"{self._ticket}: the server disconnected before the end: {error}", error)
+            lost = add_location(error, f"{self._ticket}: the server disconnected before the end")
             return _explain_lost_connection(self._connection.uri, lost)
         if isinstance(error, ProtocolError | InvalidDataError):
-            return type(error)(f"{self._ticket}, {error}")
+            return add_location(error, str(self._ticket), ", ")
         return error
 
     def _decode_batch(self, event: StreamMessage | MessageLocated) -> RecordBatch | None:
@@ -312,7 +313,7 @@ class Stream:
             return self._decoder.decode_body(header, Buffer.of(body.parts[0]) if body.length_bytes else EMPTY)
         except (InvalidDataError, ProtocolError) as error:
             message = event.message if isinstance(event, MessageLocated) else event
-            raise type(error)(f"{self._ticket}, message {message.sequence}: {error}") from error
+            raise add_location(error, f"{self._ticket}, message {message.sequence}") from error
 
     def _decode_located_batch(self, header: BatchHeader, event: MessageLocated) -> RecordBatch | None:
         body = event.message.body

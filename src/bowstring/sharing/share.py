@@ -32,6 +32,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
     WouldCopyError,
+    add_location,
     translate_os_error,
 )
 from bowstring.file_formats import is_arrow, open_batches
@@ -162,7 +163,7 @@ class SharedTableHandle(Closable):
                 regions = [stack.enter_context(region) for region in self.open_regions()]
                 return [open_region_reader(region).read_all() for region in regions]
             except InvalidDataError as error:
-                raise type(error)(f"{self!r}: {error}") from error
+                raise add_location(error, repr(self)) from error
 
     def _open_region(self, reference: _RegionReference) -> Region:
         path = f"/proc/{self._process.pid}/fd/{reference.descriptor}"

@@ -12,7 +12,7 @@ from bowstring.arrays.record_batch import import_batch
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import Int, dictionary
-from bowstring.errors import BowstringError, InvalidDataError
+from bowstring.errors import BowstringError, InvalidDataError, add_location
 from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_any
 from bowstring.ipc.file import FileReader
@@ -294,4 +294,4 @@ def prefix_errors(path: FolderPath | str, index: int | None = None) -> Iterator[
         if str(problem).startswith((f"{path}: ", f"{path}, ")):
             raise
         suffix = "" if index is None else f", record batch {index}"
-        raise type(problem)(f"{path}{suffix}: {problem}") from problem
+        raise add_location(problem, f"{path}{suffix}") from problem

@@ -24,7 +24,7 @@ from bowstring.arrays.record_batch import import_batch
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, add_location
 from bowstring.ipc.file import FileReader
 from bowstring.kernels.array_statistics import get_decoded_type
 from bowstring.kernels.filters import parse_filters
@@ -63,7 +63,7 @@ class RowFilters:
             conjunctions = tuple(tuple(_parse_value(each, arrow_schema) for each in literal) for literal in literals)
             parse_filters(conjunctions, arrow_schema)
         except InvalidArgumentError as error:
-            raise type(error)(f"option filters: {error}") from None
+            raise add_location(error, "option filters") from None
         return cls(schema, conjunctions, truncate_times)
 
     def find_batches(self, reader: FileReader) -> Mask | None:

@@ -10,7 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bowstring.datatypes.types import Int
-from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError, UnsupportedTypeError
+from bowstring.errors import (
+    InvalidArgumentError,
+    InvalidDataError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    add_location,
+)
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, UnionValue, build_flatbuffer
@@ -94,7 +100,7 @@ def decode_tensor(header: TensorHeader, body: Buffer, location: str) -> AnyTenso
     except InvalidDataError as error:
         if str(error).startswith(location):  # from the flatbuffer
             raise
-        raise type(error)(f"{location}: {error}") from None
+        raise add_location(error, location) from None
 
 
 def _read_shape(table: FlatTable) -> tuple[tuple[int, ...], tuple[str, ...]]:

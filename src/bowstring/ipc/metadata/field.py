@@ -14,7 +14,14 @@ from bowstring.datatypes import extension, types
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.types import DataType, Dictionary
-from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, UnsupportedError, UnsupportedTypeError
+from bowstring.errors import (
+    InvalidArgumentError,
+    InvalidDataError,
+    LimitError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    add_location,
+)
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import TYPES
 from bowstring.ipc.metadata.types import create_int_record, create_type_record, read_int_type, read_type
@@ -59,7 +66,7 @@ def read_field(table: FlatTable, max_depth: int, depth: int = 1) -> tuple[Field,
     except InvalidArgumentError as error:  # from the types' own checks; here the data is malformed
         raise InvalidDataError(f"field {name!r}: {error}") from None
     except InvalidDataError as error:
-        raise type(error)(f"field {name!r}: {error}") from None
+        raise add_location(error, f"field {name!r}") from None
 
 
 def _resolve_extension(field: Field) -> Field:

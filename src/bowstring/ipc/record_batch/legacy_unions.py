@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import ArrayData, find_first_true, prefix_errors, to_buffer
+from bowstring.errors import InvalidDataError, prefix_errors
+from bowstring.layouts.base import ArrayData, find_first_true, to_buffer
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer

@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.errors import InvalidDataError, UnsupportedError
+from bowstring.errors import InvalidDataError, UnsupportedError, prefix_errors
 from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeader
@@ -21,7 +21,7 @@ from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
-from bowstring.layouts.base import ArrayData, Layout, prefix_errors
+from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer, Memory

@@ -15,7 +15,7 @@ from typing import Any
 
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.display.objects import report_to_html
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, prefix_errors
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.sinks import RewritableSink, Sink, open_sink, reject_same_file
 from bowstring.ipc.dictionaries.reader import (
@@ -44,7 +44,6 @@ from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_feat
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan, open_scan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
-from bowstring.layouts.base import prefix_errors
 from bowstring.memory.closable import abandon_on_error
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bowstring.datasets.dataset import DatasetPart
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ConnectionLostError, NotFoundError, ResourceError
+from bowstring.errors import ConnectionLostError, NotFoundError, ResourceError, add_location
 from bowstring.ipc.api import new_file
 from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.region import Region
@@ -86,8 +86,8 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
             num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema)
         except ResourceError as problem:
             size, space = memory.size_bytes, memory.describe_space()
-            message = f"data set {dataset}, partition {partition_id}, after {size} bytes {space}: {problem}"
-            raise type(problem)(message, problem) from problem
+            place = f"data set {dataset}, partition {partition_id}, after {size} bytes {space}"
+            raise add_location(problem, place) from problem
         if num_rows:  # otherwise nothing was written, and the memory is discarded
             location, nbytes = memory.put(dataset, (partition_id, attempt), num_rows)
     executor = find_java_ancestor()
