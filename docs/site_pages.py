@@ -12,7 +12,6 @@ import io
 import os
 import posixpath
 import re
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,7 @@ MODULES = (
     "datasets.ray",
     "ipc.stream",
 )
-_LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]+)?( \"[^\"]*\")?\)")
+_LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]+)?( \"[^\"]*\")?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -78,17 +77,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _replace_link(link: re.Match[str], folder: str, page: str) -> str:
-    target = posixpath.normpath(posixpath.join(folder, link[1]))
-    anchor, title = link[2] or "", link[3] or ""
+    """Return a link to the page of the site, or the text of a link to a file that is only in the repository."""
+    text, path, anchor, title = link[1], link[2], link[3] or "", link[4] or ""
+    target = posixpath.normpath(posixpath.join(folder, path))
     site_path = next((name for name, source in ROOT_PAGES.items() if source == target), target.removeprefix("docs/"))
-    if site_path != target:
-        return f"]({posixpath.relpath(site_path, posixpath.dirname(page) or '.')}{anchor}{title})"
-    return f"]({_repository_url()}/blob/main/{target}{anchor}{title})"
-
-
-def _repository_url() -> str:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
-    return str(project.get("urls", {}).get("Repository", "https://example.org/bowstring")).rstrip("/")
+    if site_path == target:
+        return text
+    return f"[{text}]({posixpath.relpath(site_path, posixpath.dirname(page) or '.')}{anchor}{title})"
 
 
 def _api_pages() -> dict[str, str]:

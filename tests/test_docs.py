@@ -6,6 +6,8 @@ docstrings (`--doctest-modules`).
 
 from __future__ import annotations
 
+import ast
+import builtins
 import functools
 import importlib
 import importlib.util
@@ -174,3 +176,23 @@ def test_a_public_method_without_a_docstring_is_detected() -> None:
 
     names = [name.rpartition(".")[2] for name in undocumented_methods(Overriding)]
     assert names == ["new", "value"]
+
+
+def test_each_terminal_of_the_tutorial_imports_and_assigns_the_names_it_uses() -> None:
+    text = (REPOSITORY / "docs/tutorial.md").read_text("utf-8")
+    defined: dict[str, set[str]] = {}
+    terminal = ""
+    for line in re.split(r"(?=^```python\n)|(?<=^```\n)", text, flags=re.MULTILINE):
+        if not line.startswith("```python\n"):
+            terminal = ["", terminal, *re.findall(r"\b(first|second|third) terminal", line)][-1]
+            continue
+        tree = ast.parse(line.removeprefix("```python\n").partition("```")[0])
+        names = defined.setdefault(terminal, set(dir(builtins)))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert used <= names, (terminal, used - names)
+    assert set(defined) == {"first", "second", "third"}

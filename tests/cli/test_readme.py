@@ -1,7 +1,8 @@
-"""The commands of README.md need no packages but those of its line for pip."""
+"""The code of README.md runs as written, with only the packages of its line for pip."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,17 +11,13 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.cli.command_line import write
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text("utf-8")
 EXTRAS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-COMMANDS = re.findall(r"^bowstring (.*?)(?: +#.*)?$", README, re.MULTILINE)
 RUN = """
 import sys
 sys.modules.update(dict.fromkeys(sys.argv.pop(1).split()))  # importing these fails
@@ -64,16 +61,22 @@ def test_packages_that_are_not_installed_are_missing(missing_modules: str) -> No
     assert {"click", "numpy"}.isdisjoint(missing_modules.split())
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if not command.startswith("serve")])
-def test_a_command_of_the_readme_needs_only_the_packages_of_its_line_for_pip(
-    command: str, missing_modules: str, tmp_path: Path
+def test_the_commands_of_the_readme_run_after_its_python_with_the_packages_of_its_line_for_pip(
+    missing_modules: str, tmp_path: Path
 ) -> None:
-    complete = write(tmp_path / "people.arrow", pa.table({"id": [0, 1, 2], "name": ["a", "b", None]})).read_bytes()
-    (tmp_path / "damaged.arrow").write_bytes(complete[:-20])
-    (tmp_path / "people.csv").write_text("city,people\nRiga,605273\n")
-    process = subprocess.run(
-        [sys.executable, "-c", RUN, missing_modules, *command.split()],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (process.returncode, "not installed" in process.stderr) == (0, False), process.stderr
-    assert process.stdout + process.stderr
+    sections = re.split(r"<!--- skip: next.*?-->\s*```python\n.*?```", README, flags=re.DOTALL)
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", "".join(sections), re.MULTILINE | re.DOTALL))
+    (script,) = [
+        block for block in re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL) if "info" in block
+    ]
+    environment = {**os.environ, "RUN": RUN, "MISSING": missing_modules, "PYTHON": sys.executable}
+    define = 'set -eu; bowstring() { "$PYTHON" -c "$RUN" "$MISSING" "$@"; }; trap \'kill 0\' EXIT\n'
+    for command in ([sys.executable, "-c", code], ["bash", "-c", f"{define}{script}echo complete"]):
+        process = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+        assert "not installed" not in process.stderr
+        assert command[0] == sys.executable or "complete" in process.stdout, process.stdout + process.stderr
+        assert command[0] != sys.executable or process.returncode == 0, process.stderr
+    assert {"people.arrow", "people.csv", "recovered.arrow"} <= {path.name for path in tmp_path.iterdir()}
