@@ -31,8 +31,8 @@ from bowstring.cli.demo.methods import (
     measure_memory,
     summarize_frame,
 )
-from bowstring.cli.demo.reader import TableSummary
 from bowstring.cli.demo.rows import create_line_frame, find_python_files, read_dataframe
+from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import InvalidArgumentError, NotFoundError
 from tests.polling import wait_until
 

@@ -170,9 +170,11 @@ def _default_master() -> str:
 
 
 @click.command(epilog=examples("bowstring demo", "bowstring demo --quick", "bowstring demo --input flights.parquet"))
-@click.option("--quick", is_flag=True, help="Compare the methods with fewer rows, and nothing else: half a minute.")
+@click.option("--quick", is_flag=True, help="Compare the methods with fewer rows, and do nothing else: half a minute.")
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
-@click.option("--master", metavar="URL", help="The Spark master.  [default: a local cluster with one executor]")
+@click.option(
+    "--master", metavar="URL", help="The Spark master.  [default: a local cluster with one executor; local[*] if quick]"
+)
 @click.option(
     "--lines",
     type=click.IntRange(min=1),
@@ -219,8 +221,12 @@ def demo(
     start = time.perf_counter()
     lines = lines or (_QUICK_LINES if quick else _LINES)
     rounds = rounds or (MIN_ROUNDS if quick else _ROUNDS)
+    master = master or ("local[*]" if quick else _default_master())
     with open_output(out) as sink:
-        with show_log_on_failure() as log, _run_spark(console, master or _default_master(), log) as spark:
+        with (
+            show_log_on_failure() as log,
+            _run_spark(console, master, log) as spark,
+        ):
             report = compare_methods(console, spark, path, lines, rounds, is_quick=quick)
         report.elapsed_s = time.perf_counter() - start
         page = build_page(report, path or "lines of the installed Python files").encode()

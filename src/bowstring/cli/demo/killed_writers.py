@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bowstring.cli.demo.reader import TableSummary
+from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import format_count
 from bowstring.sharing.processes import parent_pid
 from bowstring.spark.publication.frame import PublishedFrame, publish

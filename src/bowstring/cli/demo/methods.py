@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from bowstring.cli.demo.reader import TableSummary, private_bytes
+from bowstring.cli.demo.summary import TableSummary, private_bytes
 from bowstring.errors import ConnectionLostError
 from bowstring.spark.publication.frame import publish
 
