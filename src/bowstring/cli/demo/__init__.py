@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _JAVA_NOTICE = "WARNING: Using incubator modules"
 _PIPE_WIDTH = 200
 _PAGE = "bowstring-demo.html"
-_LINES, _QUICK_LINES = 300_000, 100_000
+_LINES = 300_000
+_QUICK_ROWS = 1_000_000
 _ROUNDS = 7
 _EXECUTOR_MEBIBYTES = 2048
 _SMALL_BYTES = 16 << 20
@@ -69,7 +70,7 @@ def _compare(console: Console, frame: DataFrame, rows: int, rounds: int, readers
 
 
 def compare_methods(
-    console: Console, spark: SparkSession, path: str | None, lines: int, rounds: int, *, is_quick: bool = False
+    console: Console, spark: SparkSession, path: str | None, lines: int | None, rounds: int, *, is_quick: bool = False
 ) -> DemoReport:
     """Compute the rows, and compare the methods; unless `is_quick` also with another number of rows, and kill writers.
 
@@ -78,7 +79,12 @@ def compare_methods(
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     with Readers() as readers:
         with console.status("Computing: Spark reads, parses, joins and aggregates"):
-            frame = read_dataframe(spark, path) if path else create_line_frame(spark, find_python_files(lines))
+            if path is not None:
+                frame = read_dataframe(spark, path)
+            elif lines is not None:
+                frame = create_line_frame(spark, find_python_files(lines))
+            else:
+                frame = spark.range(_QUICK_ROWS).selectExpr("id", "id % 7 AS weekday", "id * 0.01D AS price")
             summary = summarize_frame(frame.cache())
         if not summary.rows:
             raise InvalidArgumentError(f"{path}: there are no rows to publish")
@@ -170,7 +176,7 @@ def _default_master() -> str:
 
 
 @click.command(epilog=examples("bowstring demo", "bowstring demo --quick", "bowstring demo --input flights.parquet"))
-@click.option("--quick", is_flag=True, help="Compare the methods with fewer rows, and do nothing else: half a minute.")
+@click.option("--quick", is_flag=True, help="Only compare the methods, with generated rows: half a minute.")
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
 @click.option(
     "--master", metavar="URL", help="The Spark master.  [default: a local cluster with one executor; local[*] if quick]"
@@ -178,7 +184,7 @@ def _default_master() -> str:
 @click.option(
     "--lines",
     type=click.IntRange(min=1),
-    help=f"Approximate number of lines of Python without --input.  [default: {_LINES}, {_QUICK_LINES} if quick]",
+    help=f"Approximate number of lines of Python without --input.  [default: {_LINES}; generated rows if quick]",
 )
 @click.option(
     "--rounds",
@@ -219,7 +225,7 @@ def demo(
     if not console.is_terminal:
         console.width = _PIPE_WIDTH  # no line breaks in a pipe
     start = time.perf_counter()
-    lines = lines or (_QUICK_LINES if quick else _LINES)
+    lines = lines or (None if quick else _LINES)
     rounds = rounds or (MIN_ROUNDS if quick else _ROUNDS)
     master = master or ("local[*]" if quick else _default_master())
     with open_output(out) as sink:
@@ -229,7 +235,9 @@ def demo(
         ):
             report = compare_methods(console, spark, path, lines, rounds, is_quick=quick)
         report.elapsed_s = time.perf_counter() - start
-        page = build_page(report, path or "lines of the installed Python files").encode()
+        page = build_page(
+            report, path or ("lines of the installed Python files" if lines else "generated rows")
+        ).encode()
         sink.write([page], len(page))
     show_report(console, report)
     console.print(f"Plots: {to_printable(output)}", highlight=False)
