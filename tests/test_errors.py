@@ -7,6 +7,7 @@ import errno
 import os
 import pickle
 
+import numpy as np
 import pytest
 
 from bowstring import errors
@@ -128,3 +129,29 @@ def test_only_malformed_data_and_types_get_a_location_from_a_block() -> None:
         raise errors.TypeMismatchError("no number")
     with pytest.raises(errors.NotFoundError, match=r"^missing$"), errors.prefix_errors("column 'a'"):
         raise errors.NotFoundError("missing")
+
+
+@pytest.mark.parametrize("value", [0.5, 3, float("inf"), np.float32(2), np.int64(2)])
+def test_positive_numbers_are_seconds(value: float) -> None:
+    assert errors.check_seconds("timeout_s", value) == value
+
+
+@pytest.mark.parametrize("value", ["3", None, True, 0, -1.0, float("nan"), 1j, [1]])
+def test_other_seconds_are_errors_with_the_name(value: object) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="timeout_s: expected a positive number of seconds, found "):
+        errors.check_seconds("timeout_s", value)
+
+
+def test_zero_seconds_can_be_allowed() -> None:
+    assert errors.check_seconds("drain_s", 0, allow_zero=True) == 0
+    with pytest.raises(
+        errors.InvalidArgumentError, match="drain_s: expected a number of seconds of 0 or more, found -1"
+    ):
+        errors.check_seconds("drain_s", -1, allow_zero=True)
+
+
+def test_integers_from_a_minimum_are_counts() -> None:
+    assert [errors.check_count("rows", value, 2) for value in (2, 1 << 70, np.int8(3))] == [2, 1 << 70, 3]
+    for value in (1, -1, 2.0, "3", None, True, np.arange(2), np.bool_(True)):
+        with pytest.raises(errors.InvalidArgumentError, match="rows: expected an integer of 2 or more, found "):
+            errors.check_count("rows", value, 2)

@@ -45,10 +45,12 @@ Malformed data raises no other exceptions. A message names what was read, where,
 from __future__ import annotations
 
 import errno
+import operator
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
+from numbers import Real
 from typing import Any, TypeVar
 
 
@@ -304,6 +306,26 @@ def prefix_errors(location: str) -> Iterator[None]:
         yield
     except (InvalidDataError, TypeMismatchError) as error:
         raise add_location(error, location) from None
+
+
+def check_seconds(name: str, value: object, *, allow_zero: bool = False) -> float:
+    """Return a positive number of seconds, the value of an option. Raises `InvalidArgumentError` for anything else."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (allow_zero and value == 0)):  # type: ignore[operator]
+        kind = "a number of seconds of 0 or more" if allow_zero else "a positive number of seconds"
+        raise InvalidArgumentError(f"{name}: expected {kind}, found {value!r:.60}")
+    return value  # type: ignore[return-value]
+
+
+def check_count(name: str, value: object, minimum: int = 0) -> int:
+    """Return an integer of at least `minimum`, an option's value. Raises `InvalidArgumentError` for anything else."""
+    try:
+        count = minimum - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        count = minimum - 1
+    if count < minimum:
+        raise InvalidArgumentError(f"{name}: expected an integer of {minimum} or more, found {value!r:.60}")
+    return count
 
 
 def format_count(count: int, noun: str) -> str:

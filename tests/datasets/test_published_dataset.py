@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import secrets
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bowstring as bs
-from bowstring.datasets import PublishedDataset
-from bowstring.errors import ConnectionLostError, DeadlineError, NotFoundError
-from bowstring.sharing import agent_directory
+from bowstring.datasets import EpochReader, PublishedDataset
+from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
+from bowstring.sharing import ServerOptions, agent_directory, stored_dataset
 from bowstring.sharing.agent_client import AgentClient
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
@@ -242,3 +245,92 @@ def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token:
             os.kill(pid, signal.SIGCONT)
         assert elapsed_s >= 1
         assert bs.open_published("stopped").read_all() == TABLE
+
+
+WRONG_NUMBERS: dict[str, tuple[Callable[[PublishedDataset, Any], object], str]] = {
+    "connect": (lambda dataset, value: bs.connect(dataset, timeout_s=value), "connect: timeout_s: expected a positive"),
+    "published": (lambda _, value: bs.published(timeout_s=value), "timeout_s: expected a positive"),
+    "open_published": (lambda dataset, value: bs.open_published(dataset.id, value), "timeout_s: expected a positive"),
+    "unpublish": (lambda dataset, value: bs.unpublish(dataset.id, value), "timeout_s: expected a positive"),
+    "follow": (lambda _, value: bs.follow_published("x", timeout_s=value), "timeout_s: expected a positive"),
+    "publish": (lambda _, value: bs.publish(TABLE, ttl_s=value), "ttl_s: expected a positive"),
+    "extend": (PublishedDataset.extend, "ttl_s: expected a positive"),
+    "prefetch": (
+        lambda dataset, value: bs.connect(dataset, prefetch_bytes=value),
+        "connect: prefetch_bytes: expected an integer of 0 or more",
+    ),
+    "head": (PublishedDataset.head, "num_rows: expected an integer of 0"),
+    "read_rows": (lambda dataset, value: dataset.read_rows(0, value), "stop: expected an integer of 0"),
+    "read_rank": (lambda dataset, value: dataset.read_rank(0, value), "world_size: expected an integer of 0"),
+    "batch_rows": (EpochReader, "batch_rows: expected an integer of 1"),
+    "allocate": (
+        lambda _, value: bs.sharing.new_shared_table({"a": "int8"}).allocate(value),
+        "allocate: num_rows: expected an integer of 0",
+    ),
+    "options": (lambda _, value: ServerOptions(timeout_s=value), "timeout_s: expected a positive"),
+    "limits": (lambda _, value: ServerOptions(max_clients=value), "max_clients: expected an integer of 0"),
+    "drain": (lambda _, value: bs.serve({}).drain(value), "timeout_s: expected a number of seconds of 0 or more"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_NUMBERS)
+@pytest.mark.usefixtures("token")
+def test_an_option_that_is_not_a_number_is_an_error_with_its_name(name: str) -> None:
+    use, expected = WRONG_NUMBERS[name]
+    with bs.publish(TABLE) as dataset:
+        for value in ("3", None, -1, float("nan"), True, [1]):
+            with pytest.raises(InvalidArgumentError, match=f"{expected}.*, found {re.escape(repr(value))}"):
+                use(dataset, value)
+
+
+@pytest.mark.usefixtures("token")
+def test_a_data_set_that_expires_while_it_is_published_is_an_error_with_the_reason() -> None:
+    with pytest.raises(NotFoundError, match="expired after its lifetime of 1e-09 s"):
+        bs.publish(TABLE, ttl_s=1e-9)
+
+
+@pytest.mark.usefixtures("token")
+def test_batches_of_a_data_set_are_iterated() -> None:
+    with bs.publish(TABLE) as dataset, bs.open_published(dataset.id) as view:
+        assert [batch["a"].to_pylist() for batch in view.select("a")] == [[1, 2, 3]]
+        assert bs.Table.from_batches(list(dataset)) == TABLE
+
+
+def test_everything_works_in_functions_that_the_interpreter_calls_at_its_end(token: str, tmp_path: Path) -> None:
+    bs.write_table(TABLE, tmp_path / "t.arrow")
+    code = """
+import atexit, threading
+import bowstring as bs
+def at_exit():
+    from bowstring.sharing import agent_directory
+    agent_directory._DETACHED_TOKEN = token
+    with bs.open_published(name) as dataset, bs.publish(dataset.read_all(), name="at-exit") as other:
+        counts = [bs.connect(uri).read_all().num_rows, len(list(other)), bs.dataset(path).num_rows]
+        counts.append(next(iter(bs.datasets.EpochReader(other, 3))).num_rows)
+    send(counts)
+atexit.register(at_exit)
+"""
+    with bs.publish(TABLE) as dataset, bs.serve({"t": TABLE}, scheme="tcp") as server:
+        values = {"name": dataset.id, "uri": server.uri("t"), "path": str(tmp_path / "t.arrow"), "token": token}
+        assert run_python(code, **values) == [3, 1, 3, 3]
+
+
+@pytest.mark.usefixtures("token")
+def test_without_memory_for_threads_reading_works_and_reading_ahead_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with bs.publish(TABLE, name="alone") as dataset, bs.serve({"t": TABLE}, scheme="tcp") as server:
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        monkeypatch.setattr(stored_dataset, "_PART_BYTES", 8)
+        monkeypatch.setattr(os, "cpu_count", lambda: 4)
+        assert bs.open_published("alone").read_all() == bs.attach(bs.share(TABLE)) == TABLE
+        assert next(iter(EpochReader(dataset, 3))).num_rows == 3
+        with bs.publish(bs.concat_tables([TABLE] * 4)) as parts:
+            assert (len(parts.parts), parts.num_rows) == (4, 12)
+        with bs.connect(server.uri("t"), prefetch_bytes=100) as reader:
+            assert reader.read_all() == TABLE
+            with pytest.raises(ResourceError, match="can't start new thread"):
+                list(reader)

@@ -354,6 +354,8 @@ def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
 
 def test_an_owner_that_does_not_run_is_an_error(key: AgentKey) -> None:
     ended_owner_key = replace(key, owner=replace(key.owner, start_ticks=1))
+    with AgentClient.open(key):  # without an agent, none is started
+        pass
     with assert_descriptors_closed(), pytest.raises(InvalidArgumentError, match="does not run on this host") as caught:
         AgentClient.open(ended_owner_key)
     assert caught.traceback  # it would keep a connection that was not closed

@@ -9,15 +9,16 @@ import base64
 import io
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import Schema
 from bowstring.display.tables import MAX_HTML_ROWS, to_html_table
-from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, check_count
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.sharing.connect import connect
@@ -128,6 +129,11 @@ class Dataset:
         """
         return Dataset(self.name, self.part_schema, parts, self.column_indices)
 
+    def __iter__(self) -> Iterator[RecordBatch]:
+        """Iterate over the record batches of all parts, as `connect` reads them. Raises as `connect`."""
+        with connect(self) as reader:
+            yield from reader
+
     def __getitem__(self, parts: slice) -> Dataset:
         if not isinstance(parts, slice):
             raise InvalidArgumentError(f"expected a slice of parts, such as [2:3], found {parts!r:.80}")
@@ -162,7 +168,8 @@ class Dataset:
         >>> bs.dataset(["visits.arrow", "visits.arrow"]).read_rows(2, 5)["user"].to_pylist()
         [3, 1, 2]
         """
-        if not 0 <= start <= stop <= self.num_rows:
+        start, stop = check_count("start", start), check_count("stop", stop)
+        if not start <= stop <= self.num_rows:
             raise InvalidArgumentError(f"rows {start} to {stop} are out of range for {self.num_rows} rows")
         # The parts of the first and the last row; parts without rows before the first are skipped.
         ends = list(accumulate(part.num_rows for part in self.parts))
@@ -193,7 +200,8 @@ class Dataset:
         >>> [visits.read_rank(rank, world_size=2)["user"].to_pylist() for rank in range(2)]
         [[1, 2], [3, 4]]
         """
-        if not 0 <= rank < world_size:
+        rank, world_size = check_count("rank", rank), check_count("world_size", world_size)
+        if rank >= world_size:
             raise InvalidArgumentError(f"rank: expected an integer below the world_size of {world_size}, found {rank}")
         num_rows = self.num_rows
         return self.read_rows(num_rows * rank // world_size, num_rows * (rank + 1) // world_size)
@@ -206,7 +214,7 @@ class Dataset:
         >>> bs.dataset("visits.arrow").head(2)["user"].to_pylist()
         [1, 2]
         """
-        return self.read_rows(0, min(num_rows, self.num_rows))
+        return self.read_rows(0, min(check_count("num_rows", num_rows), self.num_rows))
 
     def to_pandas(self, **options: Any) -> Any:
         """Read all parts into a pandas data frame, with the options of `Table.to_pandas`. Raises as `connect` and that.

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, check_count
 from bowstring.layouts.indexing import to_integer
 
 RowIndices: TypeAlias = npt.NDArray[np.int64]
@@ -56,12 +56,10 @@ class RowOrder:
 
     def __post_init__(self) -> None:
         part_rows = tuple(to_integer("part_rows", rows) for rows in self.part_rows)
-        window_rows = to_integer("window_rows", self.window_rows)
+        window_rows = check_count("window_rows", self.window_rows, 1)
         seed = None if self.seed is None else to_integer("seed", self.seed)
         if min(part_rows, default=0) < 0 or sum(part_rows) >= 1 << 63:
             raise InvalidArgumentError("part_rows: expected numbers from 0, and fewer than 2**63 rows in all")
-        if window_rows < 1:
-            raise InvalidArgumentError(f"window_rows: expected 1 or more, found {window_rows}")
         if seed is not None and not 0 <= seed < 1 << 64:
             raise InvalidArgumentError(f"seed: expected an integer from 0 to 2**64 - 1, found {seed}")
         content = _nonzero_part_rows(self).astype("<i8").tobytes()

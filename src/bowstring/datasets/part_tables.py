@@ -15,7 +15,7 @@ from bowstring.arrays.table import Table, as_table, concat_tables
 from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
-from bowstring.errors import InvalidDataError, NotFoundError
+from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client import DatasetReader
 from bowstring.sharing.connect import Target, connect
@@ -136,12 +136,22 @@ class PartTables:
         return 0 if part in self._parts and self._parts[part].is_mapped else self._part_bytes[part]
 
     def _start_reading(self, parts: Sequence[int]) -> Future[dict[int, OpenPart]]:
-        from concurrent.futures import ThreadPoolExecutor  # slow to import
+        from concurrent.futures import Future  # slow to import
 
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_READING_THREADS, "bowstring-parts")
         assert self._dataset is not None
-        return self._pool.submit(open_parts, self._dataset, parts, self._tls)
+        try:
+            from concurrent.futures import ThreadPoolExecutor
+
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_READING_THREADS, "bowstring-parts")
+            return self._pool.submit(open_parts, self._dataset, parts, self._tls)
+        except RuntimeError:  # no memory for a thread, or the interpreter is shutting down
+            future: Future[dict[int, OpenPart]] = Future()
+            try:
+                future.set_result(open_parts(self._dataset, parts, self._tls))
+            except BowstringError as error:
+                future.set_exception(error)
+            return future
 
     def _wait_for(self, part: int) -> OpenPart:
         if part not in self._parts:

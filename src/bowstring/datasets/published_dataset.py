@@ -17,6 +17,7 @@ from bowstring.errors import (
     DeadlineError,
     InvalidArgumentError,
     NotFoundError,
+    check_seconds,
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.sharing.agent_client import AgentClient, AgentKey
@@ -145,8 +146,7 @@ class PublishedDataset(Dataset, Closable):
         ...     dataset.extend(3600)  # an hour from now
         """
         self._check_open()
-        if not ttl_s > 0:
-            raise InvalidArgumentError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
+        check_seconds("ttl_s", ttl_s)
         if self._control is None:
             raise InvalidArgumentError(
                 f"data set {self.id}: an unpickled copy: extend bowstring.open_published(its id)"

@@ -8,7 +8,7 @@ from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, PublishedDataset, open_published
-from bowstring.errors import ConnectionLostError, InvalidArgumentError, InvalidDataError, NotFoundError
+from bowstring.errors import ConnectionLostError, InvalidDataError, NotFoundError, check_seconds
 from bowstring.sharing.agent_directory import list_published
 from bowstring.sharing.connect import connect
 from bowstring.sharing.publications import StreamBatchId
@@ -31,10 +31,8 @@ class PublishedStream:
     """
 
     def __init__(self, name: str, state: Mapping[str, Any] | None = None, *, timeout_s: float = DEFAULT_WAIT_S) -> None:
-        if not timeout_s > 0:
-            raise InvalidArgumentError(f"timeout_s: expected a positive number of seconds, found {timeout_s!r}")
         self.name = name
-        self._timeout_s = timeout_s
+        self._timeout_s = check_seconds("timeout_s", timeout_s)
         self._query: str | None = None
         self._batch: int | None = None
         self._row = 0

@@ -13,7 +13,7 @@ from bowstring.arrays.table import Table
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
 from bowstring.display.tables import to_html_table
-from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, check_count
 from bowstring.layouts.indexing import to_integer
 from bowstring.transports.tls import TlsOptions
 
@@ -78,16 +78,13 @@ class EpochReader:
         prefetch_bytes: int = DEFAULT_PREFETCH_BYTES,
         tls: TlsOptions | None = None,
     ) -> None:
-        batch_rows = to_integer("batch_rows", batch_rows)
+        batch_rows = check_count("batch_rows", batch_rows, 1)
         rank, world_size = to_integer("rank", rank), to_integer("world_size", world_size)
-        if batch_rows < 1:
-            raise InvalidArgumentError(f"batch_rows: expected 1 or more, found {batch_rows}")
         if not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank: expected an integer below the world_size of {world_size}, found {rank}")
         if end not in get_args(End):
             raise InvalidArgumentError(f"end: expected {' or '.join(map(repr, get_args(End)))}, found {end!r}")
-        if to_integer("prefetch_bytes", prefetch_bytes) < 0:
-            raise InvalidArgumentError(f"prefetch_bytes: expected 0 or more, found {prefetch_bytes}")
+        check_count("prefetch_bytes", prefetch_bytes)
         self._tables = PartTables(source, columns, prefetch_bytes, tls)
         self.order = RowOrder(self._tables.part_rows, seed, window_rows)
         self.batch_rows = batch_rows

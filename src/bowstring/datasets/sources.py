@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from urllib.parse import quote
 
 from bowstring.arrays.record_batch import RecordBatch
@@ -60,7 +60,9 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     if isinstance(source, bytes) or not isinstance(source, str | os.PathLike | DatasetLocations | Iterable):
         raise InvalidArgumentError(f"dataset: expected a path, URI, data set or several, found {type(source).__name__}")
     texts: list[str | os.PathLike[str] | DatasetLocations]
-    texts = [source] if isinstance(source, str | os.PathLike | DatasetLocations) else list(source)
+    texts = (
+        [source] if isinstance(source, str | os.PathLike | DatasetLocations) else list(cast("Iterable[str]", source))
+    )
     if not texts:
         raise InvalidArgumentError("dataset: expected at least one path or URI")
     parts: list[DatasetPart] = []

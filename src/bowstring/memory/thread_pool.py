@@ -1,13 +1,18 @@
-"""A thread pool for work on bytes that releases the interpreter lock, such as codecs and NumPy."""
+"""Calls in several threads: of work on bytes that releases the interpreter lock, such as codecs and NumPy, and of calls
+that wait for other processes. Without memory for threads, and at the end of the interpreter, the caller works alone.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from bowstring.errors import ResourceError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,36 +41,75 @@ def map_in_threads(
     pool = _thread_pool.executor() if len(groups) > 1 else None
     if pool is None:
         return [function(item) for item in items]
-    pending = deque(range(len(groups)))
-    outputs: list[list[_Result]] = [[]] * len(groups)
-    errors: dict[int, BaseException] = {}
-
-    def run_pending() -> None:
-        while True:
-            try:
-                index = pending.popleft()
-            except IndexError:
-                return
-            try:
-                outputs[index] = [function(item) for item in groups[index]]
-            except BaseException as error:  # noqa: BLE001 -- the caller raises it
-                errors[index] = error
-                pending.clear()
-
+    calls = _Calls(lambda group: [function(item) for item in group], groups)
     helpers: list[Future[None]] = []
-    with suppress(RuntimeError):  # the interpreter is shutting down
-        helpers.extend(pool.submit(run_pending) for _ in range(min(_num_threads(), len(groups)) - 1))
-    run_pending()
+    with suppress(RuntimeError):  # no memory for a thread, or the interpreter is shutting down
+        helpers.extend(pool.submit(calls.run) for _ in range(min(_num_threads(), len(groups)) - 1))
+    calls.run()
     for helper in helpers:
         if not helper.cancel():
             helper.result()
-    groups.clear()  # a thread refers to them for another moment, and so to the memory of the items
-    if errors:
-        try:
-            raise errors[min(errors)]
-        finally:
-            errors.clear()  # break the reference cycle of the error and its frame
-    return [output for group in outputs for output in group]
+    return [output for group in calls.finish() for output in group]
+
+
+def map_in_new_threads(function: Callable[[_Item], _Result], items: Iterable[_Item], max_threads: int) -> list[_Result]:
+    """Apply `function` to each item, in up to `max_threads` threads, the caller's and some that end with the call.
+
+    Raises the error of the first item that fails.
+    """
+    calls = _Calls(function, list(items))
+    helpers: list[threading.Thread] = []
+    with suppress(ResourceError):
+        helpers.extend(start_thread(calls.run, "bowstring") for _ in range(min(max_threads, len(calls.items)) - 1))
+    calls.run()
+    for helper in helpers:
+        helper.join()
+    return calls.finish()
+
+
+def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
+    """Start a daemon thread. Raises `ResourceError` without memory for it, and while the interpreter shuts down."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        cause = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        raise ResourceError(f"{name}: {error}", cause) from error
+    return thread
+
+
+class _Calls(Generic[_Item, _Result]):
+    """Calls of a function for each item, which any number of threads make."""
+
+    def __init__(self, function: Callable[[_Item], _Result], items: list[_Item]) -> None:
+        self.items = items
+        self._function = function
+        self._pending = deque(range(len(items)))
+        self._outputs: dict[int, _Result] = {}
+        self._errors: dict[int, BaseException] = {}
+
+    def run(self) -> None:
+        """Make calls that no other thread has begun, until none is left or one has failed."""
+        while True:
+            try:
+                index = self._pending.popleft()
+            except IndexError:
+                return
+            try:
+                self._outputs[index] = self._function(self.items[index])
+            except BaseException as error:  # noqa: BLE001 -- the caller raises it
+                self._errors[index] = error
+                self._pending.clear()
+
+    def finish(self) -> list[_Result]:
+        """Return the results in the order of the items, when all threads have returned from `run`."""
+        self.items.clear()  # a thread refers to them for another moment, and so to their memory
+        if self._errors:
+            try:
+                raise self._errors[min(self._errors)]
+            finally:
+                self._errors.clear()  # break the reference cycle of the error and its frame
+        return [self._outputs[index] for index in sorted(self._outputs)]
 
 
 def group_by_size(items: Sequence[_Item], sizes_bytes: Sequence[int], min_bytes: int) -> list[list[_Item]]:
@@ -101,7 +145,10 @@ class _ThreadPool:
     def executor(self) -> ThreadPoolExecutor | None:
         if _num_threads() < 2:
             return None
-        from concurrent.futures import ThreadPoolExecutor  # slow to import
+        try:
+            from concurrent.futures import ThreadPoolExecutor  # slow to import
+        except RuntimeError:
+            return None  # the interpreter is shutting down: it can't be imported any more
 
         with self._lock:
             if self._pool is None:

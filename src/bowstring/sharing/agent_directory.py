@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from typing import TypeVar
 
-from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
+from bowstring.errors import BowstringError, DeadlineError, NotFoundError, ResourceError, check_seconds
+from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.agent_client import AgentClient, MissingEntry, PublishedEntry, agent_address_prefix
 from bowstring.sharing.publications import PublishedSummary
 from bowstring.transports.base import Deadline, strip_traceback
@@ -54,7 +54,7 @@ def list_published(timeout_s: float, name: str | None = None) -> list[tuple[str,
 
     Agents that do not answer within `timeout_s` are left out. Raises `InvalidArgumentError`, `ResourceError`.
     """
-    replies, _ = _ask_agents(timeout_s, lambda agent: agent.list_published(name))
+    replies, _ = _ask_agents(check_seconds("timeout_s", timeout_s), lambda agent: agent.list_published(name))
     entries = [(address, summary) for address, summaries in replies.items() for summary in summaries]
     return sorted(entries, key=lambda entry: entry[1].created_at, reverse=True)
 
@@ -65,7 +65,7 @@ def find_published(name: str, timeout_s: float) -> tuple[str, PublishedEntry]:
     Raises `NotFoundError` with the reason if the agents have one, `DeadlineError` if an agent does not answer within
     `timeout_s` and the others have no such data set, and as `list_published`.
     """
-    deadline = Deadline(timeout_s)
+    deadline = Deadline(check_seconds("timeout_s", timeout_s))
     previous_state: dict[str, str | None] | None = None
     while True:
         timeout_s = max(deadline.remaining_s(), _MIN_TIMEOUT_S)
@@ -98,8 +98,6 @@ def _ask_agents(
     timeout_s: float, ask: Callable[[AgentClient], _Reply]
 ) -> tuple[dict[str, _Reply], dict[str, BowstringError]]:
     """Return the replies of all agents, and the errors of those that do not reply within `timeout_s`, by address."""
-    if not timeout_s > 0:
-        raise InvalidArgumentError(f"timeout_s: expected a positive number of seconds, found {timeout_s!r}")
     replies: dict[str, _Reply] = {}
     errors: dict[str, BowstringError] = {}
 
@@ -111,9 +109,7 @@ def _ask_agents(
             _LOGGER.debug("%s: left out: %s", address, error)
             errors[address] = strip_traceback(error)
 
-    if addresses := list_agent_addresses():
-        with ThreadPoolExecutor(min(len(addresses), _MAX_THREADS), "bowstring-agents") as pool:
-            list(pool.map(ask_one, addresses))
+    map_in_new_threads(ask_one, list_agent_addresses(), _MAX_THREADS)
     return replies, errors
 
 

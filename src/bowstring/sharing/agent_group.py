@@ -13,13 +13,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 from bowstring.errors import BowstringError, ConnectionLostError, NotFoundError
 from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.publications import Publication
@@ -120,11 +120,7 @@ class AgentGroup:
             except ignored:
                 return None
 
-        uris = list(uris)
-        if len(uris) <= 1:
-            return dict(filter(None, map(call_one, uris)))
-        with ThreadPoolExecutor(min(len(uris), _MAX_THREADS), "bowstring-agents") as pool:
-            return dict(filter(None, pool.map(call_one, uris)))
+        return dict(filter(None, map_in_new_threads(call_one, uris, _MAX_THREADS)))
 
 
 def open_agent(key: AgentKey, uri: str, timeout_s: float = _REQUEST_TIMEOUT_S) -> AgentClient:

@@ -23,6 +23,8 @@ from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
+    check_count,
+    check_seconds,
 )
 from bowstring.io.fsspec_store import is_store_scheme
 from bowstring.memory.closable import close_on_error
@@ -145,10 +147,8 @@ def connect(  # noqa: PLR0913 -- all but two are options
     ...         [batch.num_rows for batch in reader]
     [3]
     """
-    if not timeout_s > 0:
-        raise InvalidArgumentError(f"connect: timeout_s: expected a positive number of seconds, found {timeout_s!r}")
-    if prefetch_bytes < 0:
-        raise InvalidArgumentError(f"connect: prefetch_bytes: expected 0 or more, found {prefetch_bytes}")
+    check_seconds("connect: timeout_s", timeout_s)
+    check_count("connect: prefetch_bytes", prefetch_bytes)
     connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users, prefetch_bytes)
     options = ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None, allow_file_locations)
     if schema is None:

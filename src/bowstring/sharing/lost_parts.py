@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, ConnectionLostError
+from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.connection import Connection, ConnectionOptions
 from bowstring.sharing.part_requests import FileRequest, PartRequest, PartRequests
 from bowstring.sharing.uris import servers_by_role
@@ -40,11 +40,10 @@ def check_parts(
     """
     reasons: dict[StreamURI, BowstringError | None] = {}
     failed: set[StreamURI] = set()
-    with ThreadPoolExecutor(_MAX_THREADS, "bowstring-connect") as pool:
-        while servers := {server: uri for server, uri in list_servers(parts, failed).items() if server not in reasons}:
-            outcomes = pool.map(lambda uri: _find_reason(uri, options), servers.values())
-            reasons.update(zip(servers, outcomes, strict=True))
-            failed = {server for server, reason in reasons.items() if reason is not None}
+    while servers := {server: uri for server, uri in list_servers(parts, failed).items() if server not in reasons}:
+        outcomes = map_in_new_threads(lambda uri: _find_reason(uri, options), servers.values(), _MAX_THREADS)
+        reasons.update(zip(servers, outcomes, strict=True))
+        failed = {server for server, reason in reasons.items() if reason is not None}
     lost: dict[str | None, list[int]] = {}
     host_reasons: dict[str | None, BowstringError] = {}
     for part in parts:

@@ -13,11 +13,10 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 from bowstring.display.objects import report_to_html
-from bowstring.errors import InvalidArgumentError, ProtocolError
+from bowstring.errors import InvalidArgumentError, ProtocolError, check_seconds
 
 Lifetime: TypeAlias = Literal["application", "detached"]
 """Until the end of the process that published, or also beyond it."""
@@ -70,8 +69,7 @@ def check_lifetime(lifetime: str, ttl_s: float) -> None:
     """Raise `InvalidArgumentError` for other values of the options of `publish`."""
     if lifetime not in get_args(Lifetime):
         raise InvalidArgumentError(f"lifetime: expected one of {get_args(Lifetime)}, found {lifetime!r}")
-    if not isinstance(ttl_s, Real) or not ttl_s > 0:
-        raise InvalidArgumentError(f"ttl_s: expected a positive number of seconds, found {ttl_s!r}")
+    check_seconds("ttl_s", ttl_s)
 
 
 @dataclass(frozen=True, slots=True)

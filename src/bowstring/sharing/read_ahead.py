@@ -6,9 +6,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import ClosedError
+from bowstring.memory.thread_pool import start_thread
 
 _JOIN_TIMEOUT_S = 5.0
 
@@ -40,8 +42,7 @@ class ReadAhead:
         at once if it waits for a server, after its call if it waits for a store. Raises `ClosedError` after `stop`, and
         in a forked child, which has no such thread.
         """
-        thread = threading.Thread(target=self._run, args=(batches,), name="bowstring-read-ahead", daemon=True)
-        thread.start()
+        thread = start_thread(partial(self._run, batches), "bowstring-read-ahead")
         try:
             while (batch := self._take()) is not None:
                 yield batch

@@ -23,6 +23,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
     NotFoundError,
+    check_seconds,
 )
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
@@ -215,7 +216,7 @@ class Server(Closable):
             return self.add_stored_dataset(name, *source.to_stored_datasets(name))
         parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
         # Further files are opened again for each client that does not have them, so that any number can be served.
-        if isinstance(source, str | os.PathLike) and not copy and len(self._datasets) >= _MAX_OPEN_FILES:
+        if isinstance(source, str | os.PathLike) and not copy and len(self.names) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
         return self.add_stored_dataset(name, *parts)
@@ -255,10 +256,7 @@ class Server(Closable):
             return name
         if lifetime_s is None:
             lifetime_s = math.inf if self.options.ticket_lifetime_s is None else self.options.ticket_lifetime_s
-        if not lifetime_s > 0:
-            raise InvalidArgumentError(
-                f"lifetime of a ticket: expected a positive number of seconds, found {lifetime_s!r}"
-            )
+        check_seconds("lifetime_s", lifetime_s)
         return self._signer.sign(name, None if lifetime_s == math.inf else math.ceil(time.time() + lifetime_s))
 
     def remove(self, name: str, reason: str | None = None) -> None:
@@ -291,6 +289,7 @@ class Server(Closable):
         ...     server.drain(timeout_s=1)  # True: no client is left
         True
         """
+        check_seconds("timeout_s", timeout_s, allow_zero=True)
         try:
             if not self._is_closed:
                 self._loop.call_soon_threadsafe(self._start_draining)
@@ -307,6 +306,7 @@ class Server(Closable):
         server. Raises `InvalidArgumentError` in other threads, `ClosedError`.
         """
         self._check_open()
+        check_seconds("drain_s", drain_s, allow_zero=True)
         wait_for_signal()
         return self.drain(drain_s)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from bowstring.display.objects import repr_options
-from bowstring.errors import AccessDeniedError, InvalidArgumentError
+from bowstring.errors import AccessDeniedError, InvalidArgumentError, check_count, check_seconds
 from bowstring.memory.available_memory import available_memory_bytes
 from bowstring.sharing.recording import RecorderOrPath
 from bowstring.transports.base import PeerIdentity, Transport
@@ -87,6 +87,16 @@ class ServerOptions:
     """
 
     __repr__ = repr_options
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None and each.default is None:
+                continue
+            if each.name.endswith("_s"):
+                check_seconds(each.name, value)
+            elif each.name.startswith("max_") or each.name.endswith("_bytes"):
+                check_count(each.name, value)
 
     def derive_total_limits(self) -> OutstandingAmounts:
         """Return the limits of all clients together, with defaults that depend on the available memory."""

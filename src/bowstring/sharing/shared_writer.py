@@ -15,7 +15,7 @@ from bowstring.arrays.table import has_dictionary_fields
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.datatypes.types import DataType
-from bowstring.errors import ClosedError, InvalidArgumentError, WouldCopyError
+from bowstring.errors import ClosedError, InvalidArgumentError, WouldCopyError, check_count
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import open_sink
 from bowstring.ipc.file import FileReader
@@ -212,8 +212,7 @@ def _writable_columns(memory: RegionBuilder) -> dict[str, npt.NDArray[Any]]:
 
 def _zero_batch(schema: Schema, num_rows: int) -> RecordBatch:
     """Return a batch of zeros, whose memory the system does not allocate as long as it is not read."""
-    if num_rows < 0:
-        raise InvalidArgumentError(f"allocate: expected a number of rows of 0 or more, not {num_rows}")
+    check_count("allocate: num_rows", num_rows)
     arrays = []
     for field in schema:
         array = _zero_array(field.type, num_rows)

@@ -37,6 +37,7 @@ from bowstring.memory.arena import Arena
 from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory, spare_memory_bytes
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
 from bowstring.memory.region import Region, RegionWriter
+from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.memory.unnamed_file import check_free_space, is_in_memory
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 
@@ -90,21 +91,22 @@ def store_in_regions(
     if arena is not None or not isinstance(source, Table) or len(groups := _group_batches_by_size(source)) < 2:
         region, rows = store_in_region(source, name, arena, spill_folders)
         return (region,), rows
-    from concurrent.futures import ThreadPoolExecutor  # slow to import, and rarely needed
-
     if not spill_folders:
         check_available_memory(source.nbytes, name)
     schema = source.schema
-    with ThreadPoolExecutor(len(groups), "bowstring-copy") as pool:
-        futures = [pool.submit(_write_region, FileWriter, schema, group, name, None, spill_folders) for group in groups]
+    regions: dict[int, Region] = {}
+
+    def write_group(index: int) -> None:
+        regions[index], _ = _write_region(FileWriter, schema, groups[index], name, None, spill_folders)
+
     try:
-        return tuple(future.result()[0] for future in futures), source.num_rows
+        map_in_new_threads(write_group, range(len(groups)), len(groups))
     except BaseException:
         # Frees the memory now, and not with the error's traceback.
-        for future in futures:
-            if future.exception() is None:
-                future.result()[0].close()
+        for region in regions.values():
+            region.close()
         raise
+    return tuple(regions[index] for index in range(len(groups))), source.num_rows
 
 
 def _group_batches_by_size(source: Table) -> list[list[RecordBatch]]:
