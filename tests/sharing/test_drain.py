@@ -130,7 +130,7 @@ def test_the_leases_of_a_client_end_with_the_time_for_draining(server: Server) -
 def test_a_client_that_has_finished_does_not_delay_the_end(server: Server) -> None:
     with bs.connect(server.uri("t")) as dataset:
         assert dataset.read_all().num_rows == 1000
-        assert wait_until(lambda: not any(client._connection.leases for client in server._clients))
+        assert wait_until(lambda: not any(client._connection.leases for client in server._clients.accepted.active))
         assert server.num_clients == 1
         assert server.drain(60.0) is True
 

@@ -32,12 +32,12 @@ from tests.sharing.python_process import PythonProcess, run_python
 
 RUN_AGENT = """
 import resource, socket
-from bowstring.sharing import agent_connections, host_agent, published_datasets
+from bowstring.sharing import host_agent, published_datasets
 from bowstring.transports.unix_socket import encode_unix_address
 for name, limit in limits.items():
     resource.setrlimit(getattr(resource, name), (limit, limit))
 for name, value in settings.items():
-    modules = [module for module in (host_agent, agent_connections, published_datasets) if hasattr(module, name)]
+    modules = [module for module in (host_agent, published_datasets) if hasattr(module, name)]
     setattr(modules[0], name, value)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(encode_unix_address(address))

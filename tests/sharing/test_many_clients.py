@@ -39,7 +39,7 @@ import bowstring as bs, numpy as np
 batch = bs.record_batch({f"c{i}": np.arange(1) for i in range(1000)})
 server = bs.serve({"t": bs.Table.from_batches([batch] * count)})
 send(server.uri("t"))
-while True: receive(); send([session._connection.leases.outstanding for session in server._clients])
+while True: receive(); send([session._connection.leases.outstanding for session in server._clients.accepted.active])
 """
 CONNECT = """
 import bowstring as bs, bowstring.sharing.connect

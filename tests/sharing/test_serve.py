@@ -581,7 +581,7 @@ def test_the_addresses_of_empty_buffers_are_at_the_end_of_their_region(server: b
                     assert len(client.memory[address >> 48].memory[address % (1 << 48) :][:length]) == length
                     freed += [address] * (length > 0)
         client.send((struct.pack(f"<{len(freed)}Q", *freed),), tag=FREE_DATA)
-        (session,) = server._clients
+        (session,) = server._clients.accepted.active
         assert wait_until(lambda: not session._connection.leases), "the server takes something for lent"
         server.remove("t")
         with pytest.raises(DeadlineError):
@@ -592,7 +592,7 @@ def test_the_addresses_of_empty_buffers_are_at_the_end_of_their_region(server: b
 def test_a_connection_with_an_unrequested_message_is_not_reused(server: bs.sharing.Server) -> None:
     with bs.connect(server.uri("t")) as data:
         data.read_all()
-        (handler,) = server._clients
+        (handler,) = server._clients.accepted.active
         is_sent = threading.Event()
 
         def send_message() -> None:
@@ -936,7 +936,7 @@ def test_a_stream_pauses_at_the_leases_of_its_client_and_continues_when_it_frees
         rows = 0
         for part in data:
             rows += part.num_rows
-            (client,) = server._clients
+            (client,) = server._clients.accepted.active
             leases = client._connection.leases
             assert leases.outstanding <= 4
             assert leases.outstanding_bytes <= 4 * batch.nbytes

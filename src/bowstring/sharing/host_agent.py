@@ -6,7 +6,9 @@ owners (the driver, or on other hosts the executors). When the last one has ende
 ones, and exits when it has none; also when it has had none for a while. Its memory has no name in any file system:
 nothing is left when it exits, and readers keep the memory that they have mapped.
 
-One thread answers all requests, and a connection without a request is closed after a few seconds.
+One thread answers all requests: those of tasks, over the agent's unix socket, and those of drivers on other hosts,
+which have none before their messages are authenticated (`agent_control`). A connection without a request is closed
+after a few seconds, and first of all if there are too many.
 """
 
 from __future__ import annotations
@@ -18,20 +20,17 @@ import resource
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable, close_on_error
-from bowstring.sharing.agent_connections import (
-    AgentConnection,
-    ConnectionAcceptor,
-    ControlConnection,
-    TaskConnection,
-)
-from bowstring.sharing.agent_control import CONTROL_OPTIONS, RemoteAccess
+from bowstring.memory.region import Region
+from bowstring.sharing.accepted_connections import AcceptedConnections
+from bowstring.sharing.agent_control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
 from bowstring.sharing.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.publications import Publication
@@ -40,14 +39,23 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
 from bowstring.transports.base import (
+    BOTH_DIRECTIONS,
     RECEIVE,
+    SEND,
+    Channel,
+    DirectionEnded,
     Interest,
     Listener,
+    MessageOffered,
+    MessageReceived,
+    RemoteMemoryUpdated,
     TransportOptions,
     Wait,
 )
-from bowstring.transports.event_loop import EventLoop
+from bowstring.transports.event_loop import EventHandler, EventLoop, ListenerHandler
 from bowstring.transports.registry import find_transport
+from bowstring.transports.tcp_connector import UNREACHABLE_ERRNOS
+from bowstring.transports.unix import UNIX
 from bowstring.transports.unix_listener import UnixListener
 
 _FIRST_OWNER_S = 60.0
@@ -55,6 +63,8 @@ _FIRST_OWNER_S = 60.0
 _IDLE_S = 120.0
 """Less would start agents again and again for processes that publish now and then."""
 _TICK_S = 1.0
+_FIRST_REQUEST_S = 10.0
+_NEXT_REQUEST_S = 120.0
 _REQUESTS_PER_TURN = 4
 _MAX_CLIENTS = 4096
 _MAX_CONNECTIONS = 1024
@@ -93,7 +103,7 @@ class HostAgent(Closable):
     def listen(self, listener: Listener) -> None:
         """Accept tasks from now on. The agent owns the listener."""
         max_connections = min(self._max_descriptors // 8, _MAX_CONNECTIONS)
-        self._loop.add(ConnectionAcceptor(self._loop, listener, max_connections, partial(TaskConnection, self)))
+        self._loop.add(_ConnectionAcceptor(self._loop, listener, max_connections, partial(TaskConnection, self)))
 
     def _create_server(self, access: RemoteAccess | None) -> Server:
         """Create the readers' server, for this host and with `access` for others."""
@@ -119,8 +129,8 @@ class HostAgent(Closable):
         self._access = access
         self._control_uri = f"{access.scheme}:{listener.address}"
         max_connections = min(self._max_descriptors // 16, _MAX_CONNECTIONS)
-        create = partial(ControlConnection, self, access.secret)
-        self._loop.add(ConnectionAcceptor(self._loop, listener, max_connections, create))
+        create = partial(ControlConnection, self, secret=access.secret)
+        self._loop.add(_ConnectionAcceptor(self._loop, listener, max_connections, create))
 
     def run(self) -> None:
         """Answer requests until the agent is no longer needed."""
@@ -290,10 +300,6 @@ class HostAgent(Closable):
         """The published data sets, or those with a name or ID, without their descriptions."""
         return {"datasets": self.datasets.list_published(request["name"])}
 
-    def drop_unpublished(self, datasets: Iterable[str]) -> None:
-        """Drop what a connection has put and not published before its end."""
-        self.datasets.drop_unpublished(datasets)
-
     def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Drop a data set; a replaced one a few seconds later."""
         drop = self.datasets.replace if request["is_replaced"] else self.datasets.drop
@@ -329,6 +335,195 @@ class _OwnerHandler(Closable):
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+class AgentConnection(Closable, EventHandler):
+    """The handler of a connection: answers its requests in order. Closed after a while without one."""
+
+    deadline: float = math.inf
+
+    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel) -> None:
+        self._agent = agent
+        self._acceptor = acceptor
+        self._channel = channel
+        self.deadline = time.monotonic() + _FIRST_REQUEST_S
+
+    @property
+    def has_sent_request(self) -> bool:
+        """Whether a request was answered."""
+        return self in self._acceptor.connections.active
+
+    @property
+    def _directions(self) -> int:
+        # A client that does not receive its answers gets no more of them: they would fill the agent's memory.
+        return SEND if self._channel.is_sending else BOTH_DIRECTIONS
+
+    def next_wait(self) -> Wait:
+        return self._channel.next_wait(self._directions)
+
+    def descriptors(self) -> list[int]:
+        return self._channel.descriptors()
+
+    def handle_events(self, _events: int) -> None:
+        channel = self._channel
+        try:
+            for event in channel.progress(self._directions):
+                if isinstance(event, MessageReceived):
+                    channel.grant_credit(1, channel.options.credit_bytes_of(len(event.data)))
+                    self._handle_message(event.data)
+                elif isinstance(event, MessageOffered):
+                    self._accept_offered_message(event)
+                elif isinstance(event, RemoteMemoryUpdated):
+                    self._update_memory(event)
+                elif isinstance(event, DirectionEnded):
+                    raise event.error
+            channel.progress(SEND)
+        except (BowstringError, OSError) as error:
+            self._end(error)
+
+    def handle_deadline(self) -> None:
+        self._acceptor.close_connection(self)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    @abstractmethod
+    def take_region(self, index: int) -> Region:
+        """Return a region that the client has sent, which no other request gets. Raises `ProtocolError`."""
+
+    @abstractmethod
+    def _handle_message(self, message: memoryview) -> None:
+        """Answer a message."""
+
+    def _accept_offered_message(self, offer: MessageOffered) -> None:
+        self._channel.accept_offered_message(offer.token)
+
+    def _update_memory(self, event: RemoteMemoryUpdated) -> None:  # noqa: ARG002 - for connections of the same host
+        raise ProtocolError("memory of another host")
+
+    def _end(self, error: Exception) -> None:  # noqa: ARG002 - the agent has no log
+        self._acceptor.close_connection(self)
+
+
+class TaskConnection(AgentConnection):
+    """A connection of a task or of the driver of this host and user."""
+
+    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel) -> None:
+        super().__init__(agent, acceptor, channel)
+        self._regions = UNIX.open_remote_memory(channel, None)
+        self.reservation = MemoryReservation(agent.memory)
+        """The memory that the client has reserved for the partition that it writes."""
+
+        self.unpublished: set[str] = set()
+        """The data sets that end with the connection unless they are published."""
+
+    def take_region(self, index: int) -> Region:
+        return self._regions.pop(index)
+
+    def close(self) -> None:
+        self.reservation.close()
+        self._agent.datasets.drop_unpublished(self.unpublished)
+        self.unpublished = set()
+        super().close()
+
+    def _handle_message(self, message: memoryview) -> None:
+        reply, tag = self._agent.answer(message, self)
+        self._channel.submit((reply,), tag)
+        # A client that does not receive the answer is closed then, too.
+        self._acceptor.connections.activate(self)
+        # A task that writes a partition may compute for long between two requests.
+        self.deadline = math.inf if self.reservation.is_open else time.monotonic() + _NEXT_REQUEST_S
+
+    def _update_memory(self, event: RemoteMemoryUpdated) -> None:
+        self._regions.apply_update(event.update)
+
+
+class ControlConnection(AgentConnection):
+    """A connection of a process with the agent's secret, on any host. It can become an owner of the agent."""
+
+    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel, *, secret: bytes) -> None:
+        super().__init__(agent, acceptor, channel)
+        self._secret = secret
+        self._session: ControlSession | None = None
+        self.owner: ProcessIdentity | None = None
+        """The driver whose end ends the connection, if it is an owner."""
+
+    def take_region(self, index: int) -> Region:
+        raise ProtocolError(f"region {index}: memory of another host")
+
+    def _handle_message(self, message: memoryview) -> None:
+        if self._session is None:
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            self._session = ControlSession(self._secret, check_nonce(message), nonce, is_agent=True)
+            self._channel.submit((nonce,))
+            return
+        reply, tag = self._agent.answer(self._session.verify(message), self)
+        self._channel.submit(self._session.sign(reply, tag), tag)
+        self._acceptor.connections.activate(self)
+        self.deadline = math.inf if self.owner is not None else time.monotonic() + _NEXT_REQUEST_S
+
+    def _accept_offered_message(self, offer: MessageOffered) -> None:
+        if not self.has_sent_request:
+            raise ProtocolError(f"a message of {offer.length_bytes} bytes before the first request")
+        super()._accept_offered_message(offer)
+
+    def _end(self, error: Exception) -> None:
+        if self.owner is not None:
+            # The system of a driver's host ends its connections with its process. Without any sign of that host, or
+            # after bytes that are not the driver's, it may still run.
+            is_lost = isinstance(error, ConnectionError) and getattr(error, "errno", None) not in UNREACHABLE_ERRNOS
+            self._agent.end_ownership(self, is_silent=not is_lost)
+        super()._end(error)
+
+
+class _ConnectionAcceptor(ListenerHandler):
+    """Accepts connections of a listener up to a limit; others wait in the socket's queue."""
+
+    connections_per_turn = 1
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        listener: Listener,
+        max_connections: int,
+        create: Callable[[_ConnectionAcceptor, Channel], AgentConnection],
+    ) -> None:
+        super().__init__(listener)
+        self._loop = loop
+        self._max_connections = max_connections
+        self._create = create
+        self.connections = AcceptedConnections(self.close_connection)
+
+    @property
+    def _can_accept(self) -> bool:
+        """Whether one more connection can be accepted, if necessary in place of one without a request."""
+        return len(self.connections) < self._max_connections or bool(self.connections.silent)
+
+    def next_wait(self) -> Wait:
+        return super().next_wait() if self._can_accept else Wait([])
+
+    def handle_events(self, events: int) -> None:
+        # Without events, a connection was closed: only what to wait for has changed. Accepting here could replace
+        # another connection, whose end would lead here again.
+        if events and self._can_accept:
+            super().handle_events(events)
+
+    def add_channel(self, channel: Channel) -> None:
+        if len(self.connections) >= self._max_connections:
+            self.connections.end_oldest_silent()
+        connection = self._create(self, channel)
+        self.connections.add(connection)
+        self._loop.add(connection)
+
+    def close_unused_connection(self, error: Exception) -> bool:  # noqa: ARG002 - the agent has no log
+        return self.connections.end_oldest_silent()
+
+    def close_connection(self, connection: AgentConnection) -> None:
+        """Close a connection, after which another one may be accepted."""
+        self.connections.remove(connection)
+        self._loop.remove(connection)
+        connection.close()
+        self._loop.notify_handler(self, 0)
 
 
 _Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]

@@ -25,6 +25,7 @@ from bowstring.errors import (
     ResourceError,
 )
 from bowstring.memory.region import FileRange, Region
+from bowstring.sharing.accepted_connections import AcceptedConnections
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.server_stats import ConnectionTraffic, ServerCounters
 from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
@@ -86,21 +87,9 @@ class ServedClients:
         self.lock = threading.Lock()
         self._datasets = datasets
         self.loop = loop
-        self._silent: dict[ClientHandler, None] = {}
-        self._active: dict[ClientHandler, None] = {}
+        self.accepted = AcceptedConnections(self._refuse_silent_client)
         self._connections: dict[Channel, ClientHandler] = {}
         self._ended_traffic = ConnectionTraffic()
-
-    def __len__(self) -> int:
-        return len(self._silent) + len(self._active)
-
-    def __iter__(self) -> Iterator[ClientHandler]:
-        return iter(self._active)
-
-    @property
-    def num_active(self) -> int:
-        """The number of connections with a request."""
-        return len(self._active)
 
     def list_requests(self) -> list[tuple[object, tuple[str, ...]]]:
         """Return the last request of each connection, with its peer: the process of a local one, else the connection.
@@ -124,8 +113,8 @@ class ServedClients:
         leased_addresses = sum(each.outstanding for each in leases)
         leased_bytes = sum(each.outstanding_bytes for each in leases)
         return {
-            "num_clients": len(self._active),
-            "num_silent": len(self._silent),
+            "num_clients": len(self.accepted.active),
+            "num_silent": len(self.accepted.silent),
             "leased_addresses": leased_addresses,
             "leased_bytes": leased_bytes,
             "queued_bytes": sum(client.queued_bytes for client in clients),
@@ -144,26 +133,22 @@ class ServedClients:
 
         If there are too many without a request, refuse the oldest of them.
         """
-        if len(self._silent) >= self.options.max_silent:
-            self.evict_silent_client()
+        if len(self.accepted.silent) >= self.options.max_silent:
+            self.accepted.end_oldest_silent()
         self.counters.num_connections += 1
         client = ClientHandler(self, self._datasets, transport, channel, self.counters.num_connections, observer)
         LOG.debug("%s: connected", client.name)
-        self._silent[client] = None
+        self.accepted.add(client)
         self._connections[channel] = client
         self.loop.add(client)
         self.loop.notify_handler(client, RECEIVE)  # its request has mostly arrived already
 
-    def evict_silent_client(self) -> bool:
-        """Refuse the oldest connection without a request; return False if there is none."""
-        client = next(iter(self._silent), None)
-        if client is None:
-            return False
-        limit = self.options.max_silent
+    def _refuse_silent_client(self, client: ClientHandler, reason: str | None = None) -> None:
+        """Refuse a connection without a request."""
+        limit = f"the server has {self.options.max_silent} connections without a request, its limit"
         self.counters.num_refused_connections += 1
-        client.refuse(ConnectionLostError(f"the server has {limit} connections without a request, its limit"))
+        client.refuse(ConnectionLostError(reason or limit))
         self.loop.notify_handler(client, SEND)
-        return True
 
     def wake_client(self, channel: Channel) -> None:
         """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
@@ -175,38 +160,34 @@ class ServedClients:
         """Count a connection with a request as a client. Raises `ConnectionLostError` at the limit."""
         if self.is_draining:
             raise ConnectionLostError("the server is shutting down")
-        if client in self._active:
+        if client in self.accepted.active:
             return
         limit = self.options.max_clients
-        if len(self._active) >= limit:
+        if len(self.accepted.active) >= limit:
             raise ConnectionLostError(f"the server has {limit} clients already, its limit")
-        del self._silent[client]
-        self._active[client] = None
+        self.accepted.activate(client)
         LOG.info("%s: accepted", client.name)
 
     def retire_removed_regions(self) -> None:
         """Let clients close the regions of data sets that were removed."""
-        for client in list(self._active):
+        for client in list(self.accepted.active):
             client.retire_removed_regions()
             self.loop.notify_handler(client, 0)
 
     def start_draining(self) -> None:
         """Disconnect the clients that use nothing, and the others when they have finished."""
         self.is_draining = True
-        for client in list(self._silent):
-            self.counters.num_refused_connections += 1
-            client.refuse(ConnectionLostError("the server is shutting down"))
-            self.loop.notify_handler(client, SEND)
-        for client in list(self._active):
+        for client in list(self.accepted.silent):
+            self._refuse_silent_client(client, "the server is shutting down")
+        for client in list(self.accepted.active):
             self.loop.notify_handler(client, 0)
-        if not self._active:
+        if not self.accepted.active:
             self.is_drained.set()
 
     def stop_counting_client(self, client: ClientHandler) -> None:
         """Do not count a connection any more, because it ends."""
-        self._silent.pop(client, None)
-        self._active.pop(client, None)
-        if self.is_draining and not self._active:
+        self.accepted.remove(client)
+        if self.is_draining and not self.accepted.active:
             self.is_drained.set()
 
     def disconnect(self, client: ClientHandler, reason: object = "finished", *, level: int = logging.INFO) -> None:

@@ -139,7 +139,7 @@ class Server(Closable):
     @property
     def num_clients(self) -> int:
         """The number of connected clients."""
-        return len(self._clients)
+        return len(self._clients.accepted)
 
     def stats(self) -> ServerStats:
         """Return the usage and the counters of the server. Takes less than a millisecond for a few hundred clients.
@@ -382,7 +382,7 @@ class Server(Closable):
         """Close the listeners, and disconnect clients that use nothing."""
         if self._clients.is_draining:
             return
-        LOG.info("%s: draining (%d clients)", self._description, self._clients.num_active)
+        LOG.info("%s: draining (%d clients)", self._description, len(self._clients.accepted.active))
         for acceptor in self._acceptors:
             self._loop.remove(acceptor)
             acceptor.close()
@@ -469,7 +469,7 @@ class _Acceptor(ListenerHandler):
         self._server._clients.add_connection(self._transport, channel, observer)
 
     def close_unused_connection(self, error: Exception) -> bool:
-        is_closed = self._server._clients.evict_silent_client()
+        is_closed = self._server._clients.accepted.end_oldest_silent()
         if not is_closed:
             LOG.warning("%s: can't accept connections for a while: %s", self._server._description, error)
         return is_closed
