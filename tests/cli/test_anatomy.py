@@ -59,7 +59,7 @@ def test_the_page_does_not_overwrite_its_file(tmp_path: Path, capsys: pytest.Cap
     path = write(tmp_path / "x.arrow", TABLE)
     before = path.read_bytes()
     assert main(["anatomy", str(path), "-o", str(path)]) == 1
-    assert "is the file to read as well as the file to write" in capsys.readouterr().err
+    assert "is both input and output" in capsys.readouterr().err
     assert path.read_bytes() == before
 
 

@@ -118,6 +118,4 @@ def test_the_output_is_not_a_file_of_the_input(tmp_path: Path, capsys: pytest.Ca
     for name in ("a.arrow", "b.arrow"):
         bs.write_table(TABLE, tmp_path / name)
     assert main(["convert", str(tmp_path), str(tmp_path / "b.arrow")]) == 1
-    assert "b.arrow: is both input and output" in capsys.readouterr().err.replace(
-        "is the file to read as well as the file to write", "is both input and output"
-    )
+    assert "b.arrow: is both input and output" in capsys.readouterr().err

@@ -86,7 +86,7 @@ class Table(ColumnContainer):
 
     @classmethod
     def from_batches(cls, batches: Iterable[RecordBatch], schema: SchemaLike | None = None) -> Table:
-        """Create a table of batches with the same schema (default: that of the first); nothing is copied.
+        """Create a table of batches with the same schema (default: the schema of the first); nothing is copied.
 
         Batches of other libraries are imported (PyCapsule interface).
 

@@ -35,7 +35,7 @@ from bowstring.transports.tls import TlsOptions
 @click.argument("uri", metavar="URI|NAME", shell_complete=complete_dataset_names)
 @click.argument("output", type=PATH, default="-")
 @target_format_option("by extension, else file; stream for -")
-@click.option("--ticket", help="Ticket of the data set.  [default: that of the URI]")
+@click.option("--ticket", help="Ticket of the data set.  [default: the ticket of the URI]")
 @click.option(
     "--timeout",
     "timeout_s",

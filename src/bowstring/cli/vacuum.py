@@ -27,7 +27,7 @@ from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
     type=click.FloatRange(min=0),
     default=VACUUM_AGE_S,
     metavar="SECONDS",
-    help="Remove only files that have not changed for so long.",
+    help="Remove only files that are unchanged for at least this long.",
 )
 @click.option("--dry-run", is_flag=True, help="List the files only.")
 @json_option("Write the list as JSON.")

@@ -83,8 +83,8 @@ class PublishedDataset(Dataset, Closable):
 
     `bowstring.connect` accepts it, or any of its `uris`, in any process of the same user and host. The object that
     `publish` returned owns the memory: its `close`, or the end of its ``with`` block, frees it for everyone; what was
-    read stays valid. All others are views, whose `close` has no effect on the data: those of `open_published`,
-    unpickled copies, and all in a forked child. `id` is unique, `name` may be that of several data sets.
+    read stays valid. All other objects are views, whose `close` has no effect on the data: from `open_published`,
+    unpickled copies, and all in a forked child. `id` is unique, several data sets may have one `name`.
 
     >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-extended", ttl_s=60) as dataset:
     ...     dataset.extend(3600)

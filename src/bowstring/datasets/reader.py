@@ -171,7 +171,7 @@ class EpochReader:
     def _count_gathered_batches(self) -> int:
         """Return the number of batches of this rank that are copied at once.
 
-        Those of all ranks and workers together are about a window at most, so that its parts are enough.
+        All ranks and workers together copy about a window at most, so that its parts are enough.
         """
         row_bytes = self._tables.nbytes // max(self.order.num_rows, 1) + 1
         num_rows = min(_MAX_GATHERED_ROWS, _MAX_GATHERED_BYTES // row_bytes)

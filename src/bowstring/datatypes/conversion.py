@@ -1,4 +1,4 @@
-"""Convert arguments to data types and fields: those of another library, and names of types."""
+"""Convert arguments to data types and fields: types of another library, and names of types."""
 
 from __future__ import annotations
 

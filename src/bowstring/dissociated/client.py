@@ -141,7 +141,7 @@ class ClientStream:
     def expects_input_for(self, role: ConnectionRole) -> bool:
         """Whether the server has to send something over the connection with this role.
 
-        That of the bodies is not known before their metadata is received.
+        Whether the server sends bodies is not known before their metadata is received.
         """
         if role is ConnectionRole.BOTH or not self.expects_input:
             return self.expects_input

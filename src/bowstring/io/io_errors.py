@@ -43,7 +43,7 @@ def get_source_name(source: Any) -> str:
 def unwrap_text_file(file: Any) -> Any:
     """The binary file of a text file object such as standard output; any other object unchanged.
 
-    Binary file objects may have a `buffer`, too: that of fsspec's has bytes that are not uploaded yet.
+    Binary file objects may have a `buffer`, too: fsspec's contains bytes that are not uploaded yet.
     """
     return getattr(file, "buffer", file) if isinstance(file, io.TextIOBase) else file
 

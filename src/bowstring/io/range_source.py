@@ -255,7 +255,7 @@ class LazyRangeBytes:
         return self._source.find(file_offset, size_bytes)
 
     def find_missing_spans(self, spans: Iterable[Span]) -> list[Span]:
-        """Those of the spans, relative to the header, that are not in memory, relative to the file."""
+        """Return the spans that are not in memory, relative to the file; `spans` are relative to the header."""
         return [
             (self.offset + offset, size_bytes) for offset, size_bytes in spans if self.find(offset, size_bytes) is None
         ]

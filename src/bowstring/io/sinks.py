@@ -437,9 +437,7 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
     for source in sources if target is not None else ():
         if _get_file_identity(source) == target:
             name = sink if isinstance(sink, str | os.PathLike) else get_source_name(sink)
-            raise InvalidArgumentError(
-                f"{name}: is the file to read as well as the file to write: write to another name"
-            )
+            raise InvalidArgumentError(f"{name}: is both input and output: choose another output")
 
 
 def _get_file_identity(file: Any) -> tuple[Any, ...] | None:

@@ -91,7 +91,7 @@ def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData
 
 
 def type_of_numpy_array(values: Values) -> DataType:
-    """Return the data type of a NumPy array: that of its elements, in fixed-size lists per further dimension."""
+    """Return the data type of a NumPy array: the type of its elements, in one fixed-size list per further dimension."""
     if values.ndim > 1:
         rows = values[:, 0] if values.shape[1] else values.reshape(0, *values.shape[2:])
         return types.list_(type_of_numpy_array(rows), values.shape[1])

@@ -275,7 +275,7 @@ class AgentClient(Closable):
     def drop(self, dataset: str, reason: str = "was dropped", *, is_replaced: bool = False) -> None:
         """Free the memory of a data set; of a replaced one a few seconds later, for those that have found it before.
 
-        Those that ask for it later get `reason`, the predicate of a sentence. Raises `NotFoundError` if it does not
+        Later requests for it get `reason`, the predicate of a sentence. Raises `NotFoundError` if it does not
         exist any more.
         """
         self._request({"op": "drop", "dataset": dataset, "reason": reason, "is_replaced": is_replaced})

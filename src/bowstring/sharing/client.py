@@ -121,7 +121,7 @@ class DatasetReader(Closable):
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URIs of the parts, in order: those of the locations that are used."""
+        """The URIs of the locations that are used, in the order of the parts."""
         return tuple(uri for request in self._requests for uri in request.uris)
 
     @property

@@ -262,7 +262,7 @@ def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> Par
 
 
 def _is_url_of_file(uri: object) -> bool:
-    """Whether a URI is that of a file, or of an object of a store: those of servers have parameters of the protocol."""
+    """Whether a URI names a file or an object of a store; URIs of servers have parameters of the protocol."""
     if not isinstance(uri, str):
         return False
     scheme = parse_scheme(uri)

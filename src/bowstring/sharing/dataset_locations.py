@@ -101,7 +101,7 @@ def is_local_or_encrypted(uri: StreamURI) -> bool:
 
 
 def merge_location_errors(errors: Mapping[str, BowstringError], subject: str = "no location") -> BowstringError:
-    """Return the error if no location works: that of a single one, or one with the reason for each.
+    """Return the error if no location works: the error of a single location, or one with the reason for each.
 
     `NotFoundError` if a server lacks the data set, `AccessDeniedError` if one denies access, `DeadlineError` if all are
     silent, else `ConnectionLostError`.

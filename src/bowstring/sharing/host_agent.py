@@ -541,9 +541,9 @@ _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "drop": HostAgent.drop,
     "status": HostAgent.status,
 }
-"""Those of any host."""
+"""The requests that any host may send."""
 _QUERIES = {"ping", "find_missing", "find", "list", "status"}
-"""Those that do not keep the agent running."""
+"""The requests that do not keep the agent running."""
 _OPERATIONS: dict[str, _Operation] = {
     **_CONTROL_OPERATIONS,
     "hello": HostAgent.add_owner,

@@ -188,9 +188,9 @@ class Session(Closable):
         # Once a body waits for its copy, every later event waits behind it, so the order of the stream is kept.
         self._undelivered: deque[SessionEvent | _PendingBodyCopy] = deque()
         self._waiting_copies: deque[_PendingBodyCopy] = deque()
-        """Those of `_undelivered` that have not started."""
+        """Entries of `_undelivered` whose copies have not started."""
         self._copying_bytes = 0
-        """The size of those that have started."""
+        """The size of the bodies whose copies have started."""
         self._fetches: dict[int, _PendingBodyCopy] = {}
         self._bytes_received = self._bytes_sent = 0
         self._received_at = self._sent_at = now

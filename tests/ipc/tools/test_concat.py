@@ -140,7 +140,7 @@ def test_a_remote_file_cannot_be_source_and_sink() -> None:
     store.pipe_file("/itself.arrow", content)
     for source in ("memory://itself.arrow", fsspec.open("memory://itself.arrow")):
         with pytest.raises(
-            errors.InvalidArgumentError, match=r"itself.arrow.* is the file to read as well.*another name"
+            errors.InvalidArgumentError, match=r"itself.arrow.* is both input and output: choose another output"
         ):
             bs.ipc.concat_files([content, source], "memory://itself.arrow")
     assert store.cat_file("/itself.arrow") == content

@@ -78,7 +78,7 @@ def test_a_sink_that_is_the_source_is_rejected_under_every_name(function: _Funct
         names = _forms_of_source(path, stack)
         for name in names:
             for source, sink in ((path, name), (name, path)):
-                with pytest.raises(InvalidArgumentError, match="is the file to read as well as the file to write"):
+                with pytest.raises(InvalidArgumentError, match="is both input and output"):
                     function(source, sink)
 
 
@@ -92,7 +92,7 @@ def test_a_sink_that_is_the_source_is_rejected_in_a_store_and_in_memory(function
     store.pipe("/same/x.arrow", before)
     url = "memory://same/x.arrow"
     for source, sink in ((url, url), (fsspec.open(url), url), (url, fsspec.open(url, "wb")), (memory, memory)):
-        with pytest.raises(InvalidArgumentError, match="is the file to read as well as the file to write"):
+        with pytest.raises(InvalidArgumentError, match="is both input and output"):
             function(source, sink)
     assert store.cat("/same/x.arrow") == memory.getvalue() == before
 
@@ -135,7 +135,7 @@ def test_a_command_rejects_a_target_that_is_the_source(
     (tmp_path / "link").symlink_to(path)
     for source, target in ((path, path), (path, tmp_path / "link"), (tmp_path / "link", path)):
         assert main(command.format(source=source, target=target).split()) == 1
-        assert "is the file to read as well as the file to write" in capsys.readouterr().err
+        assert "is both input and output" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_a_command_rejects_standard_output_that_is_the_source(command: str, path
             check=False,
         )
     assert process.returncode == 1
-    assert b"is the file to read as well as the file to write" in process.stderr
+    assert b"is both input and output" in process.stderr

@@ -97,7 +97,7 @@ class FilePart:
 
     - `number`: the index among parts of its kind, in the footer's order for batches of a file; -1 if not applicable
     - `span`: the header and the body's offset of a record or dictionary batch
-    - `offsets`, `lengths`: those of the body's buffers in the header, int64 of shape (buffers,)
+    - `offsets`, `lengths`: of the body's buffers, as in the header, int64 of shape (buffers,)
     - `layout_index`: the index in `Anatomy.layouts` of the layout of its body, or -1
     - `is_listed`: whether the file's footer refers to it
     """

@@ -60,9 +60,9 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
     alignment: int | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> AppendWriter:
-    """Append record batches to an Arrow file: those of `data`, a batch, table, reader or iterable of batches, of
-    Bowstring or another library. Without `data`, use the writer that is returned in a `with` block, as that of
-    `new_file`; with it, the writer is closed.
+    """Append record batches to an Arrow file. `data` is a batch, table, reader or iterable of batches, of Bowstring or
+    another library. Without `data`, use the returned writer in a `with` block, as the writer of `new_file`; with it,
+    the writer is closed.
 
     The file stays unchanged until all batches are written, or the block ends without an error, and is then replaced
     atomically. Schema,

@@ -159,7 +159,7 @@ class _Concatenator:
     ) -> tuple[_Output, Iterator[BatchMessage]]:
         """Begin the output, and return it and the messages of the first source.
 
-        A schema message that can't be rewritten has to list the features in advance: those of the first source.
+        A schema message that can't be rewritten has to list features in advance: the features of the first source.
         """
         features: set[int] | None = None
         if not isinstance(self._sink, RewritableSink):
@@ -176,7 +176,7 @@ class _Concatenator:
         if self._output is None:
             raise InvalidArgumentError("nothing to concatenate: give at least one file or stream")
         output, parts = self._output, [part for part in self._statistics if part is not None]
-        # Statistics list all batches of a file: those of a part of the sources would be useless.
+        # Statistics list all batches of a file: statistics of only some sources would be useless.
         statistics = (
             concat_statistics(output.first.ipc_schema.schema, parts)
             if parts and len(parts) == len(self._statistics)

@@ -49,7 +49,7 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 class FlightServer(Closable):
     """A Flight server for the data sets of a `Server`. A context manager.
 
-    `GetFlightInfo` and `ListFlights` return the ticket of a data set and its locations: those of the server, then this
+    `GetFlightInfo` and `ListFlights` return the ticket of a data set and its locations: first the server's, then this
     one, whose `DoGet` sends the data to any Flight client. Descriptors are paths or commands of one name, or of one
     ticket if the server has a key (`ServerOptions.ticket_key`).
 
@@ -187,7 +187,7 @@ def _disconnect_clients(port: int, peers: Container[_PeerAddress] | None = None)
             descriptor = os.dup(int(name))
             try:
                 connection = socket.socket(fileno=descriptor)
-            except OSError:  # it has no address, or is no socket any more
+            except OSError:  # it has no address, or is not a socket any more
                 os.close(descriptor)
                 continue
             with connection:

@@ -210,7 +210,7 @@ class FolderJob:
     def _place_files(self, entries: Sequence[ManifestEntry]) -> list[str]:
         """Move the staged files to the folder, where no manifest lists them yet; in a store they are there.
 
-        Return the names of the job's other files in a store: those of attempts that were killed, or slower than a copy.
+        Return the names of the job's other files in a store, from attempts that were killed, or slower than a copy.
         """
         # If the commit fails from here on, `discard` finds moved files by the job's ID in their names.
         try:

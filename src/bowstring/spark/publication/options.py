@@ -53,7 +53,7 @@ class PublishOptions:
 
 
 def choose_remote_options(spark: SparkSession, remote: bool | RemoteOptions | None) -> RemoteOptions | None:
-    """Return the options of `publish(remote=…)`: those of the session for True, and for None if it has the setting.
+    """Return the options of `publish(remote=…)`: the session's for True, and for None if it has the setting.
 
     Raises `InvalidArgumentError` for other values.
     """

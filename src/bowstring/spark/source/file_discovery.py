@@ -251,7 +251,7 @@ def _scan(folder: FolderPath) -> Sequence[os.DirEntry[str] | StorePath]:
 
 
 def _parse_partition(folder: FolderPath, base: FolderPath) -> tuple[PartitionValue, ...]:
-    """Return the partition columns of the files in `folder`: those of the folders that contain it, up to `base`."""
+    """Return the partition columns of the files in `folder`, from the names of folders between `base` and it."""
     values: list[PartitionValue] = []
     while folder not in (base, folder.parent):
         try:

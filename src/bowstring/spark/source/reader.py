@@ -53,7 +53,7 @@ class BatchRange:
     missing_columns: tuple[str, ...] = ()
     """The columns to read that the file lacks."""
     partition_values: tuple[tuple[str, Any], ...] = ()
-    """Those of the missing columns that are the same for all rows."""
+    """The missing columns that have one value for all rows, and their values."""
     problem: InvalidDataError | None = None
     """Why the file is malformed, if that is known; then it is not read."""
 
@@ -268,7 +268,7 @@ def iter_file_groups(
     options: ReadOptions,
     describe: Callable[[FolderPath], FileDescription] = describe_file,
 ) -> Iterator[FileGroup]:
-    """Yield files by schema: that of their manifest, or that of each file without one, whose footer is read.
+    """Yield files by the schema of their manifest, or by their own schema without one: then the footer is read.
 
     A malformed file has no columns, if the options tolerate it.
     """

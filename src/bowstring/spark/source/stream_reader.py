@@ -59,7 +59,7 @@ class StreamOffset:
     source: str = ""
     """"manifest", or the ID of the log; empty before the first file."""
     generation: int = 0
-    """That of the manifest."""
+    """The generation of the manifest."""
     ranges: tuple[tuple[int, int], ...] = ()
     """The indices of the files, as sorted, separate ranges with the index after the last one."""
     first_file: str = ""

@@ -161,7 +161,7 @@ class CudaTransport(Transport):
         return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._get_checked_settings().device)
 
     def address_scope(self, address: str) -> str | None:
-        """As `Transport.address_scope`: that of the unix socket."""
+        """As `Transport.address_scope`; the scope of the unix socket."""
         return unix_address_scope(address)
 
     def _get_checked_settings(self) -> CudaOptions:

@@ -404,7 +404,7 @@ _load_lock = threading.Lock()
 
 
 def load(path: str | os.PathLike[str] | None = None) -> Any:
-    """Return libfabric with typed functions: that of the system, or the library with this path or name.
+    """Return libfabric with typed functions: of the system, or from the library with this path or name.
 
     Raises `UnmetRequirementError` if it cannot be loaded, or is older than 1.17.
     """

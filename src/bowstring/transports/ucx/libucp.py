@@ -336,7 +336,7 @@ _load_lock = threading.Lock()
 
 
 def load(path: str | os.PathLike[str] | None = None) -> Any:
-    """Return libucp with typed functions: that of the wheel, or the library with this path or name.
+    """Return libucp with typed functions: from the wheel, or from the library with this path or name.
 
     Raises `MissingExtraError` without the wheel, `UnmetRequirementError` if a library cannot be loaded or is older
     than 1.12, and `InvalidArgumentError` if this process already uses another one: their symbols would be mixed.

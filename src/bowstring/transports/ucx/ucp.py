@@ -350,7 +350,7 @@ class Worker(Closable):
     def progress(self) -> list[Request]:
         """Advance all operations, without blocking; return the requests that ended. Raises `ClosedError`.
 
-        Those that ended when they were started are not returned.
+        Requests that ended when they were started are not returned.
         """
         with self._lock_library() as library:
             self._is_progressing = True
