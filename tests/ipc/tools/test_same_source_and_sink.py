@@ -111,7 +111,7 @@ def test_a_copy_and_a_device_are_not_the_source(function: _Function, path: Path,
 def test_a_later_source_is_checked_before_anything_is_written_to_a_descriptor(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.arrow"
     other.write_bytes(path.read_bytes())
-    with path.open("r+b") as file, pytest.raises(InvalidArgumentError, match="to read as well"):
+    with path.open("r+b") as file, pytest.raises(InvalidArgumentError, match="is both input and output"):
         bs.ipc.concat_files(iter([other, path]), file)
 
 
@@ -123,10 +123,6 @@ def test_a_later_source_is_checked_before_anything_is_written_to_a_descriptor(pa
         "convert {source} {target} --to file",
         "convert {source} {target} --to csv",
         "anatomy {source} -o {target}",
-        "integration arrow-to-json {source} {target}",
-        "integration file-to-stream {source} {target}",
-        "integration stream-to-file {source} {target}",
-        "integration json-to-arrow {source} {target}",
     ],
 )
 def test_a_command_rejects_a_target_that_is_the_source(
