@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from bowstring.dissociated.events import AddressesFreed, DataRequested
 from bowstring.dissociated.leases import LeaseTable
@@ -36,7 +36,6 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ExportedRegion,
-    PeerIdentity,
     Transport,
     Wait,
 )
@@ -44,6 +43,9 @@ from bowstring.transports.event_loop import EventHandler, EventLoop
 from bowstring.transports.observer import ConnectionObserver, EventDirection
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
 from bowstring.transports.total_limits import TotalLimits
+
+if TYPE_CHECKING:
+    from bowstring.sharing.server import Server  # imports this module
 
 LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
@@ -55,26 +57,10 @@ _SHORT_BODY_BYTES = 1 << 13
 _FILE_BYTES = 1 << 16
 
 
-class DatasetRegistry(Protocol):
-    """The data sets of a server, as far as its clients need them."""
-
-    def find_parts(self, ticket: str, peer: PeerIdentity | None) -> tuple[StoredDataset, ...]:
-        """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
-
-    def is_served(self, region: Region) -> bool:
-        """Whether a data set has this region."""
-
-    def is_sent_inline(self, parts: Sequence[StoredDataset]) -> bool:
-        """Whether sending bytes takes less than mapping regions and freeing addresses."""
-
-    def find_encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
-        """Return the messages of a small data set with these parts, if they were encoded."""
-
-
 class ServedClients:
     """The connections of a server. Changed in the thread of its event loop only, except for `connection_stats`."""
 
-    def __init__(self, options: ServerOptions, datasets: DatasetRegistry, loop: EventLoop, server_name: str) -> None:
+    def __init__(self, options: ServerOptions, server: Server, loop: EventLoop, server_name: str) -> None:
         self.options = options
         self.server_name = server_name
         self.total_limits = TotalLimits(options.derive_total_limits(), options.max_clients)
@@ -85,7 +71,7 @@ class ServedClients:
         # For `connection_stats`: a connection is either in `_connections` or in `_ended_traffic`, never in both or in
         # neither.
         self.lock = threading.Lock()
-        self._datasets = datasets
+        self._server = server
         self.loop = loop
         self.accepted = AcceptedConnections(self._refuse_silent_client)
         self._connections: dict[Channel, ClientHandler] = {}
@@ -136,7 +122,7 @@ class ServedClients:
         if len(self.accepted.silent) >= self.options.max_silent:
             self.accepted.end_oldest_silent()
         self.counters.num_connections += 1
-        client = ClientHandler(self, self._datasets, transport, channel, self.counters.num_connections, observer)
+        client = ClientHandler(self, self._server, transport, channel, self.counters.num_connections, observer)
         LOG.debug("%s: connected", client.name)
         self.accepted.add(client)
         self._connections[channel] = client
@@ -210,7 +196,7 @@ class ClientHandler(EventHandler):
     def __init__(
         self,
         clients: ServedClients,
-        datasets: DatasetRegistry,
+        server: Server,
         transport: Transport,
         channel: Channel,
         number: int,
@@ -220,7 +206,7 @@ class ClientHandler(EventHandler):
         self.channel = channel
         self._number = number
         self._clients = clients
-        self._datasets = datasets
+        self._server = server
         self._connection = ServerConnection(ROLES, FREE_DATA, limits=LIMITS)
         self._exporter = transport.open_exporter(channel)
         self._session = Session(
@@ -348,7 +334,7 @@ class ClientHandler(EventHandler):
     def retire_removed_regions(self) -> None:
         """Retire the regions that the server has stopped serving, unless a stream may still refer to them."""
         if not self._session.is_streaming:
-            self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
+            self.retire_regions([region for region in self._exports if not self._server.is_served(region)])
 
     def close(self) -> None:
         self._clients.stop_counting_client(self)
@@ -387,9 +373,9 @@ class ClientHandler(EventHandler):
             if len(ticket.names) > MAX_TICKETS:
                 raise InvalidArgumentError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
             peer = self.channel.traits.peer
-            parts = [part for name in ticket.names for part in self._datasets.find_parts(name, peer)]
+            parts = [part for name in ticket.names for part in self._server.find_parts(name, peer)]
             role = self._connection.role
-            encoded = self._datasets.find_encoded_stream(parts) if role is ConnectionRole.BOTH else None
+            encoded = self._server.find_encoded_stream(parts) if role is ConnectionRole.BOTH else None
             if encoded is not None:
                 messages = self._generate_encoded_messages(encoded)
             else:
@@ -415,7 +401,7 @@ class ClientHandler(EventHandler):
             if not self._can_export(parts):
                 raise InvalidArgumentError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
             return False
-        return ticket.is_packed or not self._can_export(parts) or self._datasets.is_sent_inline(parts)
+        return ticket.is_packed or not self._can_export(parts) or self._server.is_sent_inline(parts)
 
     def _can_export(self, parts: Sequence[StoredDataset]) -> bool:
         """Whether bodies can be sent as addresses."""
@@ -495,7 +481,7 @@ class ClientHandler(EventHandler):
     def _retire_unneeded_regions(self) -> None:
         """Keep the regions that were sent last: a client that reads them again has them mapped already."""
         if self._exports:
-            self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
+            self.retire_regions([region for region in self._exports if not self._server.is_served(region)])
             self.retire_regions(list(self._exports)[: -self._clients.options.max_kept_regions or None])
 
     def __repr__(self) -> str:
