@@ -21,7 +21,7 @@ def write_feather(
 ) -> None:
     """Write a pandas DataFrame, or a table of any Arrow library, to an Arrow file.
 
-    Unlike in pyarrow, the file is not compressed by default, so that readers can map it. `dest` and errors are those of
+    Unlike in pyarrow, the file is not compressed by default, so that readers can map it. `dest` and errors are as in
     `bowstring.new_file`. Batches have at most `chunksize` rows.
 
     >>> bs.feather.write_feather(bs.table({"a": [1, 2]}), "a.feather")
@@ -37,7 +37,7 @@ def write_feather(
 
 
 def read_feather(source: Any, columns: Sequence[str | int] | None = None, **options: Any) -> Any:
-    """Read an Arrow file into a pandas DataFrame, as `read_table`. `options` are those of `Table.to_pandas`.
+    """Read an Arrow file into a pandas DataFrame, as `read_table`. `options` are as in `Table.to_pandas`.
 
     >>> bs.feather.write_feather(bs.table({"a": [1, 2]}), "a.feather")
     >>> bs.feather.read_feather("a.feather")["a"].sum().item()

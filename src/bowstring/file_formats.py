@@ -173,7 +173,7 @@ def read_table(
     """Read an Arrow file or stream, a Parquet, CSV or JSON file into a table.
 
     Arrow and Parquet are detected by their first bytes, CSV and JSON by the extension of the path or URL. Sources and
-    errors are those of `open_file`, `filters` those of `Table.filter`; they may name columns that are not in `columns`.
+    errors are as in `open_file`, `filters` those of `Table.filter`; they may name columns that are not in `columns`.
     A local Arrow file is mapped, not copied; batches that have no matching rows according to its statistics are not
     read. Parquet, CSV and JSON need pyarrow (`MissingExtraError`). JSON is one object per line, or an array of objects.
     Columns of CSV with leading zeros or integers beyond 64 bits in the first 64 KiB are text.
@@ -235,7 +235,7 @@ def write_table(
     (`.arrow`, `.feather`, `.ipc`) or stream (`.arrows`), `.parquet`, `.csv`, `.tsv`, `.json` (an array of objects),
     `.jsonl` or `.ndjson`. File objects and descriptors get an Arrow file.
 
-    Batches, and row groups of Parquet, have at most `max_chunksize` rows. `sink` and `options` are those of `new_file`,
+    Batches, and row groups of Parquet, have at most `max_chunksize` rows. `sink` and `options` are as in `new_file`,
     `compression` that of Arrow or Parquet (default: snappy). All formats but Arrow need pyarrow (`MissingExtraError`).
     Raises `InvalidArgumentError` for another extension and for options that the format does not have, and
     `UnsupportedTypeError`, with the column, for a type that it can't hold.

@@ -38,7 +38,7 @@ ALTERNATIVES: dict[str, dict[str, str]] = {
         "decompress": "bs.open_file(path) decompresses the buffers of a file",
         "Codec": "bs.new_file(path, schema, compression='zstd') compresses the buffers of a file",
         "default_memory_pool": "memory is NumPy's; bs.memory lists what readers and writers keep",
-        "total_allocated_bytes": "memory is NumPy's; table.get_total_buffer_size() is that of a table",
+        "total_allocated_bytes": "memory is NumPy's; use table.get_total_buffer_size() for a table",
         "cpu_count": "os.cpu_count(): apart from decompression, Bowstring has no threads of its own",
         "set_cpu_count": "apart from decompression, Bowstring has no threads of its own",
         "Tensor": "bs.tensors has dense and sparse tensors",

@@ -496,7 +496,7 @@ class Array(ArrayData):
     def __dlpack__(self, **options: Any) -> Any:
         """Return the values as a DLPack capsule: a copy, or with `copy=False` the read-only memory itself.
 
-        `options` are those of the array API standard (`bowstring.interop.dlpack`). Raises `BufferExchangeError` (a
+        `options` are as in the array API standard (`bowstring.interop.dlpack`). Raises `BufferExchangeError` (a
         `BufferError`) for nulls and for layouts without primitive elements.
         """
         return dlpack.array_to_dlpack(self, options)

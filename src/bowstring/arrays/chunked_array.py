@@ -63,7 +63,7 @@ class ChunkedArray(ColumnChunks):
     def from_lazy_chunks(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
         """Return a column whose chunks `create_chunk` creates on first use, from their index.
 
-        `starts` are those of `bowstring.layouts.indexing.chunk_starts`.
+        `starts` are as in `bowstring.layouts.indexing.chunk_starts`.
         """
         column = cls.__new__(cls)
         column.type = type

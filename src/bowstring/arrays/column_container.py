@@ -161,7 +161,7 @@ class ColumnContainer(ABC):
         return self.slice(self.num_rows - count, count)
 
     def drop_null(self) -> Self:
-        """Return the rows without a null in any column, copied. Nulls are those of `Array.is_null`.
+        """Return the rows without a null in any column, copied. Nulls are as in `Array.is_null`.
 
         >>> bs.table({"n": [1, None, 3], "s": ["a", "b", None]}).drop_null().to_pydict()
         {'n': [1], 's': ['a']}

@@ -86,7 +86,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
 def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> ChunkedArray:
     """Create a chunked array of arrays, or of anything else that `array` accepts. Arrays are not copied.
 
-    The type is that of the first chunk by default. Raises `InvalidArgumentError` if there are neither chunks nor a
+    The type is the first chunk's by default. Raises `InvalidArgumentError` if there are neither chunks nor a
     type, or a chunk has another type.
 
     >>> bs.chunked_array([[1, 2], [None, 4]])

@@ -48,7 +48,7 @@ class _ListKind(metaclass=_ArrayKind):
         """Create an array of lists of consecutive `values`; list i is from `offsets[i]` to `offsets[i + 1]`.
 
         A list is null if its offset is null, or `mask`, booleans of shape (lists,), is true. Shares the memory of
-        `values`. Raises `TypeMismatchError` if the values are not those of the type, `InvalidArgumentError` for an
+        `values`. Raises `TypeMismatchError` if the values do not have the type, `InvalidArgumentError` for an
         invalid offset.
         """
         elements = array(values)
@@ -305,7 +305,7 @@ class UnionArray(metaclass=_ArrayKind):
         field_names: Sequence[str] | None = None,
         type_codes: Sequence[int] | None = None,
     ) -> Array:
-        """Create an array whose slot i is that of the child with the code `types[i]`; as `from_dense`."""
+        """Create an array whose slot i is slot i of the child with the code `types[i]`; as `from_dense`."""
         arrays = [array(child) for child in children]
         union_type = t.sparse_union(_name_children(arrays, field_names), type_codes)
         type_ids = _to_numpy(types, "i1", "types")
@@ -333,7 +333,7 @@ class ExtensionArray(metaclass=_ArrayKind):
 
 
 def _resolve_list_type(kind: type[t.BaseList], elements: Array, requested_type: TypeLike | None) -> t.DataType:
-    """Return the requested list type, which must be of a kind, or that of lists of the elements."""
+    """Return the requested list type, which must be of a kind, or the type of lists of the elements."""
     default = kind(t.as_child_field(elements.type, "item"))
     list_type = default if requested_type is None else as_type(requested_type)
     if not isinstance(list_type, kind):

@@ -40,7 +40,7 @@ TableLike: TypeAlias = "Mapping[str, Any] | Iterable[Any] | c_data.SupportsArrow
 class RecordBatch(ColumnContainer):
     """Columns of one length, with a schema; immutable.
 
-    `columns` can be any sequence; that of a reader creates each array on first access. `pairs` is the custom metadata
+    `columns` can be any sequence; a reader's creates each array on first access. `pairs` is the custom metadata
     of the batch's message.
 
     >>> batch = bs.record_batch({"city": ["Riga", "Lima"], "people": [605_273, 10_092_000]})
@@ -379,7 +379,7 @@ def record_batch(
     """Create a record batch of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import
     one.
 
-    The arguments are those of `table`. Raises `InvalidArgumentError` if lengths, types or arguments do not agree.
+    The arguments are as in `table`. Raises `InvalidArgumentError` if lengths, types or arguments do not agree.
 
     >>> bs.record_batch({"city": ["Riga", None], "people": [605_273, 7]})
     <bowstring.RecordBatch 2 rows × 2 columns>

@@ -184,7 +184,7 @@ class Table(ColumnContainer):
     def column(self, key: int | str) -> ChunkedArray:
         """Return a column by index or name. Raises `NotFoundError`.
 
-        Its chunks are created on first use; those of a remote file at once, because the file may be closed before that.
+        Its chunks are created on first use; chunks of a remote file at once, because the file may be closed before.
 
         >>> bs.table({"n": [1, None]}).column("n")
         <bowstring.ChunkedArray int64[2] in 1 chunk>
@@ -322,7 +322,7 @@ class Table(ColumnContainer):
     ) -> Table:
         """Return the rows of two tables whose keys are equal, joined by pyarrow.
 
-        Options are those of ``pyarrow.Table.join``: `left_suffix`, `right_suffix`, `coalesce_keys`, `use_threads` and
+        Options are as in ``pyarrow.Table.join``: `left_suffix`, `right_suffix`, `coalesce_keys`, `use_threads` and
         `filter_expression`.
 
         >>> amounts = bs.table({"city": ["Riga", "Lima"], "amount": [5, 7]})
@@ -453,7 +453,7 @@ class TableGroupBy:
     def aggregate(self, aggregations: Sequence[Any]) -> Table:
         """Return a row for each group: its keys and aggregates, such as ``[("amount", "sum"), ([], "count_all")]``.
 
-        Functions and options are those of ``pyarrow.TableGroupBy.aggregate``.
+        Functions and options are as in ``pyarrow.TableGroupBy.aggregate``.
 
         >>> bs.table({"n": [1, 1, 2]}).group_by("n").aggregate([([], "count_all")]).to_pydict()
         {'n': [1, 2], 'count_all': [2, 1]}
@@ -624,7 +624,7 @@ def table(
     `array` accepts. `names` are for a sequence of columns without names. A `schema` sets the names of a sequence of
     columns; of any other data it selects columns by name, in its order. It also sets the types: Python values are
     converted, and columns of a table, batch or frame are cast safely, as `Table.cast` does. `metadata` replaces the
-    custom metadata of the schema, except that of pandas. Raises `InvalidArgumentError` if lengths or arguments do not
+    custom metadata of the schema, except pandas'. Raises `InvalidArgumentError` if lengths or arguments do not
     agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit its type.
 
     >>> bs.table({"n": [1, None], "s": ["a", "b"]})

@@ -59,7 +59,7 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
 ) -> None:
     """Save a data set of bowstring serve, of another server, or of bowstring ls: as Arrow, Parquet, CSV or JSON.
 
-    URI is that of the data set, or - to read it from standard input: other users can see the arguments of a command,
+    URI names the data set, or is - to read it from standard input: other users can see the arguments of a command,
     but the URI may be secret. NAME is the name or ID of a published data set. OUTPUT is a path or URL, or - for
     standard output, the default; it is replaced atomically, when it is complete. Only values written as Parquet and
     CSV are validated.

@@ -172,7 +172,7 @@ def echo_written(target: str, rows: int, columns: int) -> None:
 
 
 def choose_target_format(path: str, target_format: str | None, default: str | None = None) -> str:
-    """Return the format to write: that of the option, if any, else by the extension of the path, else the default.
+    """Return the format to write: by the option, if any, else by the extension of the path, else the default.
 
     Raises `click.UsageError` for the extension of compressed data, and for an unknown one without a default.
     """
@@ -183,7 +183,7 @@ def choose_target_format(path: str, target_format: str | None, default: str | No
 
 
 def choose_arrow_format(path: str, arrow_format: str | None) -> str:
-    """Return the Arrow format to write: that of the option, if any, else by the extension of the path, else a file.
+    """Return the Arrow format to write: by the option, if any, else by the extension of the path, else a file.
 
     Raises `click.UsageError` for the extension of another format, unless there is an option.
     """

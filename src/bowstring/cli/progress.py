@@ -62,7 +62,7 @@ def iterate_with_progress(
 ) -> Iterator[RecordBatch]:
     """Yield the batches of a reader; call `report_progress` before the first, and after each.
 
-    The progress is the number of rows if `total_rows` is known, else that of batches.
+    The progress is the number of rows if `total_rows` is known, else the number of batches.
     """
     of = len(batches) if total_rows is None and isinstance(batches, FileReader) else total_rows
     done = 0

@@ -39,7 +39,7 @@ def sizes(file: str | None, *, source_format: str | None, as_json: bool, show_al
 
     FILE is a path, a URL, a folder or a glob in quotes, or - for standard input. If FILE is omitted, standard input is
     read, unless it is a terminal. The sizes of Arrow and Parquet are those in the file; only headers are read. CSV and
-    JSON are read completely; their sizes are those of Arrow in memory.
+    JSON are read completely; their sizes are of the Arrow data in memory.
     """
     reports: list[Inspection | TableReport] = []
     for each in list_inputs(file):

@@ -32,7 +32,7 @@ from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 @click.option("--dry-run", is_flag=True, help="List the files only.")
 @json_option("Write the list as JSON.")
 def vacuum(folder: str, *, older_than_s: float, dry_run: bool, as_json: bool) -> int:
-    """Remove the files of a folder that no commit lists: superseded ones, and those of jobs that have died.
+    """Remove the files of a folder that no commit lists: superseded ones, and files of jobs that have died.
 
     Files of running jobs, and those that a manifest of the last hour lists, are kept.
     """

@@ -194,8 +194,8 @@ class PublishedDataset(Dataset, Closable):
 def published(timeout_s: float = DEFAULT_TIMEOUT_S) -> list[PublishedSummary]:
     """Return the data sets that this user has published and that have memory on this host, newest first.
 
-    It finds those of all processes of the same network namespace. A host agent that does not answer within `timeout_s`
-    is left out. Raises `InvalidArgumentError`, `ResourceError` if the system does not list its sockets.
+    It finds the data sets of all processes in the same network namespace. A host agent that does not answer within
+    `timeout_s` is left out. Raises `InvalidArgumentError`, `ResourceError` if the system does not list its sockets.
 
     >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-listed", ttl_s=60):
     ...     [summary.num_rows for summary in bs.published() if summary.name == "docs-listed"]

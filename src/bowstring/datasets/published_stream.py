@@ -27,7 +27,7 @@ class PublishedStream:
     restarting. It can then be continued, with each row once. Memory is shared, and freed after its last user.
 
     The iteration raises `NotFoundError` if the next batch has been freed, because newer ones replaced it, and
-    `InvalidDataError` if the state is that of another stream. Raises `InvalidArgumentError`.
+    `InvalidDataError` if the state belongs to another stream. Raises `InvalidArgumentError`.
     """
 
     def __init__(self, name: str, state: Mapping[str, Any] | None = None, *, timeout_s: float = DEFAULT_WAIT_S) -> None:

@@ -33,7 +33,7 @@ Split: TypeAlias = Callable[[Rows, Sequence[int]], Iterable[Rows]]
 
 
 class EpochReader:
-    """Iterates over the batches of one epoch after the other, or over those of one rank.
+    """Iterates over the batches of one epoch after the other, or over one rank's.
 
     The rows of an epoch are in one order (`RowOrder`), which all readers with equal arguments share, and are cut into
     batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank; `for_worker`
@@ -43,7 +43,7 @@ class EpochReader:
     in shared memory of this host are mapped once, others are read ahead and dropped. About one window of parts is in
     memory, and more if they fit in `prefetch_bytes`. Anything else is one part: a table, also of another library; the
     handle of a shared table; or anything that `bowstring.connect` accepts or returns. `columns` selects columns by name
-    or index, and `tls` is that of `connect`.
+    or index, and `tls` is as in `connect`.
 
     Batches in order share the memory of a record batch if they are within one; shuffled rows are copied, about 64 MiB
     at once. `end` is "keep" (the last batch may be shorter, and ranks may differ by a batch), "drop" (all batches are
@@ -64,7 +64,7 @@ class EpochReader:
     2
     """
 
-    def __init__(  # noqa: PLR0913 -- those of torch's samplers
+    def __init__(  # noqa: PLR0913 -- the parameters of torch's samplers
         self,
         source: Source,
         batch_rows: int,
@@ -228,7 +228,7 @@ class EpochReader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a position of `state_dict`, of a reader with any number of ranks and workers.
 
-        Raises `InvalidDataError` if it is not such a dictionary, or is that of other rows or another order.
+        Raises `InvalidDataError` if it is not such a dictionary, or belongs to other rows or another order.
 
         >>> table = bs.table({"x": range(10)})
         >>> reader = bs.datasets.EpochReader(table, batch_rows=4)

@@ -52,14 +52,14 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
     """Yields the batches of a reader as dictionaries of tensors, for ``DataLoader(dataset, batch_size=None)``.
 
     The workers of a `DataLoader` divide the batches of the rank, and the loop receives them in the order of the reader.
-    `fill_null` and `validity_suffix` are those of `to_tensors`.
+    `fill_null` and `validity_suffix` are as in `to_tensors`.
 
     A worker that is forked shares the open source, and one that is spawned opens it again. A data set in parts, the
     handle of a shared table, and URIs are small; a table is copied to workers that are spawned. Without shuffling,
     tensors may share read-only memory: do not write to them.
 
-    The epoch is that of `set_epoch`, as with torch's `DistributedSampler`: iterating again repeats it. An iteration
-    raises `InvalidDataError`, naming the column, for nulls that are not replaced, and as that of an `EpochReader`.
+    The epoch is as in `set_epoch`, as with torch's `DistributedSampler`: iterating again repeats it. An iteration
+    raises `InvalidDataError`, naming the column, for nulls that are not replaced, and the errors of an `EpochReader`.
     """
 
     def __init__(self, reader: EpochReader, *, fill_null: Any = None, validity_suffix: str | None = None) -> None:
@@ -118,7 +118,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a position of `state_dict`. In a worker, it applies to the next iteration only.
 
-        Raises `InvalidDataError` if it is not such a position, or is that of other rows or another order.
+        Raises `InvalidDataError` if it is not such a position, or belongs to other rows or another order.
         """
         reader = self._create_reader()
         reader.load_state_dict(state)
@@ -135,10 +135,10 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
 class TableDataset(TorchDataset):  # type: ignore[misc, unused-ignore]
     """The rows of a source by index, for ``DataLoader(dataset, batch_size=256, sampler=…)``.
 
-    A row is a dictionary of a tensor or value by column; a batch is that of `to_tensors`, gathered at once: the
+    A row is a dictionary of a tensor or value by column; a batch is as in `to_tensors`, gathered at once: the
     `collate_fn` of a `DataLoader` gets a sequence of rows, and the default one returns their `TensorBatch`.
 
-    `source`, `columns` and `tls` are those of `EpochReader`, `fill_null` and `validity_suffix` those of `to_tensors`. A
+    `source`, `columns` and `tls` are as in `EpochReader`, `fill_null` and `validity_suffix` as in `to_tensors`. A
     data set in parts is opened on first use, in each process, as a whole: shared memory of this host is mapped, but
     other parts are copied to the memory of each process. Use `EpochDataset` for them.
 

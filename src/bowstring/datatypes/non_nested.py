@@ -209,7 +209,7 @@ class Date(BaseTemporal):
         return (str(self), f"date{self.bit_width}")
 
     def to_pandas_dtype(self) -> Any:
-        """Return the NumPy dtype of milliseconds, which is that of pyarrow for both units."""
+        """Return the NumPy dtype of milliseconds, which is as in pyarrow for both units."""
         return np.dtype("datetime64[ms]")
 
 

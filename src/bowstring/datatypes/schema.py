@@ -62,7 +62,7 @@ class Schema:
     """
 
     lazy_fields: tuple[Field, ...] | LazyFields
-    """The fields; those of a reader are created on first access."""
+    """The fields; the fields of a reader are created on first access."""
     pairs: Metadata = ()
     _indices: dict[str, int] = _slot(default_factory=dict, init=False)
     """The index of each name that was looked up."""
@@ -221,7 +221,7 @@ class Schema:
         return self._splice(self.index(i), 1)
 
     def to_string(self, show_field_metadata: bool = True, show_schema_metadata: bool = True) -> str:
-        """Return the fields, one per line, with their custom metadata and that of the schema.
+        """Return the fields, one per line, with their custom metadata and the schema's.
 
         >>> print(bs.schema({"n": "int64", "city": "string"}).to_string())
         n: int64
@@ -340,7 +340,7 @@ def as_schema(value: SchemaLike, what: str = "a schema") -> Schema:
 def schema(fields: FieldsLike, metadata: MetadataLike = None) -> Schema:
     """Create a schema of fields, (name, type) pairs or a mapping from names to types, or import one.
 
-    Types can be those of another library, or names such as "int64". An object with `__arrow_c_schema__` is imported
+    Types can belong to another library, or be names such as "int64". An object with `__arrow_c_schema__` is imported
     with its custom metadata, unless `metadata` replaces it.
 
     >>> bs.schema([("id", "int64"), bs.field("tags", bs.list_("string"), nullable=False)])

@@ -12,7 +12,7 @@ from bowstring.errors import LimitError
 class ProtocolLimits:
     """The maximum that a peer may send. Exceeding a limit is a `LimitError` that names it.
 
-    Memory at addresses is not allocated here, so its limit is much higher than that of bodies sent as bytes.
+    Memory at addresses is not allocated here, so its limit is much higher than the limit for bodies sent as bytes.
     """
 
     max_ticket_bytes: int = 1 << 20

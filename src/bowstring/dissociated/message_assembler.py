@@ -101,7 +101,7 @@ class MessageAssembler:
         return self._take_complete_messages()
 
     def add_end(self, sequence: int) -> None:
-        """Add the end of the stream, whose number is one more than that of the last message."""
+        """Add the end of the stream, whose number is one more than the last message's."""
         if self._end_distance is not None:
             raise ProtocolError(f"{self._stream}: the end of stream was received twice")
         distance = sequence_distance(self._next, sequence)

@@ -27,7 +27,7 @@ class SchemaFieldReport:
     """A field and its children («Schema message»).
 
     `type` is the text of the whole type, `type_without_children` that without the children. `extension` is the name of
-    the extension type, registered or not. The children of a dictionary-encoded field are those of its values.
+    the extension type, registered or not. The children of a dictionary-encoded field are the children of its values.
     """
 
     name: str

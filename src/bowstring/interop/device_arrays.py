@@ -57,7 +57,7 @@ def _buffer_to_host(buffer: Buffer | None) -> Buffer | None:
 def device_array_to_dlpack(array: ArrayData, device: Device, options: dict[str, Any]) -> object:
     """Return a DLPack capsule of numbers without nulls on a device; never copies.
 
-    `options` are those of the array API standard. The elements are complete, so any `stream` may read them. Consumers
+    `options` are as in the array API standard. The elements are complete, so any `stream` may read them. Consumers
     must not write to them; capsules before DLPack 1.0 can't be marked as read-only. Raises `BufferExchangeError` for
     other arrays, `copy=True` and another `dl_device`.
     """

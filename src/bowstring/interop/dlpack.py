@@ -30,7 +30,7 @@ CPU_DEVICE = (CPU, 0)
 def numpy_to_dlpack(values: Values, options: dict[str, Any]) -> Any:
     """Return a DLPack capsule of a copy of a NumPy array, or with `copy=False` of the array itself.
 
-    `options` are those of the array API standard: `stream` (must be None, the CPU has no streams), `max_version`,
+    `options` are as in the array API standard: `stream` (must be None, the CPU has no streams), `max_version`,
     `dl_device` and `copy`. Shared memory is read-only; a consumer that writes to it anyway crashes the process or
     changes the array. Raises `BufferExchangeError` for elements that DLPack doesn't support, another device, and
     `copy=False` without a `max_version` of DLPack 1.0 or later: earlier versions can't mark memory as read-only.

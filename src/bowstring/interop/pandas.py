@@ -146,7 +146,7 @@ def _with_document(schema: Schema, document: object) -> Schema:
 def series_to_column(values: Any, type_: TypeLike | None, options: Mapping[str, Any]) -> ColumnChunks:
     """Convert a series, an index or an array to a column of one chunk, or of several if pandas has several.
 
-    `options` are those of pyarrow's `Array.from_pandas`. Raises `TypeMismatchError` if the values do not have one type
+    `options` are as in pyarrow's `Array.from_pandas`. Raises `TypeMismatchError` if the values do not have one type
     or the requested one, and for values without an Arrow type.
     """
     pa = _import_pyarrow()
@@ -165,8 +165,8 @@ def frame_to_batches(
 ) -> tuple[Schema, list[ColumnarBatch]]:
     """Convert a frame to a schema and record batches, one unless a column has several chunks.
 
-    `options` are those of pyarrow's `Table.from_pandas`. Raises `TypeMismatchError`, naming the column, for values that
-    do not have one type or that of the schema, and `InvalidArgumentError` for columns of the schema that the frame does
+    `options` are as in pyarrow's `Table.from_pandas`. Raises `TypeMismatchError`, naming the column, for values that
+    do not have one type or the schema's, and `InvalidArgumentError` for columns of the schema that the frame does
     not have, and for labels of equal text.
     """
     pa = _import_pyarrow()
@@ -233,7 +233,7 @@ def _import_pyarrow() -> Any:
 def _translated_errors(
     what: str, options: Mapping[str, Any] | None = None, kind: type[BowstringError] = InvalidDataError
 ) -> Iterator[None]:
-    """Raise errors of pyarrow and pandas as `kind`, or as that of Bowstring for wrong `options` or types."""
+    """Raise errors of pyarrow and pandas as `kind`, or as Bowstring's for wrong `options` or types."""
     pa = _import_pyarrow()
     try:
         yield

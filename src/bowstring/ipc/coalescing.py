@@ -306,7 +306,7 @@ class _BatchBuffer:
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), joined)]
 
     def _get_checked_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
-        """Return the columns of the first batch, then those of the next one.
+        """Return the columns of the first batch, then the columns of the next one.
 
         Raises `InvalidArgumentError` if they do not match the schema or the length of their batch.
         """

@@ -206,7 +206,7 @@ class Decoder:
         self._dictionaries = StreamDictionaries()
 
     def reset(self) -> None:
-        """Decode another stream next. Headers like those of the previous one, and its schema, are not decoded again."""
+        """Decode another stream next. Headers like the previous one's, and its schema, are not decoded again."""
         self.message_count = self.batch_count = 0
         self._selection = None
         self._dictionaries = StreamDictionaries()

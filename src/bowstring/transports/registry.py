@@ -1,4 +1,4 @@
-"""The transports, by the scheme of a URI. Optional ones and those of other packages are entry points."""
+"""The transports, by the scheme of a URI. Optional transports and transports of other packages are entry points."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Certificates of one end. Paths are those of PEM files."""
+    """Certificates of one end. Paths name PEM files."""
 
     certificate: PathLike | None = None
-    """This end's certificate, and those of its issuers; servers need one."""
+    """This end's certificate, followed by its issuers'; servers need one."""
     key: PathLike | None = None
     """The private key of `certificate`, without a passphrase; by default in the same file."""
     authorities: PathLike | None = None
-    """The certificates of the issuers of the peer's. Clients use those of the system by default. A server with
+    """The certificates of the issuers of the peer's. Clients use the system's by default. A server with
     authorities accepts only clients with a certificate.
     """
     server_name: str | None = None

@@ -69,7 +69,7 @@ def describe_interval(rounds: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The time of publishing divided by that of another method: the median of all rounds, and its interval, if any."""
+    """The time of publishing divided by another method's: the median of all rounds, and its interval, if any."""
 
     median: float
     interval: tuple[float, float] | None

@@ -21,7 +21,7 @@ from bowstring.errors import InvalidDataError
 @register_extension_type
 @dataclass(frozen=True, slots=True, repr=False)
 class OpaqueType(ExtensionType):
-    """Values of another system that Arrow can't interpret. They are those of the storage type."""
+    """Values of another system that Arrow can't interpret. They are values of the storage type."""
 
     EXTENSION_NAME: ClassVar[str] = "arrow.opaque"
 

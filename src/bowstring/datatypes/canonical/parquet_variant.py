@@ -1,6 +1,6 @@
 r"""«Parquet Variant» of the canonical extension types: semi-structured values in Parquet's encoding.
 
-Only the storage type is checked. Values are those of the struct; the encoded bytes are not decoded.
+Only the storage type is checked. Values are structs; the encoded bytes are not decoded.
 
 >>> import bowstring as bs
 >>> row = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}

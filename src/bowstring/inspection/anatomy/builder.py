@@ -208,7 +208,7 @@ def _measure_source_sizes(walker: Walker, parts: tuple[FilePart, ...]) -> Framin
 
 
 def _tensor_buffer_roles(count: int) -> tuple[str, ...]:
-    """Return the roles of a tensor's buffers: the values, then those of its index."""
+    """Return the roles of a tensor's buffers: the values, then the buffers of its index."""
     # COO has one buffer, compressed matrices have two; the trees of CSF have pointers for all levels but the last one.
     index = {0: (), 1: ("indices",), 2: ("index pointers", "indices")}.get(count - 1)
     if index is None:

@@ -68,7 +68,7 @@ def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_ana
 ) -> tuple[str, int]:
     """Return the page of a file or stream, and the number of errors.
 
-    `source`, `limits`, `max_piped_bytes` and the errors are those of `build_anatomy`; `name` is the page's name for the
+    `source`, `limits`, `max_piped_bytes` and the errors are as in `build_anatomy`; `name` is the page's name for the
     source. The page contains the offset of every message, buffer and padding byte, and a limited part of the data (see
     `PageLimits`): its size depends on the number of buffers, not on the size of the file. `report_progress` gets the
     numbers of done and of all messages. With `full` every value is validated, unless the source is a URL, whose bodies

@@ -63,7 +63,7 @@ class FaultList:
 class Walker:
     """Walks over the parts of a source and records its errors in `faults`.
 
-    `schema` is that of the footer if it is valid, else of the first schema message. `parts` yields the parts in the
+    `schema` comes from the footer if it is valid, else from the first schema message. `parts` yields the parts in the
     order of their offsets; the body of a batch is a single byte range.
     """
 
@@ -336,7 +336,7 @@ class _TensorHeader:
 
     @classmethod
     def read(cls, raw: bytes, location: str, limits: ReadLimits) -> _TensorHeader | None:
-        """Return the header in a flatbuffer, or None if it is not that of a tensor."""
+        """Return the header in a flatbuffer, or None unless it describes a tensor."""
         root = read_root("Message", raw, location, limits.max_tables)
         kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
         table = root["header"] if kind in _TENSOR_PART_KINDS else None

@@ -46,7 +46,7 @@ class UcxOptions:
     """How this process uses UCX."""
 
     library: str | os.PathLike[str] | None = None
-    """The path of libucp, such as the system's; None for that of the wheel `libucx-cu12`."""
+    """The path of libucp, such as the system's; None for the library in the wheel `libucx-cu12`."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of libucp, without the prefix `UCX_`; they have priority over the environment."""
     shares_memory: bool = False
