@@ -154,7 +154,9 @@ class Encoder:
             self._encode_message(values.length, [values], (), dictionary_header)
             for dictionary_header, values in prepared_batch.dictionary_batches
         ]
-        messages.append(self._encode_message(batch.num_rows, prepared_batch.columns, batch.pairs, None))
+        changed = prepared_batch.changed_columns
+        indexed = [changed.get(index, column) for index, column in enumerate(columns)] if changed else columns
+        messages.append(self._encode_message(batch.num_rows, indexed, batch.pairs, None))
         # Only now: after an error of the encoding, readers do not have the dictionaries.
         self._dictionaries.commit(prepared_batch)
         return messages

@@ -36,11 +36,11 @@ from bowstring.layouts.equality import has_prefix
 
 @dataclass(slots=True)
 class PreparedBatch:
-    """A batch to write: its columns, the dictionary batches due before it, and the readers' dictionaries
-    afterwards.
+    """A batch to write: the columns whose indices have to change, by index, the dictionary batches due before it, and
+    the readers' dictionaries afterwards.
     """
 
-    columns: list[ArrayData]
+    changed_columns: dict[int, ArrayData] = field(default_factory=dict)
     dictionary_batches: list[tuple[DictionaryHeader, ArrayData]] = field(default_factory=list)
     written_dictionaries: dict[int, ArrayData] = field(default_factory=dict)
     matching_dictionaries: dict[int, tuple[ArrayData, ...]] = field(default_factory=dict)
@@ -58,7 +58,11 @@ class _DictionaryUse:
 
 
 class DictionaryTracker:
-    """Tracks the written dictionaries and determines the dictionary batches due before each batch."""
+    """Tracks the written dictionaries and determines the dictionary batches due before each batch.
+
+    With `unify_dictionaries`, a batch must not have other values than the written ones, since the readers that need it
+    read no deltas; if it `unifies_by_deltas`, other values are added.
+    """
 
     __slots__ = (
         "_declarations",
@@ -68,11 +72,15 @@ class DictionaryTracker:
         "_may_replace",
         "_options",
         "_shared_ids",
+        "_unifies_by_deltas",
         "_written_dictionaries",
     )
 
-    def __init__(self, ipc_schema: IpcSchema, options: IpcWriteOptions, may_replace: bool) -> None:
+    def __init__(
+        self, ipc_schema: IpcSchema, options: IpcWriteOptions, may_replace: bool, unifies_by_deltas: bool = False
+    ) -> None:
         self._options = options
+        self._unifies_by_deltas = unifies_by_deltas
         self._may_replace = may_replace
         self._encoded_columns = [
             (index, ipc_schema.schema.fields[index].name, declarations)
@@ -92,12 +100,12 @@ class DictionaryTracker:
         self._matching_dictionaries: dict[int, tuple[ArrayData, ...]] = {}
         self._index_map_cache: dict[int, tuple[ArrayData, ArrayData, list[Indices]]] = {}
 
-    def prepare_batch(self, columns: Sequence[ArrayData]) -> PreparedBatch:
-        """Return these columns as they are written; nothing counts as written before `commit`.
+    def prepare_batch(self, columns: Sequence[ArrayData] | Mapping[int, ArrayData]) -> PreparedBatch:
+        """Return how columns are written, those with dictionaries at least; nothing counts as written before `commit`.
 
         Raises `InvalidArgumentError` with the column if a dictionary would have to be replaced but may not.
         """
-        batch = PreparedBatch(list(columns))
+        batch = PreparedBatch()
         uses: dict[int, list[_DictionaryUse]] = {}
         for index, name, declarations in self._encoded_columns:
             column, first = columns[index], declarations[0].id
@@ -122,7 +130,7 @@ class DictionaryTracker:
             new_arrays = (
                 arrays.get(array_index, array) for array_index, array in enumerate(iter_dictionary_arrays(column))
             )
-            batch.columns[index] = replace_dictionary_encoded_arrays(column, new_arrays)
+            batch.changed_columns[index] = replace_dictionary_encoded_arrays(column, new_arrays)
         return batch
 
     def register_written(self, dictionaries: Mapping[int, ArrayData]) -> None:
@@ -147,7 +155,7 @@ class DictionaryTracker:
         location = f"column{'s' if len(names) > 1 else ''} {' and '.join(names)}"
         dictionaries = list({id(use.dictionary): use.dictionary for use in non_null_uses or uses}.values())
         unified = find_dictionary_extending_all(dictionaries)
-        is_fixed = self._options.unify_dictionaries and written is not None
+        is_fixed = written is not None and self._options.unify_dictionaries
         if unified is not None and not (is_fixed and written is not None and not has_prefix(written, unified)):
             batch.matching_dictionaries[declaration.id] = tuple(dictionaries)
         else:
@@ -157,9 +165,10 @@ class DictionaryTracker:
                 # delta is enough.
                 dictionaries.sort(key=lambda dictionary: not has_prefix(dictionary, written))
             unified, index_maps = self._unify(declaration.id, written, dictionaries)
-            if is_fixed and written is not None and unified.length > written.length:
+            num_new = unified.length - (0 if written is None else written.length)
+            if is_fixed and num_new and not self._unifies_by_deltas:
                 raise InvalidArgumentError(
-                    f"{location}: {unified.length - written.length} values are not in the dictionary that is written, "
+                    f"{location}: {num_new} values are not in the dictionary that is written, "
                     f"and with unify_dictionaries there is one for all batches: give write_table all of them at once"
                 )
             map_of = {id(dictionary): index_map for dictionary, index_map in zip(dictionaries, index_maps, strict=True)}
@@ -186,10 +195,13 @@ class DictionaryTracker:
     ) -> Iterator[tuple[_DictionaryUse, ArrayData]]:
         for use in uses:
             index_map = index_maps[id(use.dictionary)]
-            is_unchanged = np.array_equal(index_map, np.arange(len(index_map)))
+            if np.array_equal(index_map, np.arange(len(index_map))):
+                continue
             try:
-                yield use, replace_dictionary(use.array, unified, None if is_unchanged else index_map)
+                yield use, replace_dictionary(use.array, unified, index_map)
             except TypeMismatchError as error:
+                if len(uses) == 1:
+                    raise InvalidArgumentError(f"{location}: {error}") from None
                 raise InvalidArgumentError(
                     f"{location}: they share the id of one dictionary since the first batch, but their dictionaries "
                     f"differ now, and {error}: write with share_dictionaries=False"

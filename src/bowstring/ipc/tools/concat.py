@@ -7,15 +7,19 @@ different dictionaries, the columns whose indices change are re-encoded.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
+from bowstring.arrays.array import Array
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
+from bowstring.datatypes.types import Dictionary
 from bowstring.display.objects import report_to_html
-from bowstring.errors import InvalidArgumentError, prefix_errors
+from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.sinks import RewritableSink, Sink, open_sink, reject_same_file
 from bowstring.ipc.dictionaries.reader import (
@@ -24,7 +28,8 @@ from bowstring.ipc.dictionaries.reader import (
     check_file_dictionary_order,
     get_dictionary_declaration,
 )
-from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
+from bowstring.ipc.dictionaries.tracker import DictionaryTracker
+from bowstring.ipc.encoded_schema import COMPRESSED_BODY
 from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -32,18 +37,20 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import (
     BatchHeaderBuilder,
-    DictionaryHeader,
     check_metadata_version,
     format_metadata_version,
 )
-from bowstring.ipc.metadata.schema import IpcSchema
+from bowstring.ipc.metadata.schema import V4, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
-from bowstring.ipc.tools.merge_dictionaries import DictionaryMerger, OutputDictionaryBatch, flatten_declarations
 from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan, open_scan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
+from bowstring.ipc.write_options import IpcWriteOptions
+from bowstring.kernels.unify_dictionaries import iter_dictionary_arrays
+from bowstring.layouts.base import ArrayData
+from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import abandon_on_error
 
 
@@ -149,7 +156,7 @@ class _Concatenator:
                 copier.add_record_batch(message)
                 self._batches += 1
                 self._rows += message.header.length
-        copier.finish_source()
+        copier.flush()
         self._statistics.append(source.reader.statistics if isinstance(source, FileScan) else None)
         for key, value in source.footer_metadata:
             self._pairs.setdefault(key, value)
@@ -168,8 +175,7 @@ class _Concatenator:
             messages = chain(start, messages)
         dictionaries = first.ipc_schema.dictionaries_by_id
         writer = MessageWriter(self._sink, schema, dictionaries.values(), first.version, self._as_stream, features)
-        merger = DictionaryMerger(first.ipc_schema, self._as_stream) if dictionaries else None
-        return _Output(first, writer, merger), messages
+        return _Output(first, writer, self._as_stream), messages
 
     def finish(self, metadata: Metadata | None) -> tuple[int, int]:
         """Write the end; return the numbers of record batches and rows."""
@@ -184,47 +190,99 @@ class _Concatenator:
         )
         pairs = tuple(self._pairs.items()) if metadata is None else metadata
         writer = output.writer
-        if output.merger is not None and output.merger.has_replaced:
-            writer.features.add(DICTIONARY_REPLACEMENT)
         writer.finish(replace_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
         return self._batches, self._rows
 
 
-@dataclass(frozen=True, slots=True)
 class _Output:
-    """The first source and the output begun with it."""
+    """The first source and the output begun with it: the writer, and the dictionaries that it has written.
 
-    first: _FirstSource
-    writer: MessageWriter
-    merger: DictionaryMerger | None
+    A file has one dictionary for all batches, so those of its sources are unified by deltas; a stream replaces them.
+    """
+
+    def __init__(self, first: _FirstSource, writer: MessageWriter, as_stream: bool) -> None:
+        self.first = first
+        self.writer = writer
+        self.dictionaries = first.ipc_schema.dictionaries
+        self._options = IpcWriteOptions(
+            "big" if first.ipc_schema.is_big_endian else "little",
+            "V4" if first.version == V4 else "V5",
+            unify_dictionaries=not as_stream,
+        )
+        self._tracker = DictionaryTracker(first.ipc_schema, self._options, as_stream, unifies_by_deltas=True)
+        self._latest: dict[int, tuple[list[BatchMessage], Array]] = {}
+
+    def find_values(
+        self, id_: int, messages: list[BatchMessage], read_values: Callable[[], Array | None]
+    ) -> Array | None:
+        """Return the values of a source's dictionary, which is dictionary `id_` of the output. They are the same object
+        as before if equal messages define it: sources often repeat a dictionary.
+        """
+        latest = self._latest.get(id_)
+        if latest is not None and _are_same_messages(latest[0], messages):
+            return latest[1]
+        values = read_values()
+        if values is not None:
+            values.validate(full=True)
+            self._latest[id_] = messages, values
+        return values
+
+    def write_dictionaries(self, columns: Mapping[int, Array], codec: str | None) -> dict[int, ArrayData]:
+        """Write the dictionaries that readers need for the dictionary-encoded columns of a batch; return the columns
+        whose indices differ in the output.
+
+        Raises `InvalidArgumentError` if a file would have to replace a dictionary.
+        """
+        try:
+            batch = self._tracker.prepare_batch(columns)
+        except InvalidArgumentError as error:
+            raise _create_replacement_error(str(error)) from None
+        for index, changed_column in batch.changed_columns.items():
+            types = [part.storage.type for part in iter_dictionary_arrays(changed_column)]
+            is_ordered = any(isinstance(type_, Dictionary) and type_.ordered for type_ in types)
+            # pyarrow reads no deltas of nested ones.
+            if is_ordered or any(declaration.nested for declaration in self.dictionaries[index]):
+                name, kind = self.first.ipc_schema.schema.names[index], "ordered" if is_ordered else "nested"
+                raise _create_replacement_error(
+                    f"column {name!r}: its {kind} dictionary differs from that of earlier sources"
+                )
+        for header, values in batch.dictionary_batches:
+            self.writer.write_dictionary(header, values, self._options, codec)
+        self._tracker.commit(batch)
+        return batch.changed_columns
+
+
+def _create_replacement_error(reason: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{reason}. A file has one dictionary for all batches; a stream can replace it: write a stream "
+        "(as_stream=True, --to stream)"
+    )
 
 
 class _MessageCopier:
-    """Copies the messages of one source, in runs as long as possible, and its dictionaries before the first batch that
-    needs them.
-
-    All dictionaries of a file precede its first record batch.
-    """
+    """Copies the record batches of one source, in runs as long as possible, after the dictionaries that they need."""
 
     def __init__(self, source: FileScan | StreamScan, output: _Output) -> None:
         self._source = source
-        self._writer = output.writer
-        self._merger = output.merger
+        self._output = output
         self._positions = source.ipc_schema.column_positions(source.version)
         self._pending: list[BatchMessage] = []
         self._messages_by_id: dict[int, list[BatchMessage]] = {}
-        self._changed_ids: set[int] = set()
-        self._target_declarations: dict[int, list[DictionaryDeclaration]] = {}
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
         if isinstance(source, FileScan):
             self._lookup = FileDictionaries(source.ipc_schema, source.reader.read_dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
-        self._dictionaries = output.first.ipc_schema.dictionaries
-        if output.merger is not None:
-            output.merger.begin_source()
-            self._target_declarations = _map_dictionaries(output.first.ipc_schema, source.ipc_schema)
+        # By those of the source, which may differ.
+        self._output_ids = {
+            declaration.id: output_declaration.id
+            for declarations, output_declarations in zip(
+                source.ipc_schema.dictionaries, output.dictionaries, strict=True
+            )
+            for declaration, output_declaration in zip(declarations, output_declarations, strict=True)
+        }
+        self._are_dictionaries_written = not self._output_ids
 
     def add_dictionary_batch(self, message: BatchMessage) -> None:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
@@ -244,106 +302,87 @@ class _MessageCopier:
         else:
             check_file_dictionary_order(header, bool(messages), location)
         self._messages_by_id[id_] = [*(messages or ()), message] if header.template.is_delta else [message]
-        self._changed_ids.add(id_)
+        self._are_dictionaries_written = False
 
     def add_record_batch(self, message: BatchMessage) -> None:
         """Add a record batch. Raises `InvalidDataError` if it does not match the schema."""
-        if self._changed_ids:
-            self._write_dictionaries()
         header, positions = message.header, self._positions
         if header.template.version != self._source.version:
             positions = self._source.ipc_schema.column_positions(header.template.version)
         assert message.body is not None
-        columns = create_columns(positions, header, message.body, self._lookup, message.location_words)
-        if len(self._messages_by_id) < len(self._target_declarations):
-            self._check_missing_dictionaries(columns)
-        if self._merger is not None:
-            remapped = [
-                index for index, declarations in enumerate(self._dictionaries) if self._merger.is_remapped(declarations)
-            ]
-            if remapped:
-                batch_columns = BatchColumns(
-                    positions, header, fetch_body(message.body), self._lookup, message.location_words
-                )
-                self._write_remapped(batch_columns, remapped, message.location)
+        if self._are_dictionaries_written:
+            create_columns(positions, header, message.body, self._lookup, message.location_words)
+        else:
+            body = fetch_body(message.body)
+            message = replace(message, body=body)
+            columns = BatchColumns(positions, header, body, self._find_values, message.location_words)
+            changed_columns = self._write_dictionaries(columns, message.location)
+            if changed_columns:
+                encoded = encode_with_replacements(columns, changed_columns, message.location)
+                template = header.template
+                builder = BatchHeaderBuilder(template.version, template.compression)
+                metadata = builder.build(encoded.header_values, encoded.size_bytes, template.pairs)
+                self._output.writer.write_batch(metadata, encoded, template.compression)
                 return
         self._pending.append(message)
         # Bodies in one memory are copied together; those of other sources would all stay in memory until then.
         if self._source.memory is None:
-            self._flush()
+            self.flush()
 
-    def _write_remapped(self, columns: BatchColumns, column_indices: Sequence[int], location: str) -> None:
-        """Write a batch with new indices in the columns at `column_indices`."""
-        assert self._merger is not None
-        replacements = {}
-        for index in column_indices:
-            with prefix_errors(f"{location}, column {columns.positions[index].name!r}"):
-                replacements[index] = self._merger.remap_indices(columns[index], self._dictionaries[index])
-        body, template = encode_with_replacements(columns, replacements, location), columns.header.template
-        header = BatchHeaderBuilder(template.version, template.compression).build(
-            body.header_values, body.size_bytes, template.pairs
+    def _write_dictionaries(self, columns: BatchColumns, location: str) -> dict[int, ArrayData]:
+        """Write the dictionaries that a batch needs; return the columns whose indices differ in the output."""
+        self.flush()
+        encoded_columns = {
+            index: columns[index] for index, declarations in enumerate(self._output.dictionaries) if declarations
+        }
+        try:
+            changed_columns = self._output.write_dictionaries(encoded_columns, columns.header.template.compression)
+        except InvalidDataError:
+            for index, column in encoded_columns.items():
+                with prefix_errors(f"{location}, column {columns.positions[index].name!r}"):
+                    column.validate(full=True)
+            raise
+        # Readers need no values for a column of nulls, but perhaps for the same column of the next batch.
+        self._are_dictionaries_written = not changed_columns and all(
+            part.null_count < part.length
+            for column in encoded_columns.values()
+            for part in iter_dictionary_arrays(column)
         )
-        self._flush()
-        self._writer.write_message(headers.RECORD_BATCH, header, body, template.compression)
+        return changed_columns
 
-    def _check_missing_dictionaries(self, columns: BatchColumns) -> None:
-        """Create the columns whose dictionaries this source lacks: an error unless all their values are null.
+    def _find_values(self, declaration: DictionaryDeclaration) -> Array | None:
+        return self._output.find_values(
+            self._output_ids[declaration.id], self._get_messages(declaration), partial(self._lookup, declaration)
+        )
 
-        Otherwise the batch would use the dictionary of another source.
-        """
-        for index, declarations in enumerate(self._source.ipc_schema.dictionaries):
-            if any(declaration.id not in self._messages_by_id for declaration in flatten_declarations(declarations)):
-                _ = columns[index]
+    def _get_messages(self, declaration: DictionaryDeclaration) -> list[BatchMessage]:
+        """Return the messages that define a dictionary and those inside it."""
+        messages = self._messages_by_id.get(declaration.id, ())
+        return [*messages, *(message for inner in declaration.nested for message in self._get_messages(inner))]
 
-    def _write_dictionaries(self) -> None:
-        """Write the new dictionary batches of the source, inner dictionaries first."""
-        assert self._merger is not None
-        for id_, declarations in self._target_declarations.items():
-            if id_ in self._changed_ids:
-                lookup = self._lookup if self._in_stream is None else self._in_stream.freeze()
-                declaration_in_source = self._source.ipc_schema.dictionaries_by_id[id_]
-                values: Any = partial(lookup, declaration_in_source)  # not None, as messages define it
-                for declaration in declarations:
-                    for batch in self._merger.merge(declaration, self._messages_by_id[id_], values):
-                        self._write_dictionary(batch)
-        self._changed_ids.clear()
-
-    def _write_dictionary(self, batch: OutputDictionaryBatch) -> None:
-        template = None if batch.message is None else batch.message.header.template
-        if (
-            batch.message is not None
-            and template is not None
-            and DictionaryHeader(template.dictionary_id, template.is_delta) == batch.dictionary_header
-        ):
-            self._pending.append(batch.message)
-            return
-        self._flush()
-        assert self._merger is not None
-        encoded = self._merger.encode_batch(batch, self._source.version)
-        self._writer.write_message(headers.DICTIONARY_BATCH, *encoded, dictionary_id=batch.dictionary_header.id)
-
-    def finish_source(self) -> None:
-        """Write the rest of the source."""
-        if self._changed_ids:
-            self._write_dictionaries()
-        self._flush()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Copy the pending messages."""
         messages, self._pending = self._pending, []
-        self._writer.copy_messages(messages, self._source.memory)
+        self._output.writer.copy_messages(messages, self._source.memory)
 
 
-def _map_dictionaries(ipc_schema: IpcSchema, source_schema: IpcSchema) -> dict[int, list[DictionaryDeclaration]]:
-    """Map each of the source's dictionary ids to the output's dictionaries, inner ones first."""
-    targets: dict[int, list[DictionaryDeclaration]] = {}
-    for declarations, source_declarations in zip(ipc_schema.dictionaries, source_schema.dictionaries, strict=True):
-        for declaration, source in zip(
-            flatten_declarations(declarations), flatten_declarations(source_declarations), strict=True
-        ):
-            target_declarations = targets.setdefault(source.id, [])
-            if declaration not in target_declarations:
-                target_declarations.append(declaration)
-    return targets
+def _are_same_messages(left: Sequence[BatchMessage], right: Sequence[BatchMessage]) -> bool:
+    return len(left) == len(right) and all(map(_is_same_message, left, right))
+
+
+def _is_same_message(left: BatchMessage, right: BatchMessage) -> bool:
+    if left is right:
+        return True
+    a, b = left.header, right.header
+    if (a.length, a.body_bytes, a.template.compression) != (b.length, b.body_bytes, b.template.compression):
+        return False
+    if a.template.version != b.template.version or a.variadic_counts() != b.variadic_counts():
+        return False
+    if not (np.array_equal(a.nodes(), b.nodes()) and np.array_equal(a.buffers(), b.buffers())):
+        return False
+    assert isinstance(left.body, Buffer)
+    assert isinstance(right.body, Buffer)
+    return np.array_equal(left.body.bytes[: a.body_bytes], right.body.bytes[: b.body_bytes])
 
 
 _MAX_EQUAL_SCHEMAS = 64

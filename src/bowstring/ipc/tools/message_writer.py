@@ -17,6 +17,7 @@ from bowstring.flatbuf.tables import SPECS, read_root
 from bowstring.flatbuf.writer import SerializedSubTable, UnionValue, serialize_subtable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import RewritableSink, Sink
+from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.message import END_OF_STREAM, FILE_START, PREFIX_BYTES, Block, frame_message
 from bowstring.ipc.metadata import header as headers
@@ -25,13 +26,15 @@ from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
 from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.tools.copy_byte_ranges import copy_memory, copy_remote_body
-from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
 from bowstring.ipc.tools.scan import BatchMessage
-from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS
+from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import encode_footer_and_trailer
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer
 
+ALIGNMENT_BYTES = 64
+"""The alignment of messages and of the buffers of new bodies."""
 _FEATURES_OF_MESSAGES = {0, DICTIONARY_REPLACEMENT, COMPRESSED_BODY}
 
 
@@ -104,7 +107,6 @@ class MessageWriter:
         self._rewritable_sink = sink if features is None and isinstance(sink, RewritableSink) else None
         self._declared_features = set(schema["features"].tolist() if features is None else features)
         self._missing_dictionaries = {declaration.id: declaration for declaration in dictionaries}
-        self._empty_dictionary_ids: set[int] = set()
         self.blocks: dict[str, list[Block]] = {
             headers.DICTIONARY_BATCH: [],
             headers.RECORD_BATCH: [],
@@ -129,11 +131,30 @@ class MessageWriter:
         flatbuffer = headers.build_schema_message(self._schema, self._version)
         return frame_message(flatbuffer + bytes(max(self._schema_bytes - PREFIX_BYTES - len(flatbuffer), 0)))
 
-    def write_message(
-        self, kind: str, metadata: bytes, body: EncodedBody, codec: str | None, dictionary_id: int = 0
+    def write_dictionary(
+        self,
+        header: DictionaryHeader,
+        values: ArrayData,
+        options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
+        codec: str | None = None,
     ) -> None:
-        """Write a new message, compressed with `codec`; its body is a multiple of 8 bytes."""
-        self._write_preceding_dictionaries(kind, dictionary_id)
+        """Write a new dictionary batch, compressed with `codec`. `options` has byte order and metadata version."""
+        if header.id not in self._missing_dictionaries and not header.is_delta:
+            self.features.add(DICTIONARY_REPLACEMENT)
+        self._missing_dictionaries.pop(header.id, None)
+        compress = None if codec is None else create_compressor(codec)
+        body = encode_body(values.length, [values], ALIGNMENT_BYTES, options, compress)
+        builder = BatchHeaderBuilder(self._version, codec)
+        metadata = builder.build(body.header_values, body.size_bytes, (), header)
+        self._write_message(headers.DICTIONARY_BATCH, metadata, body, codec)
+
+    def write_batch(self, metadata: bytes, body: EncodedBody, codec: str | None) -> None:
+        """Write a new record batch, compressed with `codec`; its body is a multiple of 8 bytes."""
+        if self._as_stream:
+            self._write_empty_dictionaries()
+        self._write_message(headers.RECORD_BATCH, metadata, body, codec)
+
+    def _write_message(self, kind: str, metadata: bytes, body: EncodedBody, codec: str | None) -> None:
         self._add_codec(codec)
         start = self._sink.position
         framed_metadata = frame_message(metadata, start, ALIGNMENT_BYTES)
@@ -143,33 +164,18 @@ class MessageWriter:
     def copy_messages(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
         """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
         first = 0
-        for index, message in enumerate(messages if self._missing_dictionaries or self._empty_dictionary_ids else ()):
+        for index, message in enumerate(messages if self._missing_dictionaries else ()):
             if message.header.template.kind == headers.RECORD_BATCH and self._as_stream:
                 self._copy_runs(messages[first:index], source)
                 first = index
-            self._write_preceding_dictionaries(message.header.template.kind, message.header.template.dictionary_id)
+                self._write_empty_dictionaries()
+            self._missing_dictionaries.pop(message.header.template.dictionary_id, None)
         self._copy_runs(messages[first:], source)
-
-    def _write_preceding_dictionaries(self, kind: str, dictionary_id: int) -> None:
-        """Write the dictionaries that have to precede a message."""
-        if kind == headers.DICTIONARY_BATCH:
-            self._missing_dictionaries.pop(dictionary_id, None)
-            if dictionary_id in self._empty_dictionary_ids:
-                self.features.add(DICTIONARY_REPLACEMENT)
-        elif self._as_stream:
-            self._write_empty_dictionaries()
 
     def _write_empty_dictionaries(self) -> None:
         """Write the missing dictionaries, without values."""
-        missing_dictionaries, self._missing_dictionaries = self._missing_dictionaries, {}
-        for declaration in missing_dictionaries.values():
-            values = layout_of(declaration.value_type).from_pylist([])
-            body = encode_body(0, [values], ALIGNMENT_BYTES, DEFAULT_WRITE_OPTIONS, None)
-            header = BatchHeaderBuilder(self._version).build(
-                body.header_values, body.size_bytes, (), DictionaryHeader(declaration.id)
-            )
-            self.write_message(headers.DICTIONARY_BATCH, header, body, None, declaration.id)
-        self._empty_dictionary_ids.update(missing_dictionaries)
+        for declaration in list(self._missing_dictionaries.values()):
+            self.write_dictionary(DictionaryHeader(declaration.id), layout_of(declaration.value_type).from_pylist([]))
 
     def _copy_runs(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
         for run in _group_contiguous(messages, source is not None):

@@ -202,7 +202,7 @@ def _write_selected(
             pending.clear()
             body, builder = message.new_body, BatchHeaderBuilder(template.version, template.compression)
             metadata = builder.build(body.header_values, body.size_bytes, template.pairs)
-            writer.write_message(headers.RECORD_BATCH, metadata, body, template.compression)
+            writer.write_batch(metadata, body, template.compression)
             names = search.schema.ipc_schema.schema.names
             damaged_columns += [
                 DamagedColumn(batches, index, names[index], header.length, message.start, reason)

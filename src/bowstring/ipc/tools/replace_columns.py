@@ -13,7 +13,7 @@ from bowstring.ipc.metadata.header import BatchHeaderValues
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans, encode_body
-from bowstring.ipc.tools.merge_dictionaries import ALIGNMENT_BYTES
+from bowstring.ipc.tools.message_writer import ALIGNMENT_BYTES
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.iovec import Int64Array, PaddedBuffers

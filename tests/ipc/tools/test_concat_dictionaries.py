@@ -177,7 +177,7 @@ def test_more_values_than_the_index_type_allows_are_rejected(tmp_path: Path) -> 
 def test_ordered_dictionaries_are_rejected_unless_one_extends_the_other(tmp_path: Path) -> None:
     parts = [bs.record_batch({"w": dictionary_encode(list(words), ordered=True)}) for words in ("ab", "ba", "abc")]
     check_only_as_stream(
-        parts[:2], r"column 'w': its ordered dictionary differs.*value 0 is 'b', expected 'a'", tmp_path
+        parts[:2], r"column 'w': its ordered dictionary differs .*as_stream=True, --to stream", tmp_path
     )
     check_rows(concat(as_file(parts[0]), as_file(parts[2])), [parts[0], parts[2]])
 
@@ -185,7 +185,7 @@ def test_ordered_dictionaries_are_rejected_unless_one_extends_the_other(tmp_path
 def test_nested_dictionaries_are_rejected(tmp_path: Path) -> None:
     kind = bs.dictionary(bs.int8(), bs.list_(bs.dictionary(bs.int8(), bs.string())))
     parts = [bs.record_batch({"d": bs.array([[word] for word in words], kind)}) for words in ("ab", "ba")]
-    check_only_as_stream(parts, "column 'd': its dictionary is nested and differs", tmp_path)
+    check_only_as_stream(parts, "column 'd': its nested dictionary differs", tmp_path)
 
 
 # Hostile sources
