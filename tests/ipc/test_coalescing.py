@@ -181,7 +181,7 @@ def test_pending_rows_are_bounded() -> None:
     with bs.ipc.CoalescingWriter(bs.new_stream(sink, dictionary_batch("a").schema), max_bytes=1 << 20) as writer:
         for _ in range(100):
             writer.write_pydict({"w": ["x"] * 100, "l": [["y"]] * 100})
-            assert writer._rows.num_rows < 2048 + 100
+            assert writer._num_unconverted_rows < 2048 + 100
     with bs.ipc.CoalescingWriter(bs.new_stream(sink := io.BytesIO(), numbers(1).schema), min_rows=5) as writer:
         for _ in range(10):
             writer.write_pydict({"n": [1, 2, 3]})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Any, Protocol
@@ -22,7 +23,6 @@ from bowstring.io.byte_ranges import (
     merge_spans,
 )
 from bowstring.io.io_errors import translate_io_error
-from bowstring.io.readahead import MAX_WINDOW_BYTES, ReadAheadCache
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
 MAX_ROUND_BYTES = 64 << 20
@@ -32,6 +32,8 @@ _MIN_EDGE_BYTES = 1 << 16
 _MAX_EDGE_BYTES = 4 << 20
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
 _MAX_MATCH_BYTES = 64
+_FIRST_WINDOW_BYTES, _MAX_WINDOW_BYTES, _MAX_WINDOWS = 1 << 18, 8 << 20, 4
+"""The windows that are read ahead: the sizes of the first and of the largest, and the number that is kept."""
 
 
 class RangeReader(Protocol):
@@ -81,7 +83,7 @@ class RangeSource:
         self.position = 0
         self._cached_ranges = FetchedRanges((start, Buffer.of(chunk)) for start, chunk in edges)
         self._prefetched_ranges = FetchedRanges()
-        self._readahead = ReadAheadCache()
+        self._readahead = _ReadAheadCache()
         self._headers: dict[int, LazyRangeBytes] = {}
         self.is_closed = False
         """Whether the source was closed; it can't fetch then."""
@@ -116,7 +118,7 @@ class RangeSource:
         fetch_bytes = min(max(size_bytes, self._readahead.next_window_bytes(offset)), self.size - offset)
         buffer = self.fetch([(offset, fetch_bytes)]).find(offset, fetch_bytes)
         assert buffer is not None
-        if fetch_bytes <= MAX_WINDOW_BYTES:
+        if fetch_bytes <= _MAX_WINDOW_BYTES:
             self._readahead.add(offset, buffer)
         return buffer
 
@@ -346,3 +348,36 @@ def _group_into_rounds(spans: Sequence[Span]) -> Iterator[list[Span]]:
             total_bytes += length
     if requests:
         yield requests
+
+
+class _ReadAheadCache:
+    """The last windows that were read ahead, and the size of the next one. Does not fetch."""
+
+    __slots__ = ("_windows",)
+
+    def __init__(self) -> None:
+        self._windows: deque[tuple[int, Buffer]] = deque(maxlen=_MAX_WINDOWS)
+
+    def next_window_bytes(self, offset: int) -> int:
+        """The bytes to fetch from `offset` on: twice the last window if reading continues at its end."""
+        if not self._windows:
+            return _FIRST_WINDOW_BYTES
+        start, last = self._windows[-1]
+        is_contiguous = start < offset <= start + last.size + MAX_GAP_BYTES
+        return (
+            min(2 * last.size, _MAX_WINDOW_BYTES)
+            if is_contiguous and last.size >= _FIRST_WINDOW_BYTES
+            else _FIRST_WINDOW_BYTES
+        )
+
+    def add(self, start: int, buffer: Buffer) -> None:
+        """Add a window that was fetched; the oldest one is dropped."""
+        self._windows.append((start, buffer))
+
+    def find_contiguous(self, offset: int, size_bytes: int) -> Buffer | None:
+        """All contiguous bytes from `offset` on; None if they are fewer than `size_bytes`."""
+        for window in reversed(tuple(self._windows)):  # another thread may add one
+            buffer = FetchedRanges([window]).find_contiguous(offset, size_bytes)
+            if buffer is not None:
+                return buffer
+        return None

@@ -1,12 +1,12 @@
 """Gather small batches and write them as large ones.
 
 Each message has a header and a buffer of its own for each column («RecordBatch message»), so a batch of a few rows is
-mostly metadata. `CoalescingWriter` passes complete batches to `_BatchBuffer` and Python values to `_RowBuffer`.
+mostly metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from threading import RLock
 from typing import Any
@@ -53,17 +53,25 @@ class CoalescingWriter(BatchWriter):
         if min_rows < 1 or max_bytes < 1:
             raise InvalidArgumentError(f"min_rows and max_bytes must be 1 or more, not {min_rows} and {max_bytes}")
         self.schema = writer.schema
+        self._names = writer.schema.names
         self._writer = writer
         self._min_rows = min_rows
         self._batches = _BatchBuffer(writer.schema, min_rows, max_bytes)
-        self._rows = _RowBuffer(writer.schema)
+        self._values: list[list[Any]] = [[] for _ in self._names]
+        """The values of each column that `write_pydict` was given and that are not converted yet."""
+        self._stops: list[int] = []
+        """The number of these rows after each call."""
         self._lock = RLock()
         self._is_closed = False
 
     @property
     def num_buffered_rows(self) -> int:
         """The number of rows that have been gathered and not yet written."""
-        return self._batches.num_rows + self._rows.num_rows
+        return self._batches.num_rows + self._num_unconverted_rows
+
+    @property
+    def _num_unconverted_rows(self) -> int:
+        return self._stops[-1] if self._stops else 0
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Add a batch; write the gathered batches if they are large enough.
@@ -78,8 +86,7 @@ class CoalescingWriter(BatchWriter):
             schema = self.schema
             if batch.schema is not schema and batch.schema != schema:
                 raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
-            if self._rows.num_rows:
-                self._move_rows_to_batches()  # they precede this batch
+            self._convert_calls()  # they precede this batch
             if batch.pairs or batch.num_rows >= self._min_rows:
                 self._write_gathered()
                 self._writer.write_batch(batch)
@@ -98,30 +105,48 @@ class CoalescingWriter(BatchWriter):
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the writer is closed")
-            if not self._rows.append(columns):
+            lists: list[Any] = [columns.get(name) for name in self._names] if columns.__class__ is dict else []
+            if not _SEQUENCE_TYPES.issuperset(map(type, lists)) or len(set(map(len, lists))) != 1:
                 self.write_batch(record_batch(columns, self.schema))
                 return
-            num_rows = self._rows.num_rows
-            if num_rows >= _MAX_BUFFERED_ROWS or num_rows + self._batches.num_rows >= self._min_rows:
-                self._move_rows_to_batches()
+            for values, new_values in zip(self._values, lists, strict=True):
+                values.extend(new_values)
+            self._stops.append(len(self._values[0]))
+            if self._num_unconverted_rows >= _MAX_BUFFERED_ROWS or self.num_buffered_rows >= self._min_rows:
+                self._convert_calls()
 
-    def _move_rows_to_batches(self) -> None:
-        """Add the buffered rows as a batch, or one batch per call without the calls that have invalid values."""
+    def _convert_calls(self) -> None:
+        """Add the rows of the calls as a batch, or as one batch per call without the calls that have invalid values."""
+        if not self._stops:
+            return
+        columns, stops = self._values, self._stops
         # First, so that rows with an invalid value are not converted again by the next call.
-        rows, self._rows = self._rows, _RowBuffer(self.schema)
+        self._clear_values()
+        error = None
         try:
-            batch = rows.to_batch()
+            batches = [self._convert(columns)]
         except TypeMismatchError:
-            error = None
-            for call in rows.split_by_call():
+            batches = []
+            for start, stop in pairwise([0, *stops]):
                 try:
-                    self.write_batch(call.to_batch())
+                    batches.append(self._convert([values[start:stop] for values in columns]))
                 except TypeMismatchError as call_error:
                     error = error or call_error
-            if error is not None:
-                raise error from None
-            return
-        self.write_batch(batch)
+        for batch in batches:
+            self.write_batch(batch)
+        if error is not None:
+            raise error from None
+
+    def _clear_values(self) -> None:
+        self._values, self._stops = [[] for _ in self._names], []
+
+    def _convert(self, columns: Sequence[Sequence[Any]]) -> RecordBatch:
+        """Return values as a batch. Raises `TypeMismatchError` with the column for one that does not fit its type."""
+        arrays = []
+        for field, values in zip(self.schema, columns, strict=True):
+            with prefix_errors(f"column {field.name!r}"):
+                arrays.append(array(values, field.type))
+        return RecordBatch(self.schema, len(columns[0]), arrays)
 
     def flush(self) -> None:
         """Write the gathered rows as one batch, and flush the writer. Raises `ClosedError` after `close`."""
@@ -130,8 +155,7 @@ class CoalescingWriter(BatchWriter):
             self._writer.flush()
 
     def _write_gathered(self) -> None:
-        if self._rows.num_rows:
-            self._move_rows_to_batches()
+        self._convert_calls()
         for batch in self._batches.pop_joined():
             self._writer.write_batch(batch)
 
@@ -150,7 +174,7 @@ class CoalescingWriter(BatchWriter):
         with self._lock:
             self._is_closed = True
             self._batches.clear()
-            self._rows = _RowBuffer(self.schema)
+            self._clear_values()
             self._writer.abandon()
 
     def __del__(self) -> None:
@@ -164,43 +188,6 @@ class CoalescingWriter(BatchWriter):
             "closed" if self._is_closed else f"{self.num_buffered_rows} rows of {len(self._batches)} batches gathered"
         )
         return f"<bowstring.ipc.CoalescingWriter: {state}>"
-
-
-class _RowBuffer:
-    """Rows as Python values: a list for each column, and the number of rows after each call that added some."""
-
-    def __init__(self, schema: Schema, columns: list[list[Any]] | None = None) -> None:
-        self._schema = schema
-        self._names = schema.names
-        self._columns: list[list[Any]] = [[] for _ in self._names] if columns is None else columns
-        self._stops: list[int] = []
-        self.num_rows = len(self._columns[0]) if self._columns else 0
-
-    def append(self, columns: Mapping[str, Any]) -> bool:
-        """Add rows; return False and add none if `columns` are not a dictionary of lists or tuples of one length."""
-        lists: list[Any] = [columns.get(name) for name in self._names] if columns.__class__ is dict else []
-        if not _SEQUENCE_TYPES.issuperset(map(type, lists)) or len(set(map(len, lists))) != 1:
-            return False
-        for column, values in zip(self._columns, lists, strict=True):
-            column.extend(values)
-        self.num_rows += len(lists[0])
-        self._stops.append(self.num_rows)
-        return True
-
-    def to_batch(self) -> RecordBatch:
-        """Return the rows as a batch; raises `TypeMismatchError` with the column for a value that does not fit its
-        type.
-        """
-        arrays = []
-        for field, values in zip(self._schema, self._columns, strict=True):
-            with prefix_errors(f"column {field.name!r}"):
-                arrays.append(array(values, field.type))
-        return RecordBatch(self._schema, self.num_rows, arrays)
-
-    def split_by_call(self) -> Iterator[_RowBuffer]:
-        """Yield the rows of each call."""
-        for start, stop in pairwise([0, *self._stops]):
-            yield _RowBuffer(self._schema, [values[start:stop] for values in self._columns])
 
 
 class _BatchBuffer:

@@ -20,7 +20,6 @@ from bowstring.flatbuf.reader import FlatTable
 from bowstring.interop import c_data
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.ipc.column_selection import ColumnSelection
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics, read_statistics
 from bowstring.ipc.footer import read_footer
@@ -30,15 +29,15 @@ from bowstring.ipc.message import (
     PREFIX_BYTES,
     Block,
     Message,
+    MessageCounts,
     MessageReader,
     get_prefix_size,
     read_message_at,
 )
-from bowstring.ipc.message_counts import MessageCounts
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration, read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
-from bowstring.ipc.metadata.schema import IpcSchema
+from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.stream import create_lazy_batch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from bowstring.errors import FormatMismatchError, InvalidDataError, LimitError, NoDataError, TruncatedError
@@ -400,3 +401,20 @@ def _describe_text(first_bytes: bytes) -> tuple[str, str] | None:
     if not all(character.isprintable() or character.isspace() for character in text):
         return None
     return f"text, perhaps {'JSON' if text.lstrip()[:1] in ('{', '[') else 'CSV'}", _CONVERT_HINT
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCounts:
+    """Numbers of messages that were written or read: all of them, the schema included, and those with record batches
+    and with dictionaries. As `pyarrow.ipc.WriteStats` and `ReadStats`.
+
+    >>> table = bs.table({"a": [1, 2]})
+    >>> with bs.new_file("a.arrow", table.schema) as writer:
+    ...     writer.write_table(table)
+    >>> writer.stats
+    MessageCounts(num_messages=2, num_record_batches=1, num_dictionary_batches=0)
+    """
+
+    num_messages: int
+    num_record_batches: int
+    num_dictionary_batches: int

@@ -20,15 +20,14 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError, TruncatedEr
 from bowstring.interop import c_data
 from bowstring.io.sources import AnySource
 from bowstring.ipc.codecs import create_compressor
-from bowstring.ipc.column_selection import ColumnSelection
 from bowstring.ipc.dictionaries.reader import StreamDictionaries
 from bowstring.ipc.dictionaries.tracker import DictionaryTracker, assign_shared_ids
 from bowstring.ipc.encoded_schema import EncodedSchema, encode_schema
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import EndOfStream, Message, MessageLocation
-from bowstring.ipc.message_counts import MessageCounts
+from bowstring.ipc.message import EndOfStream, Message, MessageCounts, MessageLocation
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
+from bowstring.ipc.metadata.schema import ColumnSelection
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import get_ipc_schema

@@ -20,8 +20,15 @@ from bowstring.flatbuf.writer import SerializedSubTable, build_flatbuffer
 from bowstring.io.sinks import ObjectStoreSink, PathSink, Sink
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.footer import TRAILER
-from bowstring.ipc.message import END_OF_STREAM, FILE_START, LEGACY_END_OF_STREAM, MAGIC, Block, frame_message
-from bowstring.ipc.message_counts import MessageCounts
+from bowstring.ipc.message import (
+    END_OF_STREAM,
+    FILE_START,
+    LEGACY_END_OF_STREAM,
+    MAGIC,
+    Block,
+    MessageCounts,
+    frame_message,
+)
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import create_metadata_records
 from bowstring.ipc.stream import EncodedMessage, Encoder

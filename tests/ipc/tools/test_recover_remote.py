@@ -21,7 +21,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
-from bowstring.io import range_source, readahead
+from bowstring.io import range_source
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.tools import copy_byte_ranges, recover as recover_module, scan
 from tests.ipc import samples
@@ -84,8 +84,8 @@ def test_the_same_batches_are_recovered_from_a_url_and_from_local_data(
 ) -> None:
     if small:  # so that everything is requested in several groups
         monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 16)
-        monkeypatch.setattr(readahead, "_FIRST_WINDOW_BYTES", 200)
-        monkeypatch.setattr(readahead, "MAX_WINDOW_BYTES", 300)
+        monkeypatch.setattr(range_source, "_FIRST_WINDOW_BYTES", 200)
+        monkeypatch.setattr(range_source, "_MAX_WINDOW_BYTES", 300)
         monkeypatch.setattr(scan, "_MAX_PREFETCHED_HEADERS", 2)
         monkeypatch.setattr(recover_module, "MAX_ROUND_BYTES", 700)
     batch = samples.batch("int", "text", "dictionary", "view", "list")
@@ -140,7 +140,7 @@ def test_a_body_larger_than_the_prefetch_is_checked_by_column(
     for module, name, value in (
         (recover_module, "MAX_ROUND_BYTES", 10_000),
         (copy_byte_ranges, "MAX_ROUND_BYTES", 10_000),
-        (readahead, "_FIRST_WINDOW_BYTES", 1000),
+        (range_source, "_FIRST_WINDOW_BYTES", 1000),
         (range_source, "_MIN_EDGE_BYTES", 16),
     ):
         monkeypatch.setattr(module, name, value)

@@ -203,7 +203,8 @@ class _Output:
     def __init__(self, first: _FirstSource, writer: MessageWriter, as_stream: bool) -> None:
         self.first = first
         self.writer = writer
-        self.dictionaries = first.ipc_schema.dictionaries
+        self.dictionaries = {index: each for index, each in enumerate(first.ipc_schema.dictionaries) if each}
+        """The declarations of each column that has dictionaries, by index."""
         self._options = IpcWriteOptions(
             "big" if first.ipc_schema.is_big_endian else "little",
             "V4" if first.version == V4 else "V5",
@@ -277,10 +278,10 @@ class _MessageCopier:
         # By those of the source, which may differ.
         self._output_ids = {
             declaration.id: output_declaration.id
-            for declarations, output_declarations in zip(
-                source.ipc_schema.dictionaries, output.dictionaries, strict=True
+            for index, output_declarations in output.dictionaries.items()
+            for declaration, output_declaration in zip(
+                source.ipc_schema.dictionaries[index], output_declarations, strict=True
             )
-            for declaration, output_declaration in zip(declarations, output_declarations, strict=True)
         }
         self._are_dictionaries_written = not self._output_ids
 
@@ -332,9 +333,7 @@ class _MessageCopier:
     def _write_dictionaries(self, columns: BatchColumns, location: str) -> dict[int, ArrayData]:
         """Write the dictionaries that a batch needs; return the columns whose indices differ in the output."""
         self.flush()
-        encoded_columns = {
-            index: columns[index] for index, declarations in enumerate(self._output.dictionaries) if declarations
-        }
+        encoded_columns = {index: columns[index] for index in self._output.dictionaries}
         try:
             changed_columns = self._output.write_dictionaries(encoded_columns, columns.header.template.compression)
         except InvalidDataError:
