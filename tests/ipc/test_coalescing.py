@@ -176,6 +176,14 @@ def test_values_are_copied_when_they_are_added() -> None:
     assert bs.open_stream(sink.getvalue()).read_all().to_pydict() == {"n": [1, 2, 3, 4, 5, 6]}
 
 
+def test_values_of_no_rows_write_no_batch() -> None:
+    sink = io.BytesIO()
+    with bs.ipc.CoalescingWriter(bs.new_stream(sink, numbers(1).schema)) as writer:
+        writer.write_pydict({"n": []})
+        assert writer.num_buffered_rows == 0
+    assert list(bs.open_stream(sink.getvalue())) == []
+
+
 def test_pending_rows_are_bounded() -> None:
     sink = io.BytesIO()
     with bs.ipc.CoalescingWriter(bs.new_stream(sink, dictionary_batch("a").schema), max_bytes=1 << 20) as writer:

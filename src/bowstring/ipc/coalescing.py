@@ -86,7 +86,8 @@ class CoalescingWriter(BatchWriter):
             schema = self.schema
             if batch.schema is not schema and batch.schema != schema:
                 raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
-            self._convert_calls()  # they precede this batch
+            if self._stops:
+                self._convert_calls()  # they precede this batch
             if batch.pairs or batch.num_rows >= self._min_rows:
                 self._write_gathered()
                 self._writer.write_batch(batch)
@@ -111,14 +112,13 @@ class CoalescingWriter(BatchWriter):
                 return
             for values, new_values in zip(self._values, lists, strict=True):
                 values.extend(new_values)
-            self._stops.append(len(self._values[0]))
+            if lists[0]:
+                self._stops.append(len(self._values[0]))
             if self._num_unconverted_rows >= _MAX_BUFFERED_ROWS or self.num_buffered_rows >= self._min_rows:
                 self._convert_calls()
 
     def _convert_calls(self) -> None:
         """Add the rows of the calls as a batch, or as one batch per call without the calls that have invalid values."""
-        if not self._stops:
-            return
         columns, stops = self._values, self._stops
         # First, so that rows with an invalid value are not converted again by the next call.
         self._clear_values()
@@ -155,7 +155,8 @@ class CoalescingWriter(BatchWriter):
             self._writer.flush()
 
     def _write_gathered(self) -> None:
-        self._convert_calls()
+        if self._stops:
+            self._convert_calls()
         for batch in self._batches.pop_joined():
             self._writer.write_batch(batch)
 

@@ -165,11 +165,13 @@ class MessageWriter:
         """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
         first = 0
         for index, message in enumerate(messages if self._missing_dictionaries else ()):
-            if message.header.template.kind == headers.RECORD_BATCH and self._as_stream:
+            template = message.header.template
+            if template.kind == headers.DICTIONARY_BATCH:
+                self._missing_dictionaries.pop(template.dictionary_id, None)
+            elif self._as_stream:
                 self._copy_runs(messages[first:index], source)
                 first = index
                 self._write_empty_dictionaries()
-            self._missing_dictionaries.pop(message.header.template.dictionary_id, None)
         self._copy_runs(messages[first:], source)
 
     def _write_empty_dictionaries(self) -> None:
