@@ -461,3 +461,9 @@ def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: st
     with bs.publish(TABLE, name="this-one"), pytest.raises(NotFoundError, match="the newest are: this-one"):
         bs.open_published("other")
     assert run_python("import bowstring as bs\nsend([s.name for s in bs.published() if s.name == 'this-one'])") == []
+
+
+def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_directory, "list_agent_addresses", list)
+    with pytest.raises(NotFoundError, match="there is no published data set 'x' on this host; nothing is published"):
+        bs.open_published("x")
