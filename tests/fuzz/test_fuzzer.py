@@ -93,6 +93,7 @@ def test_mutations_of_texts_are_sometimes_valid_and_sometimes_not(seeds: list[Fu
     assert all(values == {True, False} for values in validity.values()), validity
 
 
+@pytest.mark.thorough
 def test_the_fuzzer_finds_and_shrinks_a_planted_error_crash_and_hang(repository: Path, tmp_path: Path) -> None:
     limits = ("--time", "180", "--findings", "3", "--jobs", "1", "--hang", "1")
     process = run_fuzzer(repository, tmp_path, *limits, "--only", "format", planted="tests.fuzz.planted_bugs")
@@ -107,6 +108,7 @@ def test_the_fuzzer_finds_and_shrinks_a_planted_error_crash_and_hang(repository:
     assert "fuzz --replay" in (folders["SIGSEGV"] / "report.txt").read_text()
 
 
+@pytest.mark.thorough
 def test_the_fuzzer_finds_nothing_in_5_seconds(
     repository: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -243,6 +243,7 @@ print("grown" if grown > 2 << 20 else "steady")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="requires /proc/self/statm")
 def test_thousands_of_rounds_do_not_grow_the_process() -> None:
     process = subprocess.run(

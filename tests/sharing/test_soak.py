@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.sharing.soak import run_soak
 
 TIME_S = 6.0
 
 
+@pytest.mark.thorough
 def test_servers_and_clients_run_for_some_seconds_and_nothing_grows(
     record_property: Callable[[str, object], None],
 ) -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.processes import Children
+from tests.thorough import thorough
 from tests.transports.certificates import Authority
 
 MODES = pytest.mark.parametrize(
     ("scheme", "copy"),
-    [("unix", False), ("unix", True), ("tcp", False), ("tcp+tls", False)],
-    ids=["addresses", "copies", "tcp", "tls"],
+    [("unix", False), ("tcp+tls", False), *thorough(("unix", True), ("tcp", False))],
+    ids=["addresses", "tls", "copies", "tcp"],
 )
 """The scheme of a server, and whether a client copies its memory."""
 FaultCounter: TypeAlias = Callable[[str, int], None]

@@ -19,6 +19,7 @@ from tests.sharing.faults.children import SCHEMES, limit_descriptors, numbers
 from tests.sharing.faults.conftest import MODES, FaultCounter
 from tests.sharing.faults.processes import Children, Usage, nothing_left, num_descriptors
 from tests.small_disk import run_on_4_mb
+from tests.thorough import thorough
 
 MAX_DESCRIPTORS = 40
 NUM_CONNECTS = 4000
@@ -110,7 +111,7 @@ def test_a_full_file_system_is_a_resource_error_and_memory_is_served(tmp_path: P
     assert process.stdout.splitlines() == ["ResourceError 0"] * 3 + ["True"], process.stderr
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", [SCHEMES[0], *thorough(*SCHEMES[1:])])
 def test_a_server_survives_many_connects(
     children: Children, scheme: str, tls: TlsOptions | None, count_faults: FaultCounter
 ) -> None:

@@ -22,6 +22,7 @@ from tests.polling import wait_until
 from tests.sharing.faults.children import BATCHES, MessageChange
 from tests.sharing.faults.conftest import FaultCounter
 from tests.sharing.faults.processes import Children, Usage
+from tests.thorough import thorough
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -40,7 +41,7 @@ def sample(faults: Sequence[Fault], count: int = NUM_SAMPLES) -> Sequence[Fault]
     return faults if IS_COMPLETE else random.Random(SEED).sample(faults, count)
 
 
-MODES = pytest.mark.parametrize("shares_memory", [False, True], ids=["bytes", "addresses"])
+MODES = pytest.mark.parametrize("shares_memory", [True, *thorough(False)], ids=["addresses", "bytes"])
 
 
 def read(children: Children, uri: str, shares_memory: bool) -> list[type[BowstringError] | None]:
