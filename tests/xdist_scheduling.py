@@ -15,7 +15,6 @@ SPARK = "tests/spark/"
 SHARE_CLUSTER = ("folder/test_cluster.py", "publication/test_loss_cluster.py")
 START_SPARK_THEMSELVES = (
     "runtime/test_java_runtime.py",
-    "publication/test_publish_cluster.py",
     "publication/test_publish_limited.py",
     "publication/test_remote_cluster.py",
     "source/test_stream_kills.py",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +24,7 @@ from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STARTS_SPARK = {"spark", "cluster_report", "cluster_reports"}
+STARTS_SPARK = {"spark", "cluster"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,6 +73,50 @@ def s3_server() -> Iterator[S3Server]:
 def store_folder(s3_server: S3Server) -> StorePath:
     """The path of a new folder in the server."""
     return StorePath(f"s3://{BUCKET}/{uuid.uuid4().hex}/data", s3_server.storage_options)
+
+
+@dataclass
+class Cluster:
+    """A driver that has run all jobs of cluster_job.py on two hosts, and is still there."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+    reports: dict[str, Any]
+    shared_memory_before: set[str]
+
+    def read_log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+@pytest.fixture(scope="session")
+def cluster(two_hosts: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder, before = tmp_path_factory.mktemp("cluster"), shared_memory_names()
+    for name in ("killed", "lagging"):
+        (folder / name).mkdir()
+    (folder / "lagging" / "lag").touch()
+    (folder / "lagging" / "trouble-1").touch()  # no executor is killed this time
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("cluster_job.py")), two_hosts, str(folder)],
+            cwd=folder,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        line = next((line for line in process.stdout if line.startswith("{")), None)
+        assert line is not None, (folder / "log").read_text()[-5000:]
+        yield Cluster(process, folder, json.loads(line), before)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def shared_memory_names() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir() if "bowstring" in path.name}
 
 
 @pytest.fixture(scope="session")

