@@ -66,7 +66,7 @@ def cast_batch(
             arrays = arrays or import_batch(batch).columns  # pyarrow has no arrays of some types
             with _explain_failed_cast(f"{location}, column {field.name}", batch.schema.field(index).type, checked_type):
                 columns.append(_cast_column(arrays[index], checked_type, nullable.type, truncate_times))
-        null_count = _count_forbidden_nulls(columns[-1], field)
+        null_count = 0 if field == nullable else _count_forbidden_nulls(columns[-1], field)
         if null_count:
             raise InvalidDataError(
                 f"{location}, column {field.name}: found {null_count} nulls in a column that is not nullable"
@@ -156,24 +156,13 @@ def _count_forbidden_nulls(column: Any, field: Any) -> int:
 
     if not field.nullable and column.null_count:
         return int(column.null_count)
-    if not _has_non_nullable_child(field.type):
+    if not pa.types.is_nested(field.type):
         return 0
     column = column.drop_null()  # children of a null do not count
     if pa.types.is_struct(field.type):
         return sum(_count_forbidden_nulls(child, field.type.field(i)) for i, child in enumerate(column.flatten()))
-    if pa.types.is_map(field.type):
+    if pa.types.is_map(field.type):  # whose keys are never nullable
         # `items` has all of the array, even if this is a slice.
         start, end = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
         return _count_forbidden_nulls(column.items.slice(start, end - start), field.type.item_field)
     return _count_forbidden_nulls(column.flatten(), field.type.value_field)
-
-
-def _has_non_nullable_child(data_type: Any) -> bool:
-    """Whether a child of `data_type` is not nullable, except for the keys of maps, which never are."""
-    import pyarrow as pa
-
-    if pa.types.is_map(data_type):
-        fields = [data_type.item_field]
-    else:
-        fields = [data_type.field(i) for i in range(data_type.num_fields)]
-    return any(not field.nullable or _has_non_nullable_child(field.type) for field in fields)
