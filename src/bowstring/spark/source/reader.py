@@ -207,22 +207,16 @@ class ArrowReader(DataSourceReader):
             return describe_file(path, filters, cost_shares)
 
         for group in iter_file_groups(folders, self._options, describe):
-            values: tuple[tuple[str, Any], ...] = ()
             share = 0.0  # not known
-            for index, file in enumerate(group.files):
-                if index == 0 or file.partition != group.files[index - 1].partition:
-                    values = self._parse_partition_values(file)
-                if index == 0:
-                    missing_columns = self._check_schema(group, [name for name, _ in values])
-                    if len(self._filters.schema) - len(missing_columns) == len(group.schema):
-                        share = 1.0
+            for file, values, missing_columns in self._iter_files(group):
+                if len(self._filters.schema) - len(missing_columns) == len(group.schema):
+                    share = 1.0
                 description = file.problem or group.description
-                if description is None:
-                    has_conditions = bool(self._filters.conjunctions) and num_described < MAX_PLANNED_FOOTERS
-                    if not share or has_conditions or _is_split(file, int(self._options.split_bytes / share)):
-                        description = _try_describe(file, self._options, describe)
-                        if description is None:
-                            continue
+                has_conditions = bool(self._filters.conjunctions) and num_described < MAX_PLANNED_FOOTERS
+                if description is None and (not share or has_conditions or self._is_split(file, share)):
+                    description = _try_describe(file, self._options, describe)
+                    if description is None:
+                        continue
                 if isinstance(description, InvalidDataError):
                     if self._options.has_message_rows:
                         yield BatchRange(file.path, 0, -1, missing_columns, values, description), 0
@@ -230,6 +224,21 @@ class ArrowReader(DataSourceReader):
                 share = share if description is None else description.cost_share
                 for start, stop, length_bytes in _split_file(file, description, int(self._options.split_bytes / share)):
                     yield BatchRange(file.path, start, stop, missing_columns, values), int(length_bytes * share)
+
+    def _iter_files(self, group: FileGroup) -> Iterator[tuple[DataFile, tuple[tuple[str, Any], ...], tuple[str, ...]]]:
+        """Yield files, with the values of their partition columns, and the columns to read that they lack."""
+        values: tuple[tuple[str, Any], ...] = ()
+        for index, file in enumerate(group.files):
+            if index == 0 or file.partition != group.files[index - 1].partition:
+                values = self._parse_partition_values(file)
+            if index == 0:
+                missing_columns = self._check_schema(group, [name for name, _ in values])
+            yield file, values, missing_columns
+
+    def _is_split(self, file: DataFile, share: float) -> bool:
+        """Whether a file of a manifest has to be opened to divide it."""
+        entry = file.entry
+        return entry is None or entry.batches is None or entry.length_bytes * share > self._options.split_bytes
 
     def _may_match(self, file: DataFile) -> bool:
         """Whether the file may have matching rows, by the values of its partition columns."""
@@ -300,11 +309,6 @@ def _try_describe(
         if not options.ignore_missing_files:
             raise
         return None
-
-
-def _is_split(file: DataFile, split_bytes: int) -> bool:
-    """Whether a file of a manifest has to be opened to divide it."""
-    return file.entry is None or file.entry.batches is None or file.entry.length_bytes > split_bytes
 
 
 def _split_file(
