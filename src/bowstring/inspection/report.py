@@ -112,7 +112,7 @@ class BytesReport:
     other: int
 
     @property
-    def metadata(self) -> int:
+    def metadata_bytes(self) -> int:
         """The sum of `schema`, `headers`, `footer` and `framing`."""
         return self.schema + self.headers + self.footer + self.framing
 
@@ -243,7 +243,7 @@ def to_document(inspection: Inspection) -> dict[str, Any]:
         "rows": inspection.rows,
         "record_batches": asdict(inspection.batches),
         "dictionary_batches": {"count": inspection.num_dictionary_batches, "deltas": inspection.num_delta_batches},
-        "bytes": {**asdict(inspection.bytes), "metadata": inspection.bytes.metadata},
+        "bytes": {**asdict(inspection.bytes), "metadata": inspection.bytes.metadata_bytes},
         "compression": {"codecs": list(encoding.codecs), "batches": encoding.compressed_batches},
         "alignment": encoding.alignment_bytes,
         "endianness": encoding.endianness,
