@@ -62,7 +62,7 @@ def order_folders(groups: Iterable[Sequence[str]]) -> list[str]:
 
     If all groups are in memory (tmpfs), all folders of all groups.
     """
-    devices = _find_devices_in_memory()
+    devices = _find_memory_file_systems()
     others = []
     for group in groups:
         folders = [folder for folder in group if os.path.isdir(folder)]
@@ -76,7 +76,7 @@ def order_folders(groups: Iterable[Sequence[str]]) -> list[str]:
 def is_in_memory(folder: str) -> bool:
     """Whether the file system of a folder is in memory (tmpfs)."""
     try:
-        return os.stat(folder).st_dev in _find_devices_in_memory()
+        return os.stat(folder).st_dev in _find_memory_file_systems()
     except OSError:
         return False
 
@@ -98,7 +98,7 @@ def check_free_space(folder: str, size_bytes: int, name: str) -> None:
         raise ResourceError(message, cause)
 
 
-def _find_devices_in_memory() -> set[int]:
+def _find_memory_file_systems() -> set[int]:
     """The devices of mounted file systems in memory."""
     devices = set()
     try:
