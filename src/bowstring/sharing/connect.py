@@ -239,7 +239,7 @@ def _create_part_requests(
                 _check_file_location(uri, options)
             else:
                 if request.server not in checked:
-                    checked[request.server] = _find_reason_against_use(request.uri, options)
+                    checked[request.server] = _find_unusable_reason(request.uri, options)
                 if (reason := checked[request.server]) is not None:
                     errors.append((uri, reason))
                     continue
@@ -301,7 +301,7 @@ def connect_to_location(text: str, options: ConnectOptions) -> DatasetReader:
             )
         _check_file_location(text, options)
     else:
-        if (reason := _find_reason_against_use(request.uri, options)) is not None:
+        if (reason := _find_unusable_reason(request.uri, options)) is not None:
             raise reason
         servers = servers_by_role(request.uri).values()
         if not any(find_transport(server.scheme, server).supports_tls for server in servers):
@@ -318,7 +318,7 @@ def _check_file_location(url: str, options: ConnectOptions) -> None:
         raise InvalidArgumentError(f"{parse_scheme(url)}: a connection to another host that is not encrypted")
 
 
-def _find_reason_against_use(uri: StreamURI, options: ConnectOptions) -> BowstringError | None:
+def _find_unusable_reason(uri: StreamURI, options: ConnectOptions) -> BowstringError | None:
     """Return an error if the servers of a URI are not those of this process, or a connection has to be encrypted."""
     try:
         for server in servers_by_role(uri).values():
