@@ -276,7 +276,7 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
         if unknown:
             counts = counts.copy()
         for index in unknown:
-            counts[index] = self._count_header_entries(layout_of(fields.field_at(index).type))
+            counts[index] = self._count_nodes_and_buffers(layout_of(fields.field_at(index).type))
         self._starts = np.zeros((len(fields) + 1, 3), np.int64)
         np.cumsum(counts, axis=0, out=self._starts[1:])
         self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
@@ -301,7 +301,7 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
         layout = layout_of(field.type)
         start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
         nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
-        if (nodes, buffers, variadic) != self._count_header_entries(layout):
+        if (nodes, buffers, variadic) != self._count_nodes_and_buffers(layout):
             raise InvalidDataError(
                 f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
             )
@@ -320,8 +320,8 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
             struct.Struct(f"<{2 * buffers}q"),
         )
 
-    def _count_header_entries(self, layout: Layout) -> tuple[int, int, int]:
-        child_counts = [self._count_header_entries(child) for child in layout.children]
+    def _count_nodes_and_buffers(self, layout: Layout) -> tuple[int, int, int]:
+        child_counts = [self._count_nodes_and_buffers(child) for child in layout.children]
         return (
             1 + sum(nodes for nodes, _, _ in child_counts),
             self.count_buffers_without_children(layout) + sum(buffers for _, buffers, _ in child_counts),
