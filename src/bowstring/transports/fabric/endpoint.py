@@ -98,7 +98,7 @@ class Domain(Closable):
         """Whether the domain belongs to the parent of this process."""
         return self._process_id != os.getpid()
 
-    def code_error(self, purpose: str, code: int) -> BowstringError:
+    def libfabric_error(self, purpose: str, code: int) -> BowstringError:
         """Return the error for a code of libfabric."""
         error_types = {_NO_MEMORY: ResourceError, _TOO_MANY_FILES: ResourceError, _CANCELED: AbortedConnectionError}
         error_type = error_types.get(abs(code), ConnectionLostError)
@@ -336,7 +336,7 @@ class Endpoint(Closable):
             elif count in (0, libfabric.AGAIN):
                 break
             else:
-                raise self.domain.code_error("completion queue", count)
+                raise self.domain.libfabric_error("completion queue", count)
         self.num_operations_ended += len(operations)
         return operations
 
@@ -410,7 +410,7 @@ class Endpoint(Closable):
             self.is_full = True
             return None
         if code < 0:
-            raise self.domain.code_error(operation.purpose, code)
+            raise self.domain.libfabric_error(operation.purpose, code)
         # After the call: an operation that was refused never ends. It can't have ended yet, since only `progress` reads
         # the queue.
         self._operations[context] = operation
@@ -428,7 +428,7 @@ class Endpoint(Closable):
         operation.is_done = True
         operation.length_bytes = length_bytes
         if code is not None:
-            operation.error = self.domain.code_error(operation.purpose, code)
+            operation.error = self.domain.libfabric_error(operation.purpose, code)
         return [operation]
 
     def _check_peer(self, peer: int) -> None:
