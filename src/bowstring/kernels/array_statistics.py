@@ -66,7 +66,7 @@ def min_max(array: ArrayData, truncate: bool = True) -> MinMax | None:
     if slots is not None and not slots.size:
         return None
     if isinstance(layout, ByteStringLayout):
-        shared = layout.find_shared_values(array)
+        shared = layout.find_values_and_indices(array)
         if shared is not None:
             values, codes = shared
             array, slots = layout.take(values, np.unique(codes if slots is None else codes[slots])), None

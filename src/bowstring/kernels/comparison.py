@@ -36,7 +36,7 @@ def compare(array: ArrayData, symbol: str, other: ArrayData) -> Mask:
         bounds = get_order_keys(other) or ()
         return comparison(keys[0], bounds[0]) if len(keys) == 1 else comparison(compare_keys(keys, bounds), 0)
     if isinstance(array.layout, ByteStringLayout) and other.length == 1:
-        shared = array.layout.find_shared_values(array)
+        shared = array.layout.find_values_and_indices(array)
         if shared is not None:
             values, codes = shared
             return compare(values, symbol, other)[codes]

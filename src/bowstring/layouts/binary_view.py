@@ -118,7 +118,7 @@ class BinaryViewLayout(ByteStringLayout):
         """Whether values share bytes: they have more bytes than the array. Nulls may count as values."""
         return int(array.buffer_values(1)["length"].sum(dtype=np.int64)) > _get_source_bytes(array)
 
-    def find_shared_values(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
+    def find_values_and_indices(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
         if not self._has_shared_bytes(array):
             return None
         # Distinct views: equal values in different places stay separate, which callers must allow for.
@@ -130,7 +130,7 @@ class BinaryViewLayout(ByteStringLayout):
         return ArrayData(self, len(indices), (None, to_buffer(views[indices]), *array.own_buffers[2:]))
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
-        shared = self.find_shared_values(array)
+        shared = self.find_values_and_indices(array)
         if shared is None:
             return super().to_pylist(array)
         distinct, codes = shared
@@ -138,14 +138,14 @@ class BinaryViewLayout(ByteStringLayout):
         return set_nulls_to_none([values[code] for code in codes.tolist()], array.validity_mask())
 
     def sort_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        shared = self.find_shared_values(array)
+        shared = self.find_values_and_indices(array)
         if shared is None:
             return super().sort_keys(array)
         distinct, codes = shared
         return tuple(key[codes] for key in super().sort_keys(distinct))
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        shared = self.find_shared_values(array)
+        shared = self.find_values_and_indices(array)
         if shared is None:
             return super().identity_keys(array)
         distinct, codes = shared

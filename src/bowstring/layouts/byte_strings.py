@@ -40,7 +40,7 @@ class ByteStringLayout(Layout):
     def bytes_at(self, array: ArrayData, index: int) -> bytes | None:
         """Return the bytes of one slot; None if they are not within the buffers."""
 
-    def find_shared_values(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
+    def find_values_and_indices(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
         """Return an array of the distinct values, and the index of each slot in it, if values share bytes; else None.
 
         Without sharing, such values may take far more memory than the array. Null slots are empty values.
