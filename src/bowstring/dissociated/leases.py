@@ -96,7 +96,7 @@ class LeaseTable:
         key = body.addresses.tobytes()
         leased_body = self._bodies.get(key)
         if leased_body is not None and not np.array_equal(leased_body.lengths, body.lengths):
-            self._split_bodies()
+            self._replace_bodies_by_addresses()
         if self._addresses:
             self._lease_addresses(body.addresses, body.lengths, 1, (owner,))
         else:
@@ -115,7 +115,7 @@ class LeaseTable:
         data = addresses.tobytes()
         keys = [data] if data in self._bodies else self._match_bodies(data)
         if not keys:
-            self._split_bodies()
+            self._replace_bodies_by_addresses()
             self._free_addresses(addresses)
             return
         for key in keys:
@@ -155,7 +155,7 @@ class LeaseTable:
             start += len(key)
         return list(keys.elements())
 
-    def _split_bodies(self) -> None:
+    def _replace_bodies_by_addresses(self) -> None:
         """Replace the leases of bodies by those of their addresses."""
         for key, body in self._bodies.items():
             if body.count:
