@@ -195,10 +195,10 @@ def _create_predicate(index: int, field: Field, symbol: Operator, value: object)
     if symbol in ("in", "not in"):
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise InvalidArgumentError(f"expected a list of values after {symbol!r}")
-        positions = [_find_position(field.type, each) for each in value]
+        positions = [_find_filter_value(field.type, each) for each in value]
         equal = [position.value for position in positions if position.is_exact and position.value is not None]
         return Predicate(index, symbol, layout.concat(equal) if equal else layout.from_pylist([]))
-    position = _find_position(field.type, value)
+    position = _find_filter_value(field.type, value)
     if position.is_exact:
         return Predicate(index, symbol, position.value)
     if symbol in ("==", "!=") or position.value is None:
@@ -218,7 +218,7 @@ def _get_compared_type(type_: t.DataType) -> t.DataType:
 
 
 @dataclass(frozen=True, slots=True)
-class _Position:
+class _FilterValue:
     """Where the value of a filter is in the order of a column's values."""
 
     value: ArrayData | None
@@ -226,7 +226,7 @@ class _Position:
     is_exact: bool = True
 
 
-def _find_position(type_: t.DataType, value: Any) -> _Position:
+def _find_filter_value(type_: t.DataType, value: Any) -> _FilterValue:
     """Return the position of a value in the order of a type. Raises `TypeMismatchError` if they can't be compared."""
     if value is None:
         raise InvalidArgumentError("a comparison with null is never true: use 'is null' or 'is not null'")
@@ -234,7 +234,7 @@ def _find_position(type_: t.DataType, value: Any) -> _Position:
         type_ = type_.value_type
     compared_type = _get_compared_type(type_)
     if isinstance(type_, ExtensionType) and type_.VALUE_FIELD is None:
-        return _Position(decode_array(layout_of(type_).from_pylist([value])))
+        return _FilterValue(decode_array(layout_of(type_).from_pylist([value])))
     number = value.item() if isinstance(value, np.integer | np.floating) else value
     if isinstance(number, int | float | Decimal | Fraction) and not isinstance(number, bool):
         if isinstance(compared_type, t.FloatingPoint):
@@ -243,10 +243,10 @@ def _find_position(type_: t.DataType, value: Any) -> _Position:
             return _find_number(compared_type, number)
     if isinstance(compared_type, t.BaseTemporal):
         return _find_time(compared_type, value)
-    return _Position(layout_of(compared_type).from_pylist([value]))
+    return _FilterValue(layout_of(compared_type).from_pylist([value]))
 
 
-def _find_float(type_: t.FloatingPoint, number: float | Decimal | Fraction) -> _Position:
+def _find_float(type_: t.FloatingPoint, number: float | Decimal | Fraction) -> _FilterValue:
     layout = primitive_layout(type_)
     try:
         rounded = float(number)
@@ -257,16 +257,16 @@ def _find_float(type_: t.FloatingPoint, number: float | Decimal | Fraction) -> _
     try:
         exact = Fraction(number)
     except (OverflowError, ValueError):  # an infinity, or NaN
-        return _Position(layout.create_array(np.array([slot])))
+        return _FilterValue(layout.create_array(np.array([slot])))
     is_greater = slot > 0 if np.isinf(slot) else Fraction(float(slot)) > exact
     is_exact = not np.isinf(slot) and Fraction(float(slot)) == exact
     if is_greater:
         slot = np.nextafter(slot, layout.dtype.type(-np.inf))
-    return _Position(layout.create_array(np.array([slot])), is_exact)
+    return _FilterValue(layout.create_array(np.array([slot])), is_exact)
 
 
-def _find_number(type_: t.Int | t.Decimal, number: float | Decimal | Fraction) -> _Position:
-    """As `_find_position`, for a number and integers, those of decimals in units of the last digit."""
+def _find_number(type_: t.Int | t.Decimal, number: float | Decimal | Fraction) -> _FilterValue:
+    """As `_find_filter_value`, for a number and integers, those of decimals in units of the last digit."""
     if isinstance(type_, t.Decimal):
         scale, high = Fraction(10) ** type_.scale, 10**type_.precision - 1
         low = -high
@@ -282,19 +282,19 @@ def _find_number(type_: t.Int | t.Decimal, number: float | Decimal | Fraction) -
     return _find_slot(type_, exact, low, high)
 
 
-def _find_slot(type_: t.DataType, exact: Fraction, low: int, high: int) -> _Position:
+def _find_slot(type_: t.DataType, exact: Fraction, low: int, high: int) -> _FilterValue:
     """Return the position of a number among the integers from `low` to `high`, which are the slots of a type."""
     layout = primitive_layout(type_)
     slot = min(math.floor(exact), high)
     if slot < low:
-        return _Position(None, is_exact=False)
+        return _FilterValue(None, is_exact=False)
     codec = layout.codec
     slots = codec.encode_unscaled([slot]) if isinstance(codec, DecimalCodec) else np.array([slot], layout.dtype)
-    return _Position(layout.create_array(slots), slot == exact)
+    return _FilterValue(layout.create_array(slots), slot == exact)
 
 
-def _find_time(type_: Any, value: Any) -> _Position:
-    """As `_find_position`, for values that may be finer than the unit of a temporal type, or out of its range."""
+def _find_time(type_: Any, value: Any) -> _FilterValue:
+    """As `_find_filter_value`, for values that may be finer than the unit of a temporal type, or out of its range."""
     if isinstance(type_, t.Timestamp) and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         value = dt.datetime.combine(value, dt.time())
     finer_class = t.Timestamp if isinstance(type_, t.Date) else type(type_)
