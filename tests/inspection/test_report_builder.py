@@ -61,7 +61,7 @@ def column_sizes(inspection: Inspection) -> dict[str, int]:
 
 def sum_parts(inspection: Inspection) -> int:
     size = inspection.bytes
-    return size.buffers + size.padding + size.metadata + size.other
+    return size.buffers + size.padding + size.metadata_bytes + size.other
 
 
 def array_bytes(array: Array) -> int:
