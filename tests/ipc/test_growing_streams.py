@@ -77,16 +77,23 @@ class _WriteOnly:
 @contextmanager
 def _receiving(descriptor: int) -> Iterator[Callable[[], bytes]]:
     """A thread that reads a pipe or a socket, and a function that returns what has arrived."""
-    content = bytearray()
+    content, lock = bytearray(), threading.Lock()
 
     def receive() -> None:
-        while chunk := os.read(descriptor, 1 << 16):
-            content.extend(chunk)
+        is_open = True
+        while is_open:
+            select.select([descriptor], [], [])
+            with lock:
+                chunk = os.read(descriptor, 1 << 16)
+                content.extend(chunk)
+            is_open = bool(chunk)
 
     def read() -> bytes:
-        while select.select([descriptor], [], [], 0.02)[0]:
+        while True:
+            with lock:
+                if not select.select([descriptor], [], [], 0)[0]:
+                    return bytes(content)
             time.sleep(0.001)
-        return bytes(content)
 
     thread = threading.Thread(target=receive)
     thread.start()
