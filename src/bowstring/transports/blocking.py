@@ -125,8 +125,8 @@ def dial(
             wait = channel.next_wait(SEND)
             wait_for_interests(wait.interests, min(deadline.remaining_s(), wait.timeout_s))
             for event in channel.progress(SEND):
-                # A peer that refuses this end, for its certificate, has sent why: that is received after a request.
-                if isinstance(event, DirectionEnded) and event.directions & RECEIVE:
+                # A peer that has refused the certificate of this end has sent why: that is received after a request.
+                if isinstance(event, DirectionEnded) and not (channel.is_connected and event.directions == SEND):
                     raise event.error
     return channel
 
