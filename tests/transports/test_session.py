@@ -17,10 +17,11 @@ from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
 from bowstring.testing.transport_conformance import run_in_thread
+from bowstring.transports.address_bodies import MessageLocated
 from bowstring.transports.base import RECEIVE, ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
 from bowstring.transports.region_addresses import encode_region_address
-from bowstring.transports.session import MessageLocated, Session, SessionFailed, SessionOptions
+from bowstring.transports.session import Session, SessionFailed, SessionOptions
 from tests.polling import wait_until
 from tests.transports.served_session import Served, client_core, served
 
@@ -91,7 +92,7 @@ def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Tra
 
 
 def test_bodies_are_copied_when_the_caller_takes_them(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bowstring.transports.session._MAX_COPYING_BYTES", 1)  # one body at a time
+    monkeypatch.setattr("bowstring.transports.address_bodies._MAX_COPYING_BYTES", 1)  # one body at a time
     with served(transport) as server, Region.copy_of([b"0123456789"]) as region:
         session = Session(
             {ConnectionRole.BOTH: server.client_channel},

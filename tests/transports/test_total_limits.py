@@ -25,7 +25,7 @@ class Sender:
         while self.remaining and self.limits.allows_more(self, self.outstanding):
             self.remaining -= 1
             self._add(1)
-        self.limits.update_and_wake_next(self, self.outstanding, has_more=self.remaining > 0)
+        self.limits.update_and_wake_next(self, self.outstanding, self.wake if self.remaining else None)
 
     def _add(self, count: int) -> None:
         leases, leased_bytes, queued_bytes = self.outstanding
@@ -68,7 +68,7 @@ def test_waiting_sessions_continue_in_order_when_others_free_leases_or_end() -> 
     assert [second.num_wakes, third.num_wakes] == [1, 0]
     second.step()
     assert [sender.outstanding.leases for sender in (first, second, third)] == [0, 30, 10]
-    total.update_and_wake_next(second, OutstandingAmounts(), has_more=False)
+    total.update_and_wake_next(second, OutstandingAmounts(), None)
     assert [second.num_wakes, third.num_wakes] == [1, 1]
     assert total.outstanding == OutstandingAmounts(10, 100, 0)
 
@@ -76,7 +76,7 @@ def test_waiting_sessions_continue_in_order_when_others_free_leases_or_end() -> 
 def test_queued_bytes_of_a_session_do_not_limit_the_leases_of_others() -> None:
     total = TotalLimits(OutstandingAmounts(80, 800, 1000), 1000)
     slow = Sender(total)
-    total.update_and_wake_next(slow, OutstandingAmounts(queued_bytes=5000), has_more=True)
+    total.update_and_wake_next(slow, OutstandingAmounts(queued_bytes=5000), slow.wake)
     quick = Sender(total)
     quick.step()
     assert quick.outstanding.leases == 40

@@ -50,11 +50,12 @@ from bowstring.sharing.uris import (
     parse_error_tag,
     servers_by_role,
 )
+from bowstring.transports.address_bodies import Lease, MessageLocated
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial
 from bowstring.transports.observer import EventDirection
 from bowstring.transports.registry import find_transport
-from bowstring.transports.session import Lease, MessageLocated, Session, SessionFailed, SessionOptions
+from bowstring.transports.session import Session, SessionFailed, SessionOptions
 from bowstring.transports.tls import TlsOptions
 
 _UINT8 = np.dtype(np.uint8)

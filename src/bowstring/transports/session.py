@@ -16,23 +16,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from bowstring.dissociated.client import ClientStream
-from bowstring.dissociated.events import ClientEvent, ServerEvent, StreamMessage
+from bowstring.dissociated.events import ClientEvent, ServerEvent
 from bowstring.dissociated.leases import LeaseTable
 from bowstring.dissociated.messages import AddressBody, OutgoingMessage
 from bowstring.dissociated.server import ConnectionRole
-from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
-from bowstring.memory.available_memory import check_available_memory
-from bowstring.memory.buffer import Bytes, allocate
+from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.closable import Closable
-from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
+from bowstring.transports.address_bodies import AddressBodyReader, Lease, ReadEvent
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     RECEIVE,
     SEND,
-    BufferLocations,
     Channel,
     DirectionEnded,
     Interest,
@@ -40,7 +35,6 @@ from bowstring.transports.base import (
     MessageReceived,
     RemoteMemory,
     RemoteMemoryUpdated,
-    Uint64Array,
     Wait,
     strip_traceback,
 )
@@ -49,10 +43,6 @@ from bowstring.transports.total_limits import OutstandingAmounts, TotalLimits
 
 # Globals, as in bowstring.dissociated.client
 _METADATA, _BODIES, _METADATA_AND_BODIES = ConnectionRole.METADATA, ConnectionRole.BODIES, ConnectionRole.BOTH
-_ALIGNMENT_BYTES = 64
-_UNKNOWN_BYTES = 1 << 64
-_MAX_COPYING_BYTES = 1 << 26
-"""Bodies of this size are copied at a time, because the caller may take one by one."""
 _FIRST_ROUND_ELEMENTS = 1
 """The number of elements of a stream that are sent first, so that the peer reads them while the next are encoded: the
 schema and the memory of the first batches. Each round sends twice as many as the one before.
@@ -103,28 +93,6 @@ class SessionOptions:
     """Whether bodies of addresses are copied, and freed at once."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MessageLocated:
-    """Client: the next message in order, whose body was sent as addresses.
-
-    `memory` contains all buffers, at `offsets`. It is the peer's memory, leased until `Session.release_lease(lease)`,
-    or a copy, for which `lease` is None.
-    """
-
-    message: StreamMessage
-    memory: Any
-    offsets: Uint64Array
-    lease: Lease | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lease:
-    """The leased addresses of one body, and the connection that leased them."""
-
-    core: ClientStream
-    body: AddressBody
-
-
 @dataclass(frozen=True, slots=True)
 class SessionFailed:
     """The session has ended: the last event. After a `DeadlineError`, it may be continued."""
@@ -135,19 +103,7 @@ class SessionFailed:
 RequestMessages: TypeAlias = OutgoingMessage | Mapping[ConnectionRole, OutgoingMessage]
 """The <want_data> message for all channels, or for each."""
 
-SessionEvent: TypeAlias = ClientEvent | ServerEvent | MessageLocated | SessionFailed
-
-
-@dataclass(slots=True, eq=False)
-class _PendingBodyCopy:
-    """A message whose body has to be copied or fetched. `locations` is None for buffers in several extents."""
-
-    message: StreamMessage
-    lease: Lease
-    locations: BufferLocations | None
-    located: MessageLocated | None = None
-    """The message with its copy, once that has started."""
-    num_fetches: int = 0
+SessionEvent: TypeAlias = ReadEvent | SessionFailed
 
 
 class Session(Closable):
@@ -185,13 +141,7 @@ class Session(Closable):
         # finalizer that waited for the lock of the thread it interrupts would never return.
         self._released_leases: deque[Lease] = deque()
         self._retirements: deque[Any] = deque()
-        # Once a body waits for its copy, every later event waits behind it, so the order of the stream is kept.
-        self._undelivered: deque[SessionEvent | _PendingBodyCopy] = deque()
-        self._waiting_copies: deque[_PendingBodyCopy] = deque()
-        """Entries of `_undelivered` whose copies have not started."""
-        self._copying_bytes = 0
-        """The size of the bodies whose copies have started."""
-        self._fetches: dict[int, _PendingBodyCopy] = {}
+        self._bodies = AddressBodyReader(memory, self.options.copies_memory, self._released_leases)
         self._bytes_received = self._bytes_sent = 0
         self._received_at = self._sent_at = now
         self._is_failed = False
@@ -280,10 +230,10 @@ class Session(Closable):
             channel_wait = channel.next_wait(directions)
             interests += channel_wait.interests
             timeout_s = min(timeout_s, channel_wait.timeout_s)
-        if directions & RECEIVE and self.memory is not None and self._fetches:
-            interests += self.memory.interests()
+        if directions & RECEIVE:
+            interests += self._bodies.interests()
         can_send = directions & SEND and (self.has_leases_to_free or self._can_submit())
-        can_receive = directions & RECEIVE and self._can_start_copy
+        can_receive = directions & RECEIVE and self._bodies.can_start_copy
         return Wait(interests, 0.0 if can_send or can_receive else timeout_s)
 
     def next_deadline(self) -> float:
@@ -312,12 +262,13 @@ class Session(Closable):
             return events
         try:
             if directions & RECEIVE:
-                if not self._can_start_copy:  # else the caller processes these bodies before more are received
+                if not self._bodies.can_start_copy:  # else the caller processes these bodies before more are received
                     for role, channel in self.channels.items():
                         self._receive_events(role, channel, events)
-                if self._undelivered:
-                    self._copy_bodies(events)
-                if self._lost_channels and not self._can_start_copy:
+                if self._bodies.has_undelivered_events:
+                    events += self._bodies.advance(bool(events))
+                    self._apply_retirements()
+                if self._lost_channels and not self._bodies.can_start_copy:
                     self._check_lost()
             if directions & SEND and (self._released_leases or self._stream is not None or self.is_sending):
                 self._submit_and_send()
@@ -329,9 +280,8 @@ class Session(Closable):
             return events
         # Even after a failure, so that what this session no longer sends is available to others.
         if self.options.total_limits is not None:
-            self.options.total_limits.update_and_wake_next(
-                self, self._count_outstanding(), has_more=self._stream is not None
-            )
+            wake = None if self._stream is None else self.wake
+            self.options.total_limits.update_and_wake_next(self, self._count_outstanding(), wake)
         if self._is_failed:
             return events
         # A driver may have been late: what this step received or sent counts before the deadline does.
@@ -365,7 +315,7 @@ class Session(Closable):
                 self._observers[role].report(EventDirection.SENT, ObservedEventKind.CLOSE)
             channel.close()
         if self.options.total_limits is not None:
-            self.options.total_limits.update_and_wake_next(self, OutstandingAmounts(), has_more=False)
+            self.options.total_limits.update_and_wake_next(self, OutstandingAmounts(), None)
         if self.memory is not None:
             self.memory.close()
 
@@ -385,8 +335,10 @@ class Session(Closable):
                 # A core raises at the first violation, so no message after it is processed; the events before it are
                 # still delivered.
                 for protocol_event in core.receive(event.tag, event.data):
-                    self._deliver(protocol_event, events)
-                if self._retirements and not self._may_refer_to_retired_memory:
+                    event_with_body = self._bodies.read(protocol_event, core)
+                    if event_with_body is not None:
+                        events.append(event_with_body)
+                if self._retirements:
                     self._apply_retirements()
             elif isinstance(event, MessageOffered):
                 if core is None:
@@ -416,11 +368,11 @@ class Session(Closable):
     @property
     def _may_refer_to_retired_memory(self) -> bool:
         """Whether a body that is to be copied, or whose metadata is late, may refer to memory that was retired."""
-        return bool(self._waiting_copies) or (self.core is not None and self.core.has_unpaired_messages)
+        return self._bodies.has_waiting_copies or (self.core is not None and self.core.has_unpaired_messages)
 
     def _apply_retirements(self) -> None:
-        """Retire memory that waiting bodies referred to."""
-        while self._retirements:
+        """Retire memory to which no waiting body refers."""
+        while self._retirements and not self._may_refer_to_retired_memory:
             assert self.memory is not None
             self.memory.apply_update(self._retirements.popleft())
 
@@ -438,104 +390,6 @@ class Session(Closable):
             # With two servers, the one of the metadata may disconnect while the other sends bodies.
             if not isinstance(core, ClientStream) or not core.expects_input or core.expects_input_for(role):
                 raise error
-
-    def _deliver(self, event: ClientEvent | ServerEvent, events: list[SessionEvent]) -> None:
-        """Report an event of the protocol; a message with addresses once its buffers are located or copied."""
-        delivery: SessionEvent | _PendingBodyCopy = event
-        if isinstance(event, StreamMessage) and isinstance(event.body, AddressBody):
-            delivery = self._locate_body(event, event.body)
-        if isinstance(delivery, _PendingBodyCopy):
-            self._waiting_copies.append(delivery)
-        if isinstance(delivery, _PendingBodyCopy) or self._undelivered:
-            self._undelivered.append(delivery)
-        else:
-            events.append(delivery)
-
-    def _locate_body(self, message: StreamMessage, body: AddressBody) -> MessageLocated | _PendingBodyCopy:
-        """Check the addresses, once for all transports. Buffers of one extent stay there if it can be viewed."""
-        core, memory = self.core, self.memory
-        assert isinstance(core, ClientStream)
-        lease = Lease(core, body)
-        if not body.num_leased:
-            self._released_leases.append(lease)
-            return MessageLocated(message, b"", np.zeros(body.lengths.size, np.uint64), None)
-        if memory is None:
-            raise ProtocolError(f"message {message.sequence}: found addresses, but the peer exports no memory")
-        try:
-            locations = _locate_in_one_extent(memory, body)
-        except ProtocolError as error:
-            raise ProtocolError(f"message {message.sequence}: {error}") from error
-        view = None if locations is None or self.options.copies_memory else memory.view_extent(locations.extent)
-        # Copied or fetched: a view can't span extents, some transports have none, and with `copies_memory` the
-        # addresses are to be freed at once.
-        if locations is None or view is None:
-            return _PendingBodyCopy(message, lease, locations)
-        return MessageLocated(message, view, locations.offsets, lease)
-
-    @property
-    def _can_start_copy(self) -> bool:
-        return bool(self._waiting_copies) and self._copying_bytes < _MAX_COPYING_BYTES
-
-    def _copy_bodies(self, events: list[SessionEvent]) -> None:
-        """Copy bodies in order, some at a time, and report the messages whose bodies are copied."""
-        assert self.memory is not None
-        while self._can_start_copy and not events:  # the caller may not need the bodies after an event, as the schema
-            copy = self._waiting_copies.popleft()
-            self._copying_bytes += copy.lease.body.exact_bytes
-            self._start_copy(copy, self.memory)
-        for fetch in self.memory.poll_fetches():
-            if fetch.error is not None:
-                raise fetch.error
-            self._fetches.pop(fetch.token).num_fetches -= 1
-        while self._undelivered:
-            delivery = self._undelivered[0]
-            if isinstance(delivery, _PendingBodyCopy):
-                if delivery.located is None or delivery.num_fetches:
-                    break
-                self._copying_bytes -= delivery.lease.body.exact_bytes
-                self._released_leases.append(delivery.lease)
-                delivery = delivery.located
-            events.append(delivery)
-            self._undelivered.popleft()
-        if self._retirements and not self._may_refer_to_retired_memory:
-            self._apply_retirements()
-
-    def _start_copy(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
-        """Start to copy a body: as a whole if its buffers are close together, otherwise each buffer."""
-        body, locations = copy.lease.body, copy.locations
-        # Where the size of the peer's memory is unknown, only the buffers are known to be readable, not what is
-        # between them.
-        span = None if locations is None or memory.size_bytes >= _UNKNOWN_BYTES else _find_span(locations, body.lengths)
-        if locations is None or span is None:
-            self._start_copy_of_buffers(copy, memory)
-            return
-        start, size_bytes = span
-        destination = _allocate_copy(size_bytes, copy.message)
-        offsets = np.where(body.lengths > 0, locations.offsets - np.uint64(start), np.uint64(0))
-        copy.located = MessageLocated(copy.message, destination, offsets, None)
-        whole = locations._replace(offsets=np.array([start], np.uint64))
-        token = memory.start_fetch(whole, np.array([size_bytes], np.uint64), memoryview(destination.data))
-        self._fetches[token] = copy
-        copy.num_fetches = 1
-
-    def _start_copy_of_buffers(self, copy: _PendingBodyCopy, memory: RemoteMemory) -> None:
-        """Start to copy the buffers of a body one by one, each aligned to 64 bytes."""
-        body = copy.lease.body
-        if body.exact_bytes > memory.size_bytes:
-            raise LimitError(f"{body.exact_bytes} bytes at addresses, more than all regions have")
-        ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
-        destination = _allocate_copy(int(ends[-1]), copy.message)
-        starts = np.concatenate(([0], ends[:-1]))
-        copy.located = MessageLocated(copy.message, destination, starts.astype(np.uint64), None)
-        for indices, locations in memory.group_buffers_by_extent(body.addresses, body.lengths):
-            for index, offset in zip(indices.tolist(), locations.offsets.tolist(), strict=True):
-                start, length = int(starts[index]), int(body.lengths[index])
-                target = memoryview(destination.data)[start : start + length]
-                # Pooled memory is not cleared: the padding would have bytes of an earlier body.
-                destination[start + length : int(ends[index])] = 0
-                location = locations._replace(offsets=np.array([offset], np.uint64))
-                self._fetches[memory.start_fetch(location, body.lengths[index : index + 1], target)] = copy
-                copy.num_fetches += 1
 
     def _submit_and_send(self) -> None:
         """Submit released addresses and a part of the stream, and send as long as the transport accepts them."""
@@ -625,37 +479,6 @@ class Session(Closable):
 
     def __repr__(self) -> str:
         return f"<Session over {list(self.channels.values())}>"
-
-
-def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLocations | None:
-    """Return the location of a body's buffers; None if they are in several extents."""
-    try:
-        return memory.locate_buffers(body.addresses, body.lengths)
-    except ProtocolError:
-        # Only other implementations send bodies of several extents.
-        if len(memory.group_buffers_by_extent(body.addresses, body.lengths)) == 1:
-            raise
-    return None
-
-
-def _find_span(locations: BufferLocations, lengths: Uint64Array) -> tuple[int, int] | None:
-    """Return the offset and size of the range of an extent that contains all buffers; None if most of it is between
-    them. The offset is aligned to 64 bytes.
-    """
-    is_used = lengths > 0
-    offsets, ends = locations.offsets[is_used], (locations.offsets + lengths)[is_used]
-    start = int(offsets.min()) & -_ALIGNMENT_BYTES
-    size_bytes = int(ends.max()) - start
-    # One copy of a range is faster than one per buffer, but a peer must not make this end allocate and read much more
-    # than it sends.
-    is_dense = size_bytes <= 2 * int(lengths.sum()) + _ALIGNMENT_BYTES * lengths.size
-    return (start, size_bytes) if is_dense else None
-
-
-def _allocate_copy(size_bytes: int, message: StreamMessage) -> Bytes:
-    """Return memory for a copy of a body. Raises `ResourceError`."""
-    check_available_memory(size_bytes, f"message {message.sequence}")
-    return MAPPING_POOL.allocate(size_bytes) if size_bytes >= POOLED_BYTES else allocate(size_bytes)
 
 
 def _ignore_wake() -> None:

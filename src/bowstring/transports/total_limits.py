@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class OutstandingAmounts(NamedTuple):
@@ -19,12 +19,6 @@ class OutstandingAmounts(NamedTuple):
     leases: int = 0
     leased_bytes: int = 0
     queued_bytes: int = 0
-
-
-class WakeableSession(Protocol):
-    """The interface of a session for these limits."""
-
-    wake: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -45,15 +39,16 @@ class TotalLimits:
         self._limits = [
             _SharedLimit(0, limit - limit // 2, max(limit // 2 // max(max_sessions, 1), 1)) for limit in limits
         ]
-        self._outstanding: dict[WakeableSession, tuple[int, int, int]] = {}
-        self._waiting: dict[WakeableSession, None] = {}
+        self._outstanding: dict[object, tuple[int, int, int]] = {}
+        self._waiting: dict[object, Callable[[], None]] = {}
+        """The sessions that have more to send, and how to wake them."""
 
     @property
     def outstanding(self) -> OutstandingAmounts:
         """What all sessions have outstanding."""
         return OutstandingAmounts(*(limit.total for limit in self._limits))
 
-    def allows_more(self, session: WakeableSession, outstanding: tuple[int, int, int]) -> bool:
+    def allows_more(self, session: object, outstanding: tuple[int, int, int]) -> bool:
         """Whether a session that has this much outstanding may send one more element."""
         if outstanding == _NONE_OUTSTANDING:
             return True
@@ -64,29 +59,28 @@ class TotalLimits:
         return True
 
     def update_and_wake_next(
-        self, session: WakeableSession, outstanding: tuple[int, int, int], *, has_more: bool
+        self, session: object, outstanding: tuple[int, int, int], wake: Callable[[], None] | None
     ) -> None:
-        """Record the outstanding amounts of a session, and whether it has more to send.
+        """Record the outstanding amounts of a session, and wake the next one that can continue.
 
-        Wake the next session that can continue.
+        `wake` wakes this one; None if it has no more to send.
         """
-        if not (has_more or self._waiting) and outstanding == self._outstanding.get(session, _NONE_OUTSTANDING):
+        if wake is None and not self._waiting and outstanding == self._outstanding.get(session, _NONE_OUTSTANDING):
             return  # in most steps of a session
         previous = self._outstanding.pop(session, _NONE_OUTSTANDING)
         for limit, amount, previous_amount in zip(self._limits, outstanding, previous, strict=True):
             limit.total += amount - previous_amount
         if any(outstanding):
             self._outstanding[session] = outstanding
-        if has_more and not self.allows_more(session, outstanding):
-            self._waiting.setdefault(session)
+        if wake is not None and not self.allows_more(session, outstanding):
+            self._waiting.setdefault(session, wake)
         else:
             self._waiting.pop(session, None)
         next_session = next(
             (other for other in self._waiting if self.allows_more(other, self._outstanding[other])), None
         )
         if next_session is not None:
-            del self._waiting[next_session]
-            next_session.wake()
+            self._waiting.pop(next_session)()
 
 
 _NONE_OUTSTANDING = OutstandingAmounts()
