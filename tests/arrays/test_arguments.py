@@ -121,7 +121,7 @@ def test_a_sequence_of_columns_takes_names_or_a_schema(construct: Any, create: C
     with pytest.raises(InvalidArgumentError, match="names"):
         construct(create())
     with pytest.raises(InvalidArgumentError, match="expected `names` or a `schema`, found both"):
-        construct(create(), {"q": "int64", "r": "string"}, ["q", "r"])
+        construct(create(), ["q", "r"], {"q": "int64", "r": "string"})
     with pytest.raises(InvalidArgumentError):
         construct(create(), {"q": "int64"})
 

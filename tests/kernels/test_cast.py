@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
+from bowstring.errors import TypeMismatchError
 from bowstring.testing import strategies
 from tests.cases import CASES, Case
 
@@ -265,7 +266,7 @@ def test_an_unsafe_cast_truncates_and_wraps_around() -> None:
     assert stamps.cast(bs.date32(), safe=False).to_pylist() == [date(2020, 1, 1)]
     assert stamps.cast(bs.date64(), safe=False).to_pylist() == [date(2020, 1, 1)]
     before = bs.array([-1500, 1500]).cast(bs.timestamp("ms")).cast(bs.timestamp("s"), safe=False)
-    assert before.cast(bs.int64()).to_pylist() == [-2, 1], "rounded down to the second"
+    assert before.cast(bs.int64()).to_pylist() == [-1, 1], "rounded towards zero, as in pyarrow"
     durations = bs.array([-1500, 1500, -2000]).cast(bs.duration("ms")).cast(bs.duration("s"), safe=False)
     assert durations.cast(bs.int64()).to_pylist() == [-1, 1, -2], "truncated like numbers"
     milliseconds = bs.array([86_400_001, None, -1]).cast(bs.date64(), safe=False)
@@ -377,3 +378,56 @@ def test_calendar_intervals_are_cast_to_their_fields() -> None:
         bs.array([(0, 0, 1)], bs.month_day_nano_interval()).cast(fields)
     with pytest.raises(bs.errors.TypeMismatchError, match="several fields"):
         nanos.cast(bs.int32())
+
+
+ZONES = ["UTC", "Europe/Riga", "Asia/Kathmandu", "America/New_York", "+05:30", "-03:00", "+00:00", None]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_timestamp_as_text_is_the_local_time_and_its_offset(zone: str | None, unit: str) -> None:
+    values = [0, -1, None, 1_600_000_000, 1_700_000_000, 1_711_846_800, 1_729_990_800, -1_000_000_000]
+    stamps = pa.array(values, pa.timestamp("s", zone)).cast(pa.timestamp(unit, zone))
+    text = bs.array(stamps).cast("string")
+    assert text.to_pylist() == stamps.cast(pa.string()).to_pylist()
+    assert text.cast(bs.array(stamps).type).equals(bs.array(stamps))
+
+
+def test_an_offset_before_the_year_1_or_after_9999_is_that_of_the_nearest_year() -> None:
+    stamps = bs.array([253_402_300_800, -62_135_596_801, None], bs.timestamp("s", "Europe/Riga"))
+    assert stamps.cast("string").to_pylist() == ["10000-01-01 02:00:00+0200", "0001-01-01 01:36:33+0136", None]
+    with pytest.raises(TypeMismatchError, match="range"):
+        bs.array([(1 << 63) - 1], bs.timestamp("ns", "+01:00")).cast("string")
+    with pytest.raises(TypeMismatchError, match="no time zone"):
+        bs.array([1], bs.timestamp("ns", "Nowhere/Never")).cast("string")
+
+
+@pytest.mark.parametrize("text", ["1970-01-01T00", "1970-01-01 23", "1970-01-01T23:59"])
+def test_a_timestamp_may_have_no_minutes_or_seconds(text: str) -> None:
+    assert bs.array([text]).cast("timestamp[s]").equals(bs.array(pa.array([text]).cast(pa.timestamp("s"))))
+    for zone in ("Z", "+01", "-01:30", "+0130"):
+        expected = pa.array([text + zone]).cast(pa.timestamp("s", "UTC"))
+        assert bs.array([text + zone]).cast(bs.timestamp("s", "UTC")).equals(bs.array(expected))
+    for invalid in (text + "Z", text + ":", text[:11], text + "+1"):
+        with pytest.raises(TypeMismatchError, match="can't parse"):
+            bs.array([invalid]).cast("timestamp[s]")
+
+
+UNITS = ["s", "ms", "us", "ns"]
+
+
+@pytest.mark.parametrize(("fine", "coarse"), [(fine, coarse) for fine in UNITS for coarse in UNITS])
+@pytest.mark.parametrize("type_", [pa.timestamp, pa.duration])
+def test_a_coarser_unit_rounds_as_in_pyarrow(type_: Any, fine: str, coarse: str) -> None:
+    values = pa.array([-1, -999, -1000, -1001, 86_400_001, -86_400_001, None, 1, 0], type_(fine))
+    expected = values.cast(type_(coarse), safe=False)
+    assert bs.array(values).cast(expected.type, safe=False).equals(bs.array(expected))
+
+
+@pytest.mark.parametrize("day", [pa.date32(), pa.date64()])
+@pytest.mark.parametrize("source", [*(pa.timestamp(unit) for unit in UNITS), pa.date64()])
+def test_the_date_of_a_timestamp_is_its_day_as_in_pyarrow(source: Any, day: Any) -> None:
+    values = pa.array([-1, -86_400_000, -86_400_001, 86_400_001, None, 0], source)
+    expected = values.cast(day, safe=False)
+    if source != day:
+        assert bs.array(values).cast(expected.type, safe=False).equals(bs.array(expected))

@@ -31,15 +31,16 @@ from bowstring.kernels import cast, encode, lists, nulls, sort
 from bowstring.kernels.filter import MaskLike, mask_to_indices
 from bowstring.kernels.sort import NullPlacement, Order
 from bowstring.kernels.unify_dictionaries import concat_and_unify
-from bowstring.layouts.base import ArrayData, Values
+from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_arrays
-from bowstring.layouts.indexing import chunk_starts, normalize_index, to_integer
+from bowstring.layouts.indexing import as_indices, chunk_starts, normalize_index, to_integer
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.memory import bitmap
+from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
 from bowstring.pyarrow_names import explain_missing_attributes
 
@@ -295,8 +296,20 @@ class Array(ArrayData):
 
     # Compute
 
-    def take(self, indices: Sequence[int] | Values | ArrayData) -> Array:
-        return Array.from_array_data(super().take(indices))
+    def take(self, indices: Sequence[int | None] | Values | ArrayData) -> Array:
+        """Return the slots at `indices` (non-negative integers), copied; null for null.
+
+        Raises `InvalidArgumentError` if an index is out of range or not an integer.
+
+        >>> bs.array(["a", "b", "c"]).take([2, None])
+        <bowstring.Array string[2]>
+        ["c", null]
+        """
+        checked_indices, is_null = as_nullable_indices(indices, self.length)
+        if is_null is None:
+            return Array.from_array_data(self.layout.take(self, checked_indices))
+        values = self if self.length else self.layout.nulls(1)
+        return Array.from_array_data(nulls.set_nulls(self.layout.take(values, checked_indices), is_null))
 
     def filter(self, mask: MaskLike) -> Array:
         """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
@@ -570,3 +583,17 @@ def concat_arrays(arrays: Iterable[Array]) -> Array:
             raise InvalidArgumentError(f"arrays of {arrays[0].type} and {array.type} can't be concatenated")
     chunk_starts([array.length for array in arrays])  # raises if there are too many values
     return Array.from_array_data(concat_and_unify(arrays))
+
+
+def as_nullable_indices(indices: Any, length: int) -> tuple[Indices, Mask | None]:
+    """Return indices, 0 for null, and which of them are null; None if none is. Raises as `Array.take`."""
+    if isinstance(indices, list | tuple) and None in indices:
+        indices = Array.from_array_data(primitive_layout(Int(64)).from_pylist(indices))
+    elif not isinstance(indices, ArrayData) and (c_data.has_c_array(indices) or c_data.has_c_stream(indices)):
+        indices = import_array(indices)
+    valid = indices.layout.logical_validity_mask(indices) if isinstance(indices, ArrayData) else None
+    if valid is None or valid.all():
+        return as_indices(indices, length), None
+    values = np.zeros(indices.length, np.int64)
+    values[valid] = as_indices(Array.from_array_data(nulls.drop_null(indices)), length)
+    return values, ~valid

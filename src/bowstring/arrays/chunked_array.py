@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from bowstring.arrays.array import Array, as_array, as_arrays
+from bowstring.arrays.array import Array, as_array, as_arrays, as_nullable_indices
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import DataType, bool_
 from bowstring.display.values import array_to_html, format_preview, format_type
@@ -20,11 +20,11 @@ from bowstring.interop.pandas import series_to_column, to_series
 from bowstring.kernels import encode
 from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks, combine_with_wider_indices
 from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.nulls import set_nulls
 from bowstring.kernels.sort import NullPlacement, Order, sort_indices
 from bowstring.kernels.unify_dictionaries import concat_and_unify, unify_dictionaries
 from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.indexing import (
-    as_indices,
     chunk_starts,
     clip_slice,
     normalize_index,
@@ -33,6 +33,7 @@ from bowstring.layouts.indexing import (
 )
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.bitmap import Mask
 from bowstring.pyarrow_names import explain_missing_attributes
 
 
@@ -117,14 +118,21 @@ class ChunkedArray(ColumnChunks):
         chunks = [self._chunks[chunk_index].slice(first, count) for chunk_index, first, count in spans]
         return ChunkedArray(chunks or [chunk.slice(0, 0) for chunk in self._chunks[:1]], self.type)
 
-    def take(self, indices: Sequence[int] | Values | Array) -> ChunkedArray:
+    def take(self, indices: Sequence[int | None] | Values | Array | ChunkedArray) -> ChunkedArray:
         """Return the values at `indices`, copied into one chunk, as `Array.take`.
 
         >>> bs.chunked_array([["a", "b"], ["c"]]).take([2, 0]).to_pylist()
         ['c', 'a']
         """
-        checked_indices = as_indices(combine_if_chunked(indices), len(self))
+        checked_indices, is_null = as_nullable_indices(combine_if_chunked(indices), len(self))
+        if is_null is not None:
+            return ChunkedArray([self._take_or_null(checked_indices, is_null)], self.type)
         return ChunkedArray([self._take_from_chunks(*resolve_chunks(self._starts, checked_indices))], self.type)
+
+    def _take_or_null(self, indices: Indices, is_null: Mask) -> ArrayData:
+        if not len(self):  # all indices are null
+            return layout_of(self.type).nulls(len(indices))
+        return set_nulls(self._take_from_chunks(*resolve_chunks(self._starts, indices)), is_null)
 
     def _take_from_chunks(self, used_chunks: Sequence[int], chunk_indices: Indices, indices: Indices) -> ArrayData:
         """Return the slots that `resolve_chunks` located, in one array."""

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bowstring.arrays.array import Array
+from bowstring.arrays.array import Array, as_nullable_indices
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.construction import array
 from bowstring.arrays.preview import preview_as_html
@@ -27,7 +27,7 @@ from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.layouts.base import Indices, Values, to_object_array
 from bowstring.layouts.buffer_sizes import total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_values
-from bowstring.layouts.indexing import as_indices, to_integer
+from bowstring.layouts.indexing import to_integer
 from bowstring.layouts.struct_ import StructLayout
 
 
@@ -283,13 +283,17 @@ class ColumnContainer(ABC):
     def __arrow_c_device_stream__(self, requested_schema: object = None, **options: object) -> object:
         return c_data.export_stream(self.schema, self._record_batches(), requested_schema, options)
 
-    def take(self, indices: Sequence[int] | Values | Array | ChunkedArray) -> Self:
-        """Return the rows at `indices`, copied, in one batch, as `Array.take`.
+    def take(self, indices: Sequence[int | None] | Values | Array | ChunkedArray) -> Self:
+        """Return the rows at `indices`, copied, in one batch, as `Array.take`. The row of a null has only nulls.
 
         >>> bs.table({"s": ["a", "b", "c"]}).take([2, 0])["s"].to_pylist()
         ['c', 'a']
         """
-        return self._take_rows(as_indices(combine_if_chunked(indices), self.num_rows))
+        checked_indices, is_null = as_nullable_indices(combine_if_chunked(indices), self.num_rows)
+        if is_null is None:
+            return self._take_rows(checked_indices)
+        nullable_indices = array(checked_indices, mask=is_null)
+        return self._from_columns([column.take(nullable_indices) for column in self.columns])
 
     def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Self:
         """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies into one batch.
@@ -329,6 +333,10 @@ class ColumnContainer(ABC):
     @abstractmethod
     def filter(self, mask: Any) -> Self:
         """Return the rows at which `mask` is true, or that match filters, copied."""
+
+    @abstractmethod
+    def _from_columns(self, columns: list[Any]) -> Self:
+        """Create a container of this schema with other columns."""
 
     @abstractmethod
     def _take_rows(self, indices: Indices) -> Self:

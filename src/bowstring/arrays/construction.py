@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from bowstring.arrays.array import Array, import_array
-from bowstring.arrays.chunked_array import ChunkedArray
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array
 from bowstring.arrays.scalar import Scalar
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas import is_pandas_object
+from bowstring.interop.pyarrow_arrays import is_pyarrow_scalar, scalar_from_pyarrow
 from bowstring.kernels.nulls import set_nulls
 from bowstring.layouts.base import ArrayData, Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask
@@ -86,15 +87,17 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
 def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> ChunkedArray:
     """Create a chunked array of arrays, or of anything else that `array` accepts. Arrays are not copied.
 
-    The type is the first chunk's by default. Raises `InvalidArgumentError` if there are neither chunks nor a
-    type, or a chunk has another type.
+    An array or a column of another library is the only chunk, or has its chunks. The type is the first chunk's by
+    default. Raises `InvalidArgumentError` if there are neither chunks nor a type, or a chunk has another type.
 
     >>> bs.chunked_array([[1, 2], [None, 4]])
     <bowstring.ChunkedArray int64[4] in 2 chunks>
     [1, 2, null, 4]
     """
-    if isinstance(arrays, ChunkedArray):
-        arrays = arrays.chunks
+    if is_pandas_object(arrays):
+        arrays = ChunkedArray.from_pandas(arrays).chunks
+    elif isinstance(arrays, ArrayData | ChunkedArray) or c_data.has_c_array(arrays) or c_data.has_c_stream(arrays):
+        arrays = as_chunked_array(arrays).chunks
     data_type = None if type is None else as_type(type, "chunked_array")
     chunks: list[Array] = []
     for values in arrays:
@@ -106,13 +109,17 @@ def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> Chunke
 
 
 def scalar(value: Any, type: TypeLike | None = None) -> Scalar:
-    """Create a scalar of a Python value. By default its type is inferred.
+    """Create a scalar of a Python value or a scalar of pyarrow. By default it has its type, or an inferred one.
 
     >>> import bowstring as bs
     >>> bs.scalar(5, "int8")
     <bowstring.Scalar int8: 5>
     """
-    return Scalar(array([value.as_py() if isinstance(value, Scalar) else value], type))
+    if is_pyarrow_scalar(value):
+        value = Scalar(Array.from_array_data(scalar_from_pyarrow(value)))
+    if isinstance(value, Scalar):
+        return value if type is None else value.cast(type)
+    return Scalar(array([value], type))
 
 
 def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:

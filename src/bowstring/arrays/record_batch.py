@@ -224,6 +224,9 @@ class RecordBatch(ColumnContainer):
                     check_no_nulls(columns[-1])
         return RecordBatch(target_schema, self.num_rows, columns, self.pairs)
 
+    def _from_columns(self, columns: list[Array]) -> RecordBatch:
+        return RecordBatch(self.schema, columns[0].length, columns, self.pairs)
+
     def _take_rows(self, indices: Indices) -> RecordBatch:
         columns = [Array.from_array_data(column.layout.take(column, indices)) for column in self.lazy_columns]
         return RecordBatch(self.schema, len(indices), columns, self.pairs)
@@ -374,7 +377,10 @@ def schema_of_columns(
 
 
 def record_batch(
-    data: TableLike, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+    data: TableLike,
+    names: Sequence[str] | SchemaLike | None = None,
+    schema: SchemaLike | None = None,
+    metadata: MetadataLike = None,
 ) -> RecordBatch:
     """Create a record batch of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import
     one.
@@ -391,6 +397,7 @@ def record_batch(
     │ null   ┆      7 │
     └────────┴────────┘
     """
+    names, schema = separate_names_and_schema(names, schema)
     check_names_fit(data, names)
     if data.__class__ not in (dict, list, tuple):  # these have no protocols, which take time to test
         batch = None
@@ -433,6 +440,18 @@ def adapt_columns(columns: Columns, schema: SchemaLike | None, metadata: Metadat
         pandas_pairs = tuple(pair for pair in columns.schema.pairs if pair[0] == PANDAS_KEY)
         columns = columns._with_schema(columns.schema.with_metadata((*as_metadata(metadata), *pandas_pairs)))
     return columns
+
+
+def separate_names_and_schema(names: Any, schema: SchemaLike | None) -> tuple[Sequence[str] | None, SchemaLike | None]:
+    """Return names, and the schema, which may be in their place, as in pyarrow."""
+    if names is None or schema is not None:
+        return names, schema
+    is_schema = isinstance(names, str | Mapping) or hasattr(names, "__arrow_c_schema__")
+    if not is_schema and isinstance(names, Iterable):
+        names = list(names)
+        if all(isinstance(name, str) for name in names):
+            return names, None
+    return None, names
 
 
 def check_names_fit(data: Any, names: Sequence[str] | None) -> None:

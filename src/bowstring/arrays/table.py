@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -28,10 +28,11 @@ from bowstring.arrays.record_batch import (
     resolve_cast_schema,
     rows_to_batch,
     schema_of_columns,
+    separate_names_and_schema,
 )
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.nested import Struct
-from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, unify_schemas
 from bowstring.display.objects import source_to_html
 from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count, prefix_errors
 from bowstring.interop import c_data
@@ -129,7 +130,7 @@ class Table(ColumnContainer):
 
     @classmethod
     def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> Table:
-        return table(data, schema, metadata=metadata)
+        return table(data, schema=schema, metadata=metadata)
 
     @classmethod
     def from_pandas(
@@ -270,6 +271,9 @@ class Table(ColumnContainer):
             with prefix_errors(f"record batch {batch_index}"):
                 batches.append(batch.cast(target_schema, safe))
         return Table(target_schema, batches)
+
+    def _from_columns(self, columns: list[ChunkedArray]) -> Table:
+        return Table.from_arrays(columns, schema=self.schema)
 
     def _take_rows(self, indices: Indices) -> Table:
         slots = resolve_chunks(self._starts, indices)
@@ -576,10 +580,14 @@ def unify_batch_dictionaries(schema: Schema, batches: Sequence[RecordBatch]) -> 
         yield RecordBatch(batch.schema, batch.num_rows, columns_, batch.pairs)
 
 
-def concat_tables(tables: Iterable[Table]) -> Table:
+def concat_tables(
+    tables: Iterable[Table], *, promote_options: Literal["none", "default", "permissive"] = "none"
+) -> Table:
     """Concatenate tables of one schema; nothing is copied. Imports tables of other libraries (PyCapsule interface).
 
-    Raises `InvalidArgumentError`, naming the table, if a schema differs.
+    Raises `InvalidArgumentError`, naming the table, if a schema differs. With `promote_options="default"` the schemas
+    are unified by `unify_schemas`: missing columns are null, and columns of the type null are cast. "permissive" casts
+    other columns as well, such as int32 to int64, to the types of ``pyarrow.unify_schemas``, which needs pyarrow.
 
     >>> bs.concat_tables([bs.table({"n": [1, 2]}), bs.table({"n": [3]})])
     <bowstring.Table 3 rows × 1 column in 2 batches>
@@ -597,12 +605,32 @@ def concat_tables(tables: Iterable[Table]) -> Table:
     tables = [as_table(table) for table in tables]
     if not tables:
         raise InvalidArgumentError("there are no tables to concatenate")
+    schemas = [table.schema for table in tables]
+    if promote_options == "default":
+        tables = [_promote(table, unify_schemas(schemas)) for table in tables]
+    elif promote_options == "permissive":
+        pa = import_pyarrow()
+        unified = as_schema(pa.unify_schemas(list(map(pa.schema, schemas)), promote_options=promote_options))
+        tables = [_promote(table, unified) for table in tables]
+    elif promote_options != "none":
+        raise InvalidArgumentError(f"promote_options: expected none, default or permissive, found {promote_options!r}")
     for table_index, table in enumerate(tables):
         if table.schema != tables[0].schema:
             raise InvalidArgumentError(
                 f"table {table_index} has another schema: {table.schema!r}, not {tables[0].schema!r}"
             )
     return Table(tables[0].schema, list(chain.from_iterable(table._batches for table in tables)))
+
+
+def _promote(table: Table, schema: Schema) -> Table:
+    """Return a table with the columns and types of a unified schema; missing columns are null."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.schema
+        else ChunkedArray([layout_of(field.type).nulls(table.num_rows)], field.type)
+        for field in schema
+    ]
+    return Table.from_arrays(columns, schema=schema)
 
 
 def concat_batches(batches: Iterable[RecordBatch]) -> RecordBatch:
@@ -616,16 +644,20 @@ def concat_batches(batches: Iterable[RecordBatch]) -> RecordBatch:
 
 
 def table(
-    data: TableLike, schema: SchemaLike | None = None, names: Sequence[str] | None = None, metadata: MetadataLike = None
+    data: TableLike,
+    names: Sequence[str] | SchemaLike | None = None,
+    schema: SchemaLike | None = None,
+    metadata: MetadataLike = None,
 ) -> Table:
     """Create a table of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import one.
 
     Rows are dictionaries; with a schema they have no other members. A column is a chunked array or anything that
-    `array` accepts. `names` are for a sequence of columns without names. A `schema` sets the names of a sequence of
-    columns; of any other data it selects columns by name, in its order. It also sets the types: Python values are
-    converted, and columns of a table, batch or frame are cast safely, as `Table.cast` does. `metadata` replaces the
-    custom metadata of the schema, except pandas'. Raises `InvalidArgumentError` if lengths or arguments do not
-    agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit its type.
+    `array` accepts. `names` are for a sequence of columns without names; a schema may be in their place. It sets the
+    names of a sequence of columns; of any other data it selects columns by name, in its order. It also sets the types:
+    Python values are converted, and columns of a table, batch or frame are cast safely, as `Table.cast` does.
+    `metadata` replaces the custom metadata of the schema, except pandas'. Raises `InvalidArgumentError` if
+    lengths or arguments do not agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit
+    its type.
 
     >>> bs.table({"n": [1, None], "s": ["a", "b"]})
     <bowstring.Table 2 rows × 2 columns in 1 batch>
@@ -637,6 +669,7 @@ def table(
     │  null ┆ "b"    │
     └───────┴────────┘
     """
+    names, schema = separate_names_and_schema(names, schema)
     check_names_fit(data, names)
     table = None
     if isinstance(data, Table | RecordBatch):

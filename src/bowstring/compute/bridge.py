@@ -16,7 +16,13 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.interop.c_data import has_c_array, has_c_stream
 from bowstring.interop.pandas import is_pandas_object
-from bowstring.interop.pyarrow_arrays import array_from_pyarrow, array_to_pyarrow, import_pyarrow, layout_to_pyarrow
+from bowstring.interop.pyarrow_arrays import (
+    array_from_pyarrow,
+    array_to_pyarrow,
+    import_pyarrow,
+    layout_to_pyarrow,
+    scalar_from_pyarrow,
+)
 from bowstring.layouts.registry import layout_of
 from bowstring.pyarrow_names import missing_attribute_error
 
@@ -127,7 +133,7 @@ def from_pyarrow(value: Any) -> Any:
     if isinstance(value, pa.Array):
         return Array.from_array_data(array_from_pyarrow(value))
     if isinstance(value, pa.Scalar):
-        return Scalar(from_pyarrow(pa.repeat(value, 1)))
+        return Scalar(Array.from_array_data(scalar_from_pyarrow(value)))
     if isinstance(value, pa.ChunkedArray):
         # An empty array has the type if there are no chunks.
         chunks = [from_pyarrow(chunk) for chunk in value.chunks]

@@ -58,6 +58,17 @@ def array_from_pyarrow(array: Any) -> ArrayData:
     return import_array_struct(address, layout)
 
 
+def is_pyarrow_scalar(value: object) -> bool:
+    """Whether a value is a scalar of pyarrow."""
+    pa = sys.modules.get("pyarrow")
+    return pa is not None and isinstance(value, pa.Scalar)
+
+
+def scalar_from_pyarrow(scalar: Any) -> ArrayData:
+    """Return an array of the value of a pyarrow scalar."""
+    return array_from_pyarrow(import_pyarrow().repeat(scalar, 1))
+
+
 @lru_cache(maxsize=1024)
 def layout_to_pyarrow(layout: Layout) -> Any:
     """Return the type of pyarrow for a layout's type. Raises `TypeMismatchError` if pyarrow lacks it."""

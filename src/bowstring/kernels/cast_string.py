@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal as PythonDecimal, InvalidOperation
 from typing import Any
 
@@ -14,14 +14,14 @@ from bowstring.datatypes import types as t
 from bowstring.errors import TypeMismatchError
 from bowstring.kernels.cast_numeric import raise_if_any_invalid, to_numeric_slots
 from bowstring.kernels.nulls import drop_null, insert_nulls
-from bowstring.layouts.base import ArrayData
+from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.gather import gather_bytes
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.utf8_decoding import check_utf8
-from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
+from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND, find_timezone
 from bowstring.memory.buffer import UINT8
 
 
@@ -58,6 +58,9 @@ def cast_strings_and_bytes(array: ArrayData, target: Any, safe: bool) -> ArrayDa
 
 # Formatting
 
+_DATETIME_SECONDS = -62_135_510_400, 253_402_214_400
+"""The second day of the year 1 and the last one of 9999: local times within are years that `datetime` knows."""
+
 
 def _format_floats(array: ArrayData) -> list[str]:
     """Format with the fewest digits that identify a number of its width."""
@@ -75,8 +78,34 @@ def _format_temporal(array: ArrayData) -> list[str]:
     strings = np.datetime_as_string(values).tolist()
     if isinstance(type_, t.Time):
         return [string.partition("T")[2] for string in strings]
-    suffix = "Z" if type_.timezone else ""
-    return [string.replace("T", " ") + suffix for string in strings]
+    return [string.replace("T", " ") for string in strings]
+
+
+def _format_timestamps(array: ArrayData) -> list[str]:
+    """Format timestamps with a zone as the local time and its offset, such as +0300, as pyarrow does; Z for UTC."""
+    type_: Any = array.type
+    if type_.timezone in (None, "UTC", "Z"):
+        return [text + ("Z" if type_.timezone else "") for text in _format_temporal(array)]
+    layout, slots = primitive_layout(type_), array.buffer_values(1)
+    units = UNITS_PER_SECOND[type_.unit]
+    offsets = _find_utc_offsets(slots // units, find_timezone(type_.timezone))
+    local = slots + offsets * units
+    raise_if_any_invalid(array, (local < slots) != (offsets < 0), "is not within the range of local times")
+    texts = _format_temporal(layout.create_array(local))
+    minutes = [divmod(abs(offset) // 60, 60) for offset in offsets.tolist()]
+    signs = np.where(offsets < 0, "-", "+").tolist()
+    return [f"{text}{sign}{hh:02}{mm:02}" for text, sign, (hh, mm) in zip(texts, signs, minutes, strict=True)]
+
+
+def _find_utc_offsets(seconds: Values, zone: tzinfo) -> Values:
+    """Return how many seconds the local time of a zone is ahead of UTC, for seconds since 1970.
+
+    Before the year 1 and after 9999, which `datetime` does not know, it is that of the nearest year.
+    """
+    distinct, codes = np.unique(np.clip(seconds, *_DATETIME_SECONDS), return_inverse=True)
+    offsets = [datetime.fromtimestamp(second, zone).utcoffset() or timedelta() for second in distinct.tolist()]
+    found: Values = np.array([offset // timedelta(seconds=1) for offset in offsets], np.int64)[codes]
+    return found
 
 
 _FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {
@@ -86,7 +115,7 @@ _FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {
     t.Decimal: lambda a: [format(value, "f") for value in a.to_pylist()],
     t.Date: _format_temporal,
     t.Time: _format_temporal,
-    t.Timestamp: _format_temporal,
+    t.Timestamp: _format_timestamps,
 }
 
 
@@ -114,8 +143,12 @@ def _parse_float_or_decimal(text: str, type: Any) -> Any:
     return PythonDecimal(text) if isinstance(type, t.Decimal) else float(text)
 
 
-_TIME_PATTERN = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
-_TIMESTAMP_PATTERN = rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_TIME_PATTERN}(Z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?"
+_SECONDS_PATTERN = r"(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
+_TIME_PATTERN = rf"([0-9]{{2}}):([0-9]{{2}}){_SECONDS_PATTERN}"
+_ZONE_PATTERN = r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+_TIMESTAMP_PATTERN = (
+    rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]([0-9]{{2}})(?::([0-9]{{2}}){_SECONDS_PATTERN})?{_ZONE_PATTERN})?"
+)
 
 
 def _units_since_midnight(parts: tuple[Any, ...], unit: str) -> int:
@@ -151,7 +184,7 @@ def _parse_timestamp(text: str, type: Any) -> Any:
         raise ValueError
     seconds = (date.fromisoformat(day) - date(1970, 1, 1)).days * SECONDS_PER_DAY
     if zone not in (None, "Z"):
-        offset = datetime.strptime(zone, "%z").tzinfo
+        offset = datetime.strptime(zone + "00" * (len(zone) == 3), "%z").tzinfo
         assert isinstance(offset, timezone)
         seconds -= int((offset.utcoffset(None) or timedelta()).total_seconds())
     return seconds * UNITS_PER_SECOND[type.unit] + _units_since_midnight(tuple(clock), type.unit)

@@ -35,7 +35,7 @@ def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], targ
     else:
         unit = new // old
         whole = wide // unit
-        if isinstance(target, Duration):  # truncate towards zero, like numbers
+        if type(target) is type(array.type):  # towards zero, as in pyarrow; the day of a timestamp begins before it
             whole += (whole * unit != wide) & (wide < 0)
         if safe:
             raise_if_any_invalid(array, whole * unit != wide, f"is finer than {target}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +21,37 @@ from bowstring.layouts.type_inference import infer_array, type_of_numpy_array
 def array_from_python(values: Sequence[Any], type: DataType | None = None) -> ArrayData:
     """Create an array of Python objects, None for null, of a data type or of the one inferred from them.
 
-    Raises `TypeMismatchError` naming the first value that does not fit.
+    Scalars of Arrow libraries count as their values, and NA and NaT of pandas as None. Raises `TypeMismatchError`
+    naming the first value that does not fit.
     """
     try:
-        return infer_array(values) if type is None else layout_of(type).from_pylist(values)
+        try:
+            return _create_array(values, type)
+        except (TypeMismatchError, ValueError):
+            # Only now, because few values are of other libraries, and to search millions takes time.
+            known = list(map(_to_python, values))
+            if all(map(operator.is_, known, values)):
+                raise
+            return _create_array(known, type)
     except RecursionError:
         raise TypeMismatchError("the values are nested too deeply") from None
+
+
+def _create_array(values: Sequence[Any], type: DataType | None) -> ArrayData:
+    return infer_array(values) if type is None else layout_of(type).from_pylist(values)
+
+
+def _to_python(value: Any) -> Any:
+    """Return the value of another library's scalar, None for pandas' NA and NaT; any other value unchanged."""
+    kind = value.__class__
+    if kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas."):
+        return None
+    if isinstance(value, (list, tuple)):
+        known = list(map(_to_python, value))
+        return value if all(map(operator.is_, known, value)) else known
+    if isinstance(value, dict):
+        return dict(zip(value, _to_python(list(value.values())), strict=True))
+    return value.as_py() if hasattr(value, "as_py") else value
 
 
 def invert_mask(mask: Values) -> Values:
