@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import bowstring as bs
+from bowstring.layouts import expansion_limits
 
 NULLS = bs.Array.from_buffers(bs.null(), 1 << 62, [])
 ENDS, WORDS = bs.array([1 << 62]), bs.array(["a"])
@@ -43,3 +44,20 @@ def test_nested_arrays_are_not_materialised(child: bs.Array) -> None:
 def test_one_long_run_is_not_decoded() -> None:
     with pytest.raises(bs.errors.LimitError, match="materializing"):
         LONG_RUN.run_end_decode()
+
+
+def test_the_limit_for_values_of_the_caller_is_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expansion_limits, "MAX_BYTES", 1 << 10)
+    monkeypatch.setattr(expansion_limits, "MAX_VALUES", 1 << 6)
+    text = "x" * 1024
+    assert bs.repeat(text, 30)[29] == text
+    assert bs.array([None] * 30, "string").fill_null(text)[29] == text
+    assert bs.chunked_array([[None] * 30], "string").fill_null(text)[29] == text
+    assert len(bs.repeat([1] * 100, 30)) == 30
+    with pytest.raises(bs.errors.LimitError, match="MAX_BYTES"):
+        bs.array([text]).take([0] * 30)
+    monkeypatch.setattr(expansion_limits, "available_memory_bytes", lambda: 1 << 14)
+    with pytest.raises(bs.errors.LimitError, match="MAX_BYTES"):
+        bs.repeat(text, 30)
+    with pytest.raises(bs.errors.LimitError, match="MAX_BYTES"):
+        bs.array([None] * 30, "string").fill_null(text)

@@ -19,6 +19,7 @@ from bowstring.interop.pyarrow_arrays import is_pyarrow_scalar, scalar_from_pyar
 from bowstring.kernels.nulls import set_nulls
 from bowstring.layouts.base import ArrayData, Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask
+from bowstring.layouts.expansion_limits import allow_available_memory
 from bowstring.layouts.indexing import to_integer
 
 
@@ -132,7 +133,8 @@ def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
     count = to_integer("repeat: the size", size)
     if count < 0:
         raise InvalidArgumentError(f"repeat: the size must not be negative, found {count}")
-    return scalar(value, type).to_array().take(np.zeros(count, np.int64))
+    with allow_available_memory():
+        return scalar(value, type).to_array().take(np.zeros(count, np.int64))
 
 
 def nulls(size: int, type: TypeLike | None = None) -> Array:

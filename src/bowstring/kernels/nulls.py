@@ -17,7 +17,7 @@ from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionar
 from bowstring.layouts.base import ArrayData, Values, pack_validity
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.expansion_limits import allow_available_memory, check_expanded_array
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
@@ -117,7 +117,10 @@ def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
     check_expanded_array(array)
     with prefix_errors("fill_null"):
         filler = array.layout.from_pylist([fill_value])
-    return array if fill_value is None else replace_nulls(array, filler)
+    if fill_value is None:
+        return array
+    with allow_available_memory():  # the value is the caller's
+        return replace_nulls(array, filler)
 
 
 def replace_nulls(array: ArrayData, filler: ArrayData) -> ArrayData:

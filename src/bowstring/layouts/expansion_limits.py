@@ -6,11 +6,14 @@ checking such an array is proportional to its bytes. The cost of materializing i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from bowstring.errors import LimitError
 from bowstring.layouts.buffer_sizes import sum_buffer_sizes
+from bowstring.memory.available_memory import available_memory_bytes
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import ArrayData
@@ -25,7 +28,26 @@ MAX_BYTES = 1 << 28
 times as many may be copied.
 """
 _SHORT_VALUE_BYTES = 128
+_is_limited_by_memory: ContextVar[bool] = ContextVar("_is_limited_by_memory", default=False)
 _VALUES_PER_CONTAINER = 8
+_VALUE_BYTES = 8
+"""The memory of a value that is compared with the available one: an index, a number or a pointer."""
+
+
+@contextmanager
+def allow_available_memory() -> Iterator[None]:
+    """Within this context, the available memory is the limit if it is greater: for values that the caller has passed,
+    which no file or peer chose.
+    """
+    token = _is_limited_by_memory.set(True)
+    try:
+        yield
+    finally:
+        _is_limited_by_memory.reset(token)
+
+
+def _fits_available_memory(num_bytes: int) -> bool:
+    return _is_limited_by_memory.get() and num_bytes <= (available_memory_bytes() or 0)
 
 
 def check_expanded_bytes(num_bytes: int, source_bytes: int, num_values: int = 0) -> None:
@@ -34,7 +56,8 @@ def check_expanded_bytes(num_bytes: int, source_bytes: int, num_values: int = 0)
     `num_values` is the number of the copied values, if their indices need memory, too: words of a dictionary, for
     example, have more bytes than it has bits in any column of many rows.
     """
-    if num_bytes > max(MAX_BYTES, 8 * source_bytes, min(_SHORT_VALUE_BYTES * num_values, 8 * MAX_BYTES)):
+    limit = max(MAX_BYTES, 8 * source_bytes, min(_SHORT_VALUE_BYTES * num_values, 8 * MAX_BYTES))
+    if num_bytes > limit and not _fits_available_memory(num_bytes):
         raise LimitError(
             f"copying {num_bytes} bytes out of {source_bytes} exceeds the limit of {MAX_BYTES} (MAX_BYTES)"
         )
@@ -50,7 +73,7 @@ def check_expanded_slots(num_slots: int, slot_bytes: int, source_bytes: int) -> 
 
 def check_expanded_values(num_values: int, source_values: int) -> None:
     """Raise `LimitError` if materializing `num_values` values from `source_values` values exceeds the limit."""
-    if num_values > max(MAX_VALUES, source_values):
+    if num_values > max(MAX_VALUES, source_values) and not _fits_available_memory(_VALUE_BYTES * num_values):
         raise LimitError(
             f"materializing {num_values} values from {source_values} exceeds the limit of {MAX_VALUES} (MAX_VALUES)"
         )
