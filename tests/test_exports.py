@@ -145,6 +145,36 @@ def test_a_name_that_does_not_exist_is_an_attribute_error(package: str) -> None:
         _ = importlib.import_module(package).no_such_name
 
 
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("bs.tabel", "table"),
+        ("bs.ipc.FileReadr", "FileReader"),
+        ("bs.compute.summ", "sum"),
+        ("bs.table({'a': [1]}).fliter", "filter"),
+        ("bs.array([1]).tak", "take"),
+        ("bs.chunked_array([[1]]).fliter", "filter"),
+        ("bs.schema({'a': 'int8'}).nams", "names"),
+    ],
+)
+def test_the_traceback_of_a_missing_attribute_names_the_most_similar_one(statement: str, name: str) -> None:
+    program = f"import bowstring as bs\n{statement}"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert process.stderr.rstrip().endswith(f"Did you mean: '{name}'?")
+
+
+CLASSES = [
+    pytest.param(value, id=f"{package}.{name}")
+    for package, name in EXPORTS
+    if inspect.isclass(value := getattr(importlib.import_module(package), name)) and not issubclass(value, tuple)
+]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_objects_of_a_public_class_accept_weak_references(cls: type) -> None:
+    assert cls.__weakrefoffset__ != 0
+
+
 def test_importing_the_package_loads_nothing_else() -> None:
     modules = modules_after("import bowstring")
     assert not modules & {"numpy", "pyarrow", "pyspark", "click", "rich", "typing_extensions"}

@@ -47,15 +47,23 @@ from __future__ import annotations
 import errno
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from difflib import get_close_matches
+from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
 
 class BowstringError(Exception):
     """The base of all errors raised by Bowstring."""
+
+    def __str__(self) -> str:
+        # Messages contain names from files and peers, and terminals obey escape sequences. `KeyError` and `OSError`
+        # would format their arguments in other ways.
+        message = str(self.args[0]) if len(self.args) == 1 else super().__str__()
+        return "\n".join(map(escape_unprintable, message.split("\n")))
 
 
 class _OSErrorFields:
@@ -82,9 +90,6 @@ class _OSErrorFields:
             filename = cause.filename
         self.filename = filename
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
     def __reduce__(self) -> tuple[Any, ...]:
         system = {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
         return type(self), self.args, {**self.__dict__, **system}
@@ -103,9 +108,6 @@ class TypeMismatchError(InvalidArgumentError, TypeError):
 
 class NotFoundError(InvalidArgumentError, KeyError):
     """A column, batch, dataset, file or partition does not exist."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
 
 
 class MissingFileError(_OSErrorFields, NotFoundError, FileNotFoundError):
@@ -332,3 +334,15 @@ def format_count(count: int, noun: str) -> str:
     """Return a number with a noun in the singular or plural: "1 row", "12,000 rows", "2 record batches"."""
     ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def escape_unprintable(text: str) -> str:
+    """Escape control characters, line ends and directional marks."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """Return "; did you mean 'a'?" for the most similar of the first thousand names; "" if none is similar."""
+    # A comparison takes some microseconds.
+    closest = get_close_matches(name, islice(names, 1000), 1)
+    return f"; did you mean {closest[0]!r}?" if closest else ""

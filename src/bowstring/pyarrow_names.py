@@ -5,6 +5,8 @@ Classes and modules raise `missing_attribute_error` for an attribute that they l
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # to import `typing` takes several times as long as `import bowstring`
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -87,8 +89,10 @@ def missing_attribute_error(owner: str, name: str, what: str) -> AttributeError:
     `what` describes the owner in the message.
     """
     alternative = ALTERNATIVES.get(owner, {}).get(name)
-    hint = f": {alternative.format(name=name)}" if alternative else ""
-    return AttributeError(f"{what} has no attribute {name!r}{hint}")
+    if alternative:
+        return AttributeError(f"{what} has no attribute {name!r}: {alternative.format(name=name)}")
+    # With these, Python adds "Did you mean" and the most similar name to a traceback.
+    return AttributeError(f"{what} has no attribute {name!r}", name=name, obj=sys.modules.get(owner))
 
 
 def explain_missing_attributes(cls: type[_T]) -> type[_T]:

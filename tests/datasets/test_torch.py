@@ -330,3 +330,9 @@ def test_nulls_are_replaced_and_marked_on_request() -> None:
     table = bs.table(batch)
     assert next(iter(EpochDataset(EpochReader(table, 2), fill_null=0)))["i"].tolist() == [1, 0]
     assert next(iter(DataLoader(TableDataset(table, fill_null=0), batch_size=2)))["i"].tolist() == [1, 0]
+
+
+def test_dir_lists_only_the_names_of_the_module() -> None:
+    import bowstring.datasets.torch as module
+
+    assert dir(module) == ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "to_tensors"]

@@ -65,7 +65,7 @@ def test_notebooks_show_the_columns_of_readers_and_handles(tmp_path: Path) -> No
         writer.write(table)
     with bs.open_file(path) as reader:
         text = reader._repr_html_()
-        assert f"bowstring.ipc.FileReader {tmp_path}/&lt;a&gt;.arrow: 1 record batches" in text
+        assert f"bowstring.ipc.FileReader {tmp_path}/&lt;a&gt;.arrow: 1 record batch" in text
         assert "<td>&lt;n&gt;</td><td>int64</td>" in text
     with bs.share(table) as handle:
         assert "<td>&lt;n&gt;</td><td>int64</td>" in handle._repr_html_()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import bowstring as bs
 from bowstring.display.printable_text import display_width
 from bowstring.display.values import MAX_VALUE_WIDTH, format_value, format_values
+from bowstring.inspection.formatting import format_json_line, iterate_rows
 from bowstring.layouts.registry import layout_of
 
 
@@ -101,3 +103,42 @@ def test_of_a_dictionary_only_the_values_shown_are_read() -> None:
     texts = bs.array([str(number) for number in range(1000)])
     array = bs.DictionaryArray.from_arrays(bs.array([999, 0, None], "int16"), texts)
     assert repr(array).splitlines()[1] == '["999", "0", null]'
+
+
+NARROW = bs.array([1.1, None, math.nan, -0.0, 1e20], "float32")
+COLUMNS = {
+    "float": (NARROW, "[1.1, null, nan, -0.0, 1e+20]"),
+    "half": (bs.array([1.1, None, 0.1], "float16"), "[1.1, null, 0.1]"),
+    "double": (bs.array([1.1, 1 / 3]), "[1.1, 0.3333333333333333]"),
+    "list": (bs.array([[1.1], None], bs.list_("float32")), "[[1.1], null]"),
+    "view": (bs.array([[1.1], None], bs.list_view("float32")), "[[1.1], null]"),
+    "fixed": (bs.array([[1.1], None], bs.list_("float32", 1)), "[[1.1], null]"),
+    "struct": (bs.array([{"x": 1.1}], bs.struct({"x": "float32"})), "[{x: 1.1}]"),
+    "map": (bs.array([{"a": 1.1}, None], bs.map_("string", "float32"))[0:], '[[("a", 1.1)], null]'),
+    "dictionary": (NARROW[:2].dictionary_encode(), "[1.1, null]"),
+    "runs": (NARROW[:2].run_end_encode(), "[1.1, null]"),
+    "union": (bs.UnionArray.from_sparse([0, 1], [NARROW[:2], bs.array(["a", "b"])]), '[1.1, "b"]'),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_float_has_the_fewest_digits_that_identify_it(name: str) -> None:
+    array, text = COLUMNS[name]
+    assert repr(array).endswith(f"\n{text}")
+    assert repr(bs.chunked_array([array])).endswith(f"\n{text}")
+    assert "1.1</td>" in bs.table({"a": COLUMNS["float"][0]})._repr_html_()
+    batch = bs.record_batch({"a": array})
+    lines = [format_json_line(["a"], row) for row in iterate_rows(batch)]
+    assert all("0000" not in line and "99" not in line for line in lines), lines
+    (row, *_) = iterate_rows(batch)
+    assert format_json_line(["a"], row) == {
+        "list": '{"a": [1.1]}',
+        "view": '{"a": [1.1]}',
+        "fixed": '{"a": [1.1]}',
+        "struct": '{"a": {"x": 1.1}}',
+        "map": '{"a": [["a", 1.1]]}',
+    }.get(name, '{"a": 1.1}')
+
+
+def test_a_scalar_has_the_fewest_digits() -> None:
+    assert repr(bs.scalar(1.1, "float32")) == "<bowstring.Scalar float: 1.1>"

@@ -20,7 +20,7 @@ _JSON_TYPE_NAMES = {dict: "an object", list: "a list", str: "a string", int: "an
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class DocumentLimits:
     """Resource limits of `read`.
 

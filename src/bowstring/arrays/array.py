@@ -23,7 +23,7 @@ from bowstring.datatypes.types import (
     Struct,
     Union,
 )
-from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, suggest
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas import series_to_column, to_series
@@ -151,6 +151,7 @@ class Array(ArrayData):
             if names.count(key) != 1:
                 raise NotFoundError(
                     f"{self.type} has {names.count(key)} children named {key!r}; its children are {names}"
+                    f"{suggest(key, () if key in names else names)}"
                 )
             key = names.index(key)
         key = to_integer("a child index", key)

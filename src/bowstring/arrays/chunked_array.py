@@ -369,7 +369,7 @@ class ChunkedArray(ColumnChunks):
 
     def __repr__(self) -> str:
         chunks = format_count(self.num_chunks, "chunk")
-        title = f"<bowstring.ChunkedArray {format_type(self.type)}[{len(self)}] in {chunks}>"
+        title = f"<bowstring.ChunkedArray {format_type(self.type)}[{len(self):,}] in {chunks}>"
         return f"{title}\n{format_preview(self, len(self))}"
 
     def _repr_html_(self) -> str:

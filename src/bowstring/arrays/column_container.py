@@ -34,7 +34,7 @@ from bowstring.layouts.struct_ import StructLayout
 class ColumnContainer(ABC):
     """Columns of equal length, with a schema."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     num_rows: int
 

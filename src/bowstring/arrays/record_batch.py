@@ -512,7 +512,11 @@ def build_columns_and_schema(
     if schema is not None and len(schema) != len(data):
         raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     types_ = [None] * len(data) if schema is None else schema.types
-    columns = [v if isinstance(v, ChunkedArray) else array(v, t) for v, t in zip(data, types_, strict=True)]
+    columns = []
+    labels = schema.names if schema is not None else names if names is not None and len(names) == len(data) else None
+    for label, values, type_ in zip(labels or range(len(data)), data, types_, strict=True):
+        with prefix_errors(f"column {label!r}"):
+            columns.append(values if isinstance(values, ChunkedArray) else array(values, type_))
     schema = schema_of_columns(columns, names, schema)
     _check_required_columns(schema, columns)
     return columns, schema

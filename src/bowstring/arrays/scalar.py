@@ -7,7 +7,7 @@ from typing import Any
 from bowstring.arrays.array import Array
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike
-from bowstring.display.values import format_value
+from bowstring.display.values import format_type, format_values
 
 
 class Scalar:
@@ -20,7 +20,7 @@ class Scalar:
     5
     """
 
-    __slots__ = ("_array",)  # of length 1, so that the functions for arrays apply to scalars
+    __slots__ = ("__weakref__", "_array")  # of length 1, so that the functions for arrays apply to scalars
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -96,4 +96,4 @@ class Scalar:
         return str(self.as_py())
 
     def __repr__(self) -> str:
-        return f"<bowstring.Scalar {self.type}: {format_value(self.as_py())}>"
+        return f"<bowstring.Scalar {format_type(self.type)}: {format_values(self._array, 0, 1)[0]}>"

@@ -551,7 +551,7 @@ class RecordBatchReader(Closable):
     _repr_html_ = source_to_html
 
     def __repr__(self) -> str:
-        state = "closed" if self._batches is None else f"{len(self._schema)} columns"
+        state = "closed" if self._batches is None else format_count(len(self._schema), "column")
         return f"<bowstring.RecordBatchReader: {state}>"
 
 

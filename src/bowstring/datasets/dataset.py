@@ -18,7 +18,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datatypes.schema import Schema
 from bowstring.display.tables import MAX_HTML_ROWS, to_html_table
-from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, check_count
+from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, check_count, format_count
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.sharing.connect import connect
@@ -30,7 +30,7 @@ _FORMAT_VERSION = 1
 _FieldType = TypeVar("_FieldType")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class DatasetPart:
     """One part of a data set: its size and where it is.
 
@@ -52,7 +52,8 @@ class DatasetPart:
 
     def __repr__(self) -> str:
         locations = ", ".join(map(hide_secrets, self.locations)) or "no location"
-        return f"<bowstring.datasets.DatasetPart {self.num_rows} rows, {self.nbytes} bytes at {locations}>"
+        size = f"{format_count(self.num_rows, 'row')}, {format_count(self.nbytes, 'byte')}"
+        return f"<bowstring.datasets.DatasetPart {size} at {locations}>"
 
 
 class Dataset:
@@ -295,13 +296,12 @@ class Dataset:
         return hash((self.name, self.column_indices, self.parts))
 
     def __repr__(self) -> str:
-        size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.parts)} parts"
-        return f"<bowstring.datasets.Dataset {self.name}: {size}>\n{self.schema}"
+        return f"<bowstring.datasets.Dataset {self.name}: {describe_size(self)}>\n{self.schema}"
 
     def _repr_html_(self) -> str:
         caption = (
-            f"{self.name}: {self.num_rows:,} rows × {len(self.schema):,} columns, {self.nbytes:,} bytes "
-            f"in {len(self.parts):,} parts"
+            f"{self.name}: {format_count(self.num_rows, 'row')} × {format_count(len(self.schema), 'column')}, "
+            f"{format_count(self.nbytes, 'byte')} in {format_count(len(self.parts), 'part')}"
         )
         rows = []
         for index, part in enumerate(self.parts[: MAX_HTML_ROWS + 1]):
@@ -342,3 +342,9 @@ def _read_field(value: object, name: str, kind: type[_FieldType]) -> _FieldType:
 
 def _is_index(value: object, length: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
+
+
+def describe_size(dataset: Dataset) -> str:
+    """Return the numbers of rows, bytes and parts as text."""
+    size = f"{format_count(dataset.num_rows, 'row')}, {format_count(dataset.nbytes, 'byte')}"
+    return f"{size} in {format_count(len(dataset.parts), 'part')}"

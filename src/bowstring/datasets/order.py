@@ -33,7 +33,7 @@ _PARTS, _BLOCKS, _FIRST_WINDOW = 0, 1, 2
 _DIGEST_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RowOrder:
     """The order of the rows of parts: as they are, or shuffled with a seed from 0 to 2**64 - 1.
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.dataset import Dataset, DatasetPart, describe_size
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     BowstringError,
@@ -186,9 +186,8 @@ class PublishedDataset(Dataset, Closable):
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
-        size = f"{self.num_rows} rows, {self.nbytes} bytes in {len(self.parts)} parts"
         package = type(self).__module__.rpartition(".")[0]
-        return f"<{package}.PublishedDataset {self.id}: {size}{state}>"
+        return f"<{package}.PublishedDataset {self.id}: {describe_size(self)}{state}>"
 
 
 def published(timeout_s: float = DEFAULT_TIMEOUT_S) -> list[PublishedSummary]:

@@ -19,6 +19,12 @@ try:
 except ImportError as error:
     raise MissingExtraError.for_package("Ray", "ray") from error
 
+__all__ = ["read"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def read(dataset: Dataset) -> Any:
     """Return a `ray.data.Dataset` of a data set's rows.

@@ -13,7 +13,7 @@ from bowstring.arrays.table import Table
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
 from bowstring.display.tables import to_html_table
-from bowstring.errors import InvalidArgumentError, InvalidDataError, check_count
+from bowstring.errors import InvalidArgumentError, InvalidDataError, check_count, format_count
 from bowstring.layouts.indexing import to_integer
 from bowstring.transports.tls import TlsOptions
 
@@ -253,7 +253,8 @@ class EpochReader:
     def __repr__(self) -> str:
         shuffled = "in order" if self.order.seed is None else f"shuffled with seed {self.order.seed}"
         return (
-            f"<bowstring.datasets.EpochReader: {self.order.num_rows} rows {shuffled}, in batches of {self.batch_rows}: "
+            f"<bowstring.datasets.EpochReader: {format_count(self.order.num_rows, 'row')} {shuffled}, "
+            f"in batches of {self.batch_rows:,}: "
             f"rank {self.rank} of {self.world_size}, at batch {self.next_batch} of epoch {self.epoch}>"
         )
 

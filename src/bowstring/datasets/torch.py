@@ -29,6 +29,12 @@ try:
 except ImportError as error:
     raise MissingExtraError.for_package("PyTorch", "torch") from error
 
+__all__ = ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "to_tensors"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class TensorBatch(dict[str, Any]):
     """The columns of rows by name: tensors of numbers and booleans, lists of other values."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.non_nested import SIMPLE_TYPES, Decimal, FixedSizeBinary, Timestamp
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, suggest
 
 _ALIASES: dict[str, DataType] = {name: data_type for data_type in SIMPLE_TYPES for name in data_type.aliases()}
 _PARAMETERS: tuple[tuple[str, Callable[[re.Match[str]], DataType]], ...] = (
@@ -30,6 +29,6 @@ def parse_alias(name: str) -> DataType:
         match = re.fullmatch(pattern, name)
         if match is not None:
             return create_type(match)
-    closest = get_close_matches(name, _ALIASES, 1)
-    hint = f"; did you mean {closest[0]!r}?" if closest else ""
-    raise InvalidArgumentError(f"{name!r:.100} is not the name of a data type without children, such as 'int64'{hint}")
+    raise InvalidArgumentError(
+        f"{name!r:.100} is not the name of a data type without children, such as 'int64'{suggest(name, _ALIASES)}"
+    )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, escape_unprintable
 
 if TYPE_CHECKING:
     from bowstring.datatypes.field import Field, Metadata
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False, eq=False)
 class DataType:
     """The base of all data types.
 
@@ -79,7 +79,7 @@ class DataType:
         return self.NAME
 
     def __repr__(self) -> str:
-        return f"DataType({self})"
+        return f"DataType({escape_unprintable(str(self))})"
 
     def __arrow_c_schema__(self) -> object:
         return export_schema("", self)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from bowstring.datatypes.base import DataType, check_text
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, escape_unprintable
 
 Metadata: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Custom metadata: key-value pairs in order. A key can occur more than once."""
@@ -37,7 +37,7 @@ def _as_bytes(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(memoryview(text))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Field:
     """A named, typed column or child.
 
@@ -125,7 +125,7 @@ class Field:
         )
 
     def _to_string(self) -> str:
-        return f"{self.name}: {self.type}" + ("" if self.nullable else " not null")
+        return escape_unprintable(f"{self.name}: {self.type}" + ("" if self.nullable else " not null"))
 
     def __str__(self) -> str:
         return self._to_string()

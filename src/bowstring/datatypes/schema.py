@@ -15,7 +15,15 @@ from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field,
 from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_metadata_is_converted
 from bowstring.datatypes.nested import Struct
 from bowstring.display.objects import schema_to_html
-from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError, format_count
+from bowstring.errors import (
+    InvalidArgumentError,
+    InvalidDataError,
+    NotFoundError,
+    TypeMismatchError,
+    escape_unprintable,
+    format_count,
+    suggest,
+)
 from bowstring.pyarrow_names import explain_missing_attributes
 
 
@@ -50,7 +58,7 @@ class LazyFields(ABC):
 
 
 @explain_missing_attributes
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
 class Schema:
     """An ordered sequence of fields, with custom metadata.
 
@@ -116,7 +124,10 @@ class Schema:
                 return self._indices.setdefault(key, indices[0])
             if indices:
                 raise NotFoundError(f"{len(indices)} columns are called {key!r} (at {indices}): select one by index")
-            raise NotFoundError(f"no column is called {key!r}; there are {_abbreviate_names(self.names)}")
+            names = self.names
+            raise NotFoundError(
+                f"no column is called {key!r}; there are {_abbreviate_names(names)}{suggest(key, names)}"
+            )
         try:
             key = operator.index(key)
         except TypeError:
@@ -304,7 +315,10 @@ class Schema:
 
 def _format_metadata(owner: str, pairs: Metadata, indent: str = "") -> list[str]:
     """Return the lines that `Schema.to_string` prints of custom metadata."""
-    lines = [f"{key.decode(errors='replace')}: {value.decode(errors='replace')!r}" for key, value in pairs]
+    lines = [
+        f"{escape_unprintable(key.decode(errors='replace'))}: {value.decode(errors='replace')!r}"
+        for key, value in pairs
+    ]
     return [indent + line for line in (f"-- {owner} metadata --", *lines)] if lines else []
 
 

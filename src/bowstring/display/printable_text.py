@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from unicodedata import category, east_asian_width
 
+from bowstring.errors import escape_unprintable
+
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -18,8 +20,7 @@ def to_printable(text: str, max_characters: int | None = None) -> str:
     """
     if max_characters is not None and len(text) > max_characters:
         text = text[:max_characters] + "…"  # truncate before escaping
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    text = escape_unprintable(text)
     if max_characters is not None and len(text) > max_characters:
         text = text[: max_characters - 1] + "…"
     return text

@@ -12,6 +12,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, prefix_errors
+from bowstring.inspection.formatting import to_python_values
 
 _ArrayPair = tuple[Array, Array]
 
@@ -140,7 +141,7 @@ def _is_equal(name: str, pair: _ArrayPair, start: int) -> bool:
 
 def _cell_difference(name: str, pair: _ArrayPair, row: int) -> CellDifference:
     with _prefix_pair_errors(name, pair, row):
-        return CellDifference(name, pair[0].to_pylist()[0], pair[1].to_pylist()[0])
+        return CellDifference(name, to_python_values(pair[0])[0], to_python_values(pair[1])[0])
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from types import NoneType
 from typing import Any
 
@@ -18,8 +20,11 @@ import numpy as np
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import TimestampWithOffset
 from bowstring.errors import InvalidArgumentError, prefix_errors
+from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 from bowstring.layouts.expansion_limits import check_expanded_arrays
+from bowstring.layouts.primitive import PrimitiveLayout
+from bowstring.layouts.value_codecs.numbers import NARROW_FLOATS
 
 _MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
 _MAX_JOINED_LINES, _MAX_JOINED_CHARACTERS = 1000, 1 << 20
@@ -49,8 +54,29 @@ def iterate_rows(batch: RecordBatch, error_prefix: str = "") -> Iterator[tuple[A
             columns = []
             for field, column in zip(part.schema, part.columns, strict=True):
                 with prefix_errors(f"{error_prefix}{from_row}column {field.name!r}"):
-                    columns.append(column.to_pylist())
+                    columns.append(to_python_values(column))
             yield from zip(*columns, strict=True)
+
+
+def to_python_values(column: ArrayData) -> list[Any]:
+    """Return the values as `to_pylist` does, but floats of 16 and 32 bits so that their text has the fewest digits that
+    identify them: a column of them as floats, within other values as NumPy's.
+    """
+    layout = column.layout
+    if not _has_narrow_floats(layout):
+        return column.to_pylist()
+    if not isinstance(layout, PrimitiveLayout):
+        return [layout.preview_at(column, index, sys.maxsize) for index in range(column.length)]
+    values = column.buffer_values(1).astype(np.str_).astype(np.float64).tolist()
+    valid = column.validity_mask()
+    return values if valid is None else [v if is_valid else None for v, is_valid in zip(values, valid, strict=True)]
+
+
+@lru_cache(maxsize=1024)
+def _has_narrow_floats(layout: Layout) -> bool:
+    inner = layout.children if layout.dictionary is None else (layout.dictionary,)
+    is_narrow = isinstance(layout, PrimitiveLayout) and layout.dtype in NARROW_FLOATS
+    return is_narrow or any(map(_has_narrow_floats, inner))
 
 
 def _rows_per_chunk(batch: RecordBatch) -> int:
@@ -99,6 +125,8 @@ def to_json_value(value: Any) -> Any:
     """
     if type(value) in _JSON_TYPES or isinstance(value, int | str):
         return value
+    if isinstance(value, np.floating):
+        value = float(str(value))
     if isinstance(value, float):
         return value if math.isfinite(value) else _format_non_finite(value)
     if isinstance(value, Decimal):

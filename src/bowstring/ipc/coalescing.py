@@ -15,7 +15,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, as_batch, record_batch
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, prefix_errors
+from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count, prefix_errors
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.layouts.base import ArrayData, Layout
@@ -185,10 +185,10 @@ class CoalescingWriter(BatchWriter):
             self._writer.abandon_with_warning(self, self.num_buffered_rows)
 
     def __repr__(self) -> str:
-        state = (
-            "closed" if self._is_closed else f"{self.num_buffered_rows} rows of {len(self._batches)} batches gathered"
+        gathered = (
+            f"{format_count(self.num_buffered_rows, 'row')} of {format_count(len(self._batches), 'batch')} gathered"
         )
-        return f"<bowstring.ipc.CoalescingWriter: {state}>"
+        return f"<bowstring.ipc.CoalescingWriter: {'closed' if self._is_closed else gathered}>"
 
 
 class _BatchBuffer:

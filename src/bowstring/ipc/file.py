@@ -15,7 +15,7 @@ from bowstring.arrays.table import Table
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.display.objects import source_to_html
-from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError
+from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError, format_count
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.interop import c_data
 from bowstring.io.memory_source import MemorySource
@@ -492,7 +492,8 @@ class FileReader(Closable):
         return c_data.export_stream(self.schema, self, requested_schema)
 
     def __repr__(self) -> str:
-        state = "closed" if self.messages.source.is_closed else f"{self.num_record_batches} record batches"
+        is_closed = self.messages.source.is_closed
+        state = "closed" if is_closed else format_count(self.num_record_batches, "record batch")
         return f"<bowstring.ipc.FileReader {self.name}: {state}>"
 
     _repr_html_ = source_to_html

@@ -57,7 +57,7 @@ _INT64 = Int(64, True)
 _COUNT_COLUMNS = ("rows", "offset", "length")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ColumnStatistics:
     """The statistics of one column, batch by batch: shape (batches,).
 
@@ -83,7 +83,7 @@ class ColumnStatistics:
     distinct_counts: Int64Array | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class FileStatistics:
     """The statistics of a file: the rows of each record batch, shape (batches,), and columns by index.
 

@@ -10,7 +10,7 @@ from bowstring.errors import InvalidArgumentError
 _MAX_NESTING_LIMIT = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ReadLimits:
     """Resource limits for reading; the defaults fit all ordinary data.
 

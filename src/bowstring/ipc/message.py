@@ -403,7 +403,7 @@ def _describe_text(first_bytes: bytes) -> tuple[str, str] | None:
     return f"text, perhaps {'JSON' if text.lstrip()[:1] in ('{', '[') else 'CSV'}", _CONVERT_HINT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class MessageCounts:
     """Numbers of messages that were written or read: all of them, the schema included, and those with record batches
     and with dictionaries. As `pyarrow.ipc.WriteStats` and `ReadStats`.

@@ -16,7 +16,7 @@ MetadataVersion = Literal["V4", "V5"]
 DictionaryDeltas = Literal["auto", "always", "never"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class IpcWriteOptions:
     """How streams and files are written. Every reader of Bowstring recognizes all variants.
 

@@ -230,7 +230,7 @@ class _IpcWriter(BatchWriter):
         warn_unclosed(owner, f"{self.name}: unclosed {type(owner).__name__}: {state}")
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{len(self.schema)} columns"
+        state = "closed" if self._is_closed else format_count(len(self.schema), "column")
         return f"<bowstring.ipc.{type(self).__name__}: {state}>"
 
     def __del__(self) -> None:

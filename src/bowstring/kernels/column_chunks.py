@@ -25,7 +25,7 @@ from bowstring.layouts.registry import layout_of
 class ColumnChunks:
     """The chunks of a column and their type; immutable. The constructor checks nothing."""
 
-    __slots__ = ("_chunks", "type")
+    __slots__ = ("__weakref__", "_chunks", "type")
 
     _chunks: Sequence[ArrayData]
 

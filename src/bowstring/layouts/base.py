@@ -264,7 +264,16 @@ class ArrayData:
     call `validate` for that.
     """
 
-    __slots__ = ("children", "dictionary", "known_null_count", "layout", "length", "offset", "own_buffers")
+    __slots__ = (
+        "__weakref__",
+        "children",
+        "dictionary",
+        "known_null_count",
+        "layout",
+        "length",
+        "offset",
+        "own_buffers",
+    )
 
     def __init__(  # noqa: PLR0913 -- an array has this many parts
         self,
@@ -459,7 +468,7 @@ class ArrayData:
         return self.length
 
     def __repr__(self) -> str:
-        title = f"<bowstring.{type(self).__name__} {format_type(self.type)}[{self.length}]>"
+        title = f"<bowstring.{type(self).__name__} {format_type(self.type)}[{self.length:,}]>"
         return f"{title}\n{format_preview(self, self.length)}"
 
     def _repr_html_(self) -> str:

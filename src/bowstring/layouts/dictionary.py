@@ -167,12 +167,27 @@ class DictionaryLayout(Layout):
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):
             return None
+        located = self._locate(array, index)
+        if located is None:
+            return super().value_at(array, index)  # raises
+        dictionary, value_index = located
+        return dictionary.layout.value_at(dictionary, value_index)
+
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        located = None if array.is_null_at(index) else self._locate(array, index)
+        if located is None:
+            return self.value_at(array, index)
+        dictionary, value_index = located
+        return dictionary.layout.preview_at(dictionary, value_index, max_elements)
+
+    def _locate(self, array: ArrayData, index: int) -> tuple[ArrayData, int] | None:
+        """Return the dictionary and the index in it of a slot that is not null; None if they are malformed."""
         indices, dictionary = array.own_buffers[1], array.dictionary
         if indices is not None and dictionary is not None:
             value_index = indices.element(self.index_layout.dtype, array.offset + index)
             if 0 <= value_index < dictionary.length:
-                return dictionary.layout.value_at(dictionary, value_index)
-        return super().value_at(array, index)  # raises
+                return dictionary, value_index
+        return None
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         indices, dictionary = self.indices(array), array.require_dictionary()

@@ -247,7 +247,8 @@ class MapLayout(ListLayout):
         return list(zip(keys, items, strict=True))
 
     def _preview_elements(self, child: ArrayData, start: int, size: int, max_elements: int) -> list[Any]:
-        return self._elements_to_pylist(child.slice(start, min(size, max_elements)))
+        keys, items = (preview_elements(each, child.offset + start, size, max_elements) for each in child.children)
+        return list(zip(keys, items, strict=True))
 
     def check_full(self, array: ArrayData) -> None:
         super().check_full(array)  # the offsets of null slots, too

@@ -36,6 +36,7 @@ from bowstring.layouts.concatenation import concat_buffer_values, concat_validit
 from bowstring.layouts.equality import bytes_equal, is_true_for_all_blocks
 from bowstring.layouts.expansion_limits import check_expanded_slots
 from bowstring.layouts.value_codecs.base import not_none_mask
+from bowstring.layouts.value_codecs.numbers import NARROW_FLOATS
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY
@@ -111,6 +112,11 @@ class PrimitiveLayout(Layout):
         if mask is not None:
             own_mask = mask if own_mask is None else mask & own_mask
         return self.create_array(slots, own_mask)
+
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        value = self.value_at(array, index)
+        # NumPy's text of a float of 16 or 32 bits has the fewest digits that identify it.
+        return value if value is None or self.dtype not in NARROW_FLOATS else self.dtype.type(value)
 
     def value_at(self, array: ArrayData, index: int) -> Any:
         if array.is_null_at(index):

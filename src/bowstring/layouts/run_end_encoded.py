@@ -105,6 +105,11 @@ class RunEndEncodedLayout(Layout):
         clipped_ends = np.minimum(ends[first:stop] - array.offset, array.length)
         return np.diff(clipped_ends, prepend=0), array.children[1].slice(first, stop - first)
 
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        self.value_at(array, index)  # raises
+        values, run = array.children[1], bisect_right(array.children[0].buffer_values(1), array.offset + index)
+        return values.layout.preview_at(values, run, max_elements)
+
     def value_at(self, array: ArrayData, index: int) -> Any:
         (ends_array, values), slot = array.children, array.offset + index
         ends = ends_array.buffer_values(1)

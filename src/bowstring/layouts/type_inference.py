@@ -15,7 +15,7 @@ import numpy as np
 from bowstring.datatypes import types
 from bowstring.datatypes.canonical.uuid import uuid
 from bowstring.datatypes.types import DataType
-from bowstring.errors import TypeMismatchError, UnsupportedError
+from bowstring.errors import TypeMismatchError, UnsupportedError, prefix_errors
 from bowstring.layouts.base import ArrayData, Values, pack_validity, replace_none
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.list_ import ListLayout, concatenate_numpy_arrays
@@ -83,7 +83,10 @@ def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData
         if not isinstance(name, str):
             raise TypeMismatchError(f"expected a string as the name of a struct's field, found {name!r}")
     check_expanded_values(len(names) * len(mappings), sum(map(len, mappings)))
-    columns = [infer_array([value.get(name) for value in mappings]) for name in names]
+    columns = []
+    for name in names:
+        with prefix_errors(f"field {name!r}"):
+            columns.append(infer_array([value.get(name) for value in mappings]))
     struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
     layout = layout_of(struct_type)
     assert isinstance(layout, StructLayout)

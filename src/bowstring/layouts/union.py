@@ -156,6 +156,10 @@ class UnionLayout(Layout):
                 out[slot] = value
         return out
 
+    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+        child = next(child for slots, child in self.split_by_child(array.slice(index, 1)) if len(slots))
+        return child.layout.preview_at(child, 0, max_elements)
+
     def compact(self, array: ArrayData) -> ArrayData:
         offsets, own_ids = None if not self.is_dense else array.own_buffers[1], array.slice_buffer(0)
         if not self.is_dense:  # the children are cut like the union

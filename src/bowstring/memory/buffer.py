@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, format_count
 
 Bytes = npt.NDArray[np.uint8]
 UINT8 = np.dtype(np.uint8)
@@ -92,7 +92,7 @@ class Buffer:
     (6, b'abcdef')
     """
 
-    __slots__ = ("address", "memory", "offset", "size", "whole")
+    __slots__ = ("__weakref__", "address", "memory", "offset", "size", "whole")
 
     address: int
     """The address of the first byte."""
@@ -236,7 +236,7 @@ class Buffer:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<bowstring.memory.Buffer {self.size} bytes at {self.address:#x} on {self.device}>"
+        return f"<bowstring.memory.Buffer {format_count(self.size, 'byte')} at {self.address:#x} on {self.device}>"
 
 
 def _empty_array(dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

@@ -32,7 +32,7 @@ _FILE_DISTANCE = 25.0
 _URI = re.compile(r"[^\s]+")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class DatasetLocations:
     """Several URIs of one data set, from `Server.locations`; `bowstring.connect` uses the nearest that works.
 

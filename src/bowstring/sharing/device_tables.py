@@ -29,7 +29,7 @@ class DeviceBatch:
     columns: Sequence[ArrayData]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class DeviceTable:
     """A table in memory of a device; created by `device_table`."""
 

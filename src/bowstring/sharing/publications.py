@@ -101,7 +101,7 @@ class Publication:
         return publication
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class PublishedSummary:
     """A data set that a host agent of this host has; `id` is unique, and the newest data set has a `name`.
 

@@ -16,7 +16,7 @@ from bowstring.transports.total_limits import OutstandingAmounts
 _UNLIMITED_BYTES = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ServerOptions:
     """Deadlines and limits of a server.
 

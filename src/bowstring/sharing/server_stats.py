@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bowstring.display.objects import report_to_html
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ServerStats:
     """The state of a server (`num_clients` to `queued_bytes`), and its counters since it started.
 

@@ -33,6 +33,7 @@ from bowstring.errors import (
     InvalidDataError,
     WouldCopyError,
     add_location,
+    format_count,
     translate_os_error,
 )
 from bowstring.file_formats import is_arrow, open_batches
@@ -213,7 +214,7 @@ class SharedTableHandle(Closable):
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
-        size = f"{self.num_rows} rows, {self.nbytes} bytes"
+        size = f"{format_count(self.num_rows, 'row')}, {format_count(self.nbytes, 'byte')}"
         return f"<bowstring.sharing.SharedTableHandle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
 
     _repr_html_ = source_to_html

@@ -15,7 +15,7 @@ from bowstring.arrays.table import has_dictionary_fields
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.datatypes.types import DataType
-from bowstring.errors import ClosedError, InvalidArgumentError, WouldCopyError, check_count
+from bowstring.errors import ClosedError, InvalidArgumentError, WouldCopyError, check_count, format_count
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import open_sink
 from bowstring.ipc.file import FileReader
@@ -194,7 +194,7 @@ class SharedTableWriter(BatchWriter):
         return tuple(regions)
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{self._num_rows} rows"
+        state = "closed" if self._is_closed else format_count(self._num_rows, "row")
         return f"<bowstring.sharing.SharedTableWriter: {state}>"
 
 

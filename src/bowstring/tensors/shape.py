@@ -23,7 +23,7 @@ _MAX_SIZE = 1 << 63
 class ShapeMixin:
     """Properties derived from `type`, `shape` and `dim_names`, which the tensor classes declare."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     type: DataType
     shape: tuple[int, ...]

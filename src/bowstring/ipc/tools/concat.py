@@ -54,7 +54,7 @@ from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import abandon_on_error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConcatReport:
     """The number of concatenated sources, record batches and rows, and the size of the output in bytes.
 

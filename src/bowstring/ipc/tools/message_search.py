@@ -56,7 +56,7 @@ SchemaMessage: TypeAlias = Message[FlatTable]
 _Candidate: TypeAlias = BatchMessage | SchemaMessage | EndOfStream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class DroppedRange:
     """Bytes `start` to `stop` of a source that were dropped, and the reason; `kind` and `rows` if known.
 

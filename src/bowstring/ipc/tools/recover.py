@@ -49,7 +49,7 @@ _MAX_GROUP_LENGTH = 1000
 _Message = TypeVar("_Message")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class DamagedColumn:
     """A column that is null in all rows of a saved record batch, because it could not be read.
 
@@ -76,7 +76,7 @@ class DamagedColumn:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RecoveryReport:
     """The recovered and the dropped parts of a source.
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
 
+NARROW_FLOATS = frozenset({np.dtype(np.float16), np.dtype(np.float32)})
+"""The types whose values Python's floats show with more digits than identify them."""
 _NOT_NUMBERS = frozenset({bool, np.bool_, np.datetime64, np.timedelta64})
 """Types that Python converts to numbers."""
 

@@ -17,7 +17,7 @@ _DRIVER_HOST_SETTING = "spark.driver.host"
 _FLAGS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RemoteOptions:
     """How the executors' hosts serve a published data set to other hosts.
 

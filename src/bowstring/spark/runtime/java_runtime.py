@@ -42,7 +42,7 @@ exec {java} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class JavaRuntime:
     """A Java runtime for Spark.
 
