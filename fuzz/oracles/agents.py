@@ -102,7 +102,7 @@ def agent_session() -> tuple[bytes, bytes]:
             _message({**put, "ttl_s": 60.0, "needs_commit": not index, "is_detached": False, "is_temporary": False}),
         ]
     requests += [_message({"op": "commit", "dataset": "d", "attempts": [[0, 7], [1, 7]]}), _message(_STATUS)]
-    requests += [_message({"op": "drop", "dataset": "d", "is_replaced": False})]
+    requests += [_message({"op": "drop", "dataset": "d", "is_replaced": False, "reason": "unpublished"})]
     replies = [
         {"reserved_bytes": 1000, "shortage": ""},
         {"locations": ["unix:@a?want_data=1"]},
