@@ -211,8 +211,8 @@ def _properties_table(report: _Report) -> Table:
 
 def _content_sizes_table(inspection: Inspection) -> Table:
     sizes = inspection.bytes
-    names = ["buffers", "padding", "metadata", *(["other"] if sizes.other else [])]
-    rows = [(name, getattr(sizes, name)) for name in names]
+    rows = [("buffers", sizes.buffers), ("padding", sizes.padding), ("metadata", sizes.metadata_bytes)]
+    rows += [("other", sizes.other)] if sizes.other else []
     return _indented_table(
         [("", False), ("size", True), ("bytes", True), ("share", True)],
         [(name, format_size(size), f"{size:,}", format_percent(fraction(size, sizes.total))) for name, size in rows],
