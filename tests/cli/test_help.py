@@ -21,7 +21,23 @@ from bowstring.cli.main import main
 from tests.cli.command_line import run_in_terminal, write
 
 FLIGHTS = pa.table({"origin": ["RIX", "LIM"], "delay": [1, 2]})
-RUN = ("info", "head", "cat", "sizes", "validate", "anatomy", "diff", "convert", "concat", "recover", "doctor", "ls")
+RUN = (
+    "info",
+    "schema",
+    "count",
+    "head",
+    "tail",
+    "cat",
+    "sizes",
+    "validate",
+    "anatomy",
+    "diff",
+    "convert",
+    "concat",
+    "recover",
+    "doctor",
+    "ls",
+)
 """Commands whose examples run; those of the others need servers, or folders of Spark."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bowstring.datatypes.types import Decimal, FloatingPoint, Int
 from bowstring.display.printable_text import terminal_width
-from bowstring.display.tables import TextColumn, draw_table, to_html_table
+from bowstring.display.tables import TextColumn, draw_table, to_encodable, to_html_table
 from bowstring.display.values import EDGE_ITEMS, format_values
 from bowstring.errors import BowstringError, format_count
 
@@ -34,7 +34,7 @@ def preview_as_text(title: str, container: Any, max_width: int | None = None) ->
             break
         columns[index] = column
     shown = _with_gap(columns, container.num_columns)
-    return f"{title}\n{draw_table(shown, max_width)}" if shown else title
+    return to_encodable(f"{title}\n{draw_table(shown, max_width)}" if shown else title)
 
 
 def preview_as_html(container: Any) -> str:

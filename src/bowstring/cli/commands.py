@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -13,12 +14,17 @@ from bowstring import __version__
 from bowstring.cli.error_messages import EXIT_INTERRUPTED, ErrorOptions, format_error_line
 from bowstring.cli.help_text import examples
 
-# Each command is the object of that name in the module bowstring.cli.<name>; the text is for the help of the group.
+_MODULES = {"tail": "head", "schema": "info", "count": "info"}
+# Each command is the object of that name in the module bowstring.cli.<name>, or that of `_MODULES`; the text is for the
+# help of the group.
 COMMANDS: dict[str, str] = {
     "demo": "Compute in Spark, and compare three methods to pass the result on.",
     "info": "Show the contents of files: schema, rows, batches, bytes per column.",
+    "schema": "Show the columns and their types.",
+    "count": "Write the number of rows.",
     "validate": "List all errors of an Arrow file or stream, or of a folder that Spark wrote.",
     "head": "Show the first rows, as a table, JSON lines or CSV.",
+    "tail": "Show the last rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
     "sizes": "Show the size of each column, largest first.",
     "anatomy": "Draw a file or stream to scale, as an HTML page that explains every byte.",
@@ -60,6 +66,14 @@ def _add_debug_option(command: click.Command) -> None:
 class LazyGroup(click.Group):
     """A group that imports a command only to run it or to show its help."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Accept `help COMMAND` and `head -5` for `COMMAND --help` and `head -n 5`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        elif args[:1] in (["head"], ["tail"]):
+            args = [re.sub(r"^-(\d+)$", r"-n\1", argument) for argument in args]
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order of `COMMANDS`."""
         return list(COMMANDS)
@@ -69,7 +83,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         ctx.obj.command = f"bowstring {cmd_name}"
-        command = getattr(import_module(f"bowstring.cli.{cmd_name}"), cmd_name)
+        command = getattr(import_module(f"bowstring.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
         assert isinstance(command, click.Command)
         _add_debug_option(command)
         return command
@@ -111,7 +125,7 @@ class LazyGroup(click.Group):
         'eval "$(_BOWSTRING_COMPLETE=bash_source bowstring)"   # completion; also zsh_source, fish_source',
     ),
 )
-@click.version_option(__version__, prog_name="bowstring")
+@click.version_option(__version__, "-V", "--version", prog_name="bowstring")
 @debug_option
 @click.pass_context
 def root_command(ctx: click.Context) -> None:

@@ -51,6 +51,8 @@ from bowstring.inspection.formatting import check_row_count
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
 _MIN_BLOCK_BYTES = 1 << 10
+_MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 1 << 16, 64 << 20
+"""Limits of batches that are written as Arrow, unless `--batch-rows` sets another."""
 _SOURCE_OPTIONS = {
     "column_names": ("csv",),
     "column_types": ("csv", "json", "jsonl"),
@@ -152,7 +154,11 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", help="Byte order of TARGET.")
 @click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", help="Metadata version of TARGET.")
 @click.option("--legacy-framing", is_flag=True, help="Write the framing of Arrow 0.14 and earlier.")
-@click.option("--batch-rows", type=click.IntRange(min=1), help="Split and join batches to this number of rows.")
+@click.option(
+    "--batch-rows",
+    type=click.IntRange(min=1),
+    help="Split and join batches to this number of rows.  [default: split to 65,536 rows and 64 MiB]",
+)
 @click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
 @click.option(
     "--unify-dictionaries",
@@ -305,7 +311,19 @@ def _transform_table(table: LazyTable, source_format: str, target_format: str, o
     if options["batch_rows"]:
         batches = _resize_batches(table.schema, table.batches, options["batch_rows"])
         table = replace(table, batches=batches, has_fixed_dictionaries=False)
+    elif target_format in ARROW_FORMATS and not options["quick"]:  # batches can be split only if they are valid
+        table = replace(table, batches=_split_large_batches(table.batches))
     return fit_to_format(table, target_format, is_unified=options["unify_dictionaries"])
+
+
+def _split_large_batches(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    """Yield batches that can be read and recovered one by one."""
+    for batch in batches:
+        rows = max(1, min(_MAX_BATCH_ROWS, _MAX_BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
+        if batch.num_rows <= rows or batch.num_rows > 8 * batch.nbytes:  # nulls may be any number of rows
+            yield batch
+        else:
+            yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
 
 
 def _validation_hint(source_format: str, target_format: str) -> str:

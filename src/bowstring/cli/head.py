@@ -1,11 +1,15 @@
-"""`bowstring head`: show the first rows of a file."""
+"""`bowstring head` and `bowstring tail`: show the first or the last rows of a file."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import click
 
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import is_input_idle, open_input, prefix_errors_with_source
 from bowstring.cli.options import (
@@ -21,22 +25,53 @@ from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_
 from bowstring.file_formats import SourceOptions
 
 
-@click.command(
-    epilog=examples(
-        "bowstring head flights.arrow",
-        "bowstring head -n 3 -c origin,delay flights.parquet",
-        "bowstring head --format csv flights.jsonl",
-    )
+def _rows_command(*lines: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Return a decorator for a command that shows rows, with these examples."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        for add_option in reversed(
+            (
+                file_argument,
+                rows_option("Number of rows, also as -5."),
+                row_format_option("Output format.", default="table"),
+                from_option,
+                columns_option,
+                all_option("In a table, show all columns and truncate nothing."),
+                max_piped_bytes_option,
+            )
+        ):
+            function = add_option(function)
+        return click.command(epilog=examples(*lines))(function)
+
+    return decorate
+
+
+@_rows_command(
+    "bowstring head flights.arrow",
+    "bowstring head -n 3 -c origin,delay flights.parquet",
+    "bowstring head --format csv flights.jsonl",
 )
-@file_argument
-@rows_option("Number of rows.")
-@row_format_option("Output format.", default="table")
-@from_option
-@columns_option
-@all_option("In a table, show all columns and truncate nothing.")
-@max_piped_bytes_option
-def head(  # noqa: PLR0913 -- one parameter for each option
+def head(file: str | None, **options: Any) -> None:
+    """Show the first rows of an Arrow, Parquet, CSV or JSON file, as a table, as JSON lines or as CSV.
+
+    FILE is a path, a URL, a folder or a glob in quotes, or - for standard input. If FILE is omitted, standard input is
+    read, unless it is a terminal. Only the batches that contain those rows are read.
+    """
+    _show_rows(file, lambda batches, count: LimitedBatches(batches_without_readahead(batches), count), **options)
+
+
+@_rows_command("bowstring tail flights.arrow", "bowstring tail -n 3 --format jsonl flights.csv")
+def tail(file: str | None, **options: Any) -> None:
+    """Show the last rows of an Arrow, Parquet, CSV or JSON file, as a table, as JSON lines or as CSV.
+
+    FILE is as for head. Of an Arrow file only the batches that contain those rows are read, others completely.
+    """
+    _show_rows(file, _last_batches, **options)
+
+
+def _show_rows(  # noqa: PLR0913 -- one parameter for each option
     file: str | None,
+    select: Callable[[Iterable[RecordBatch], int], Iterable[RecordBatch]],
     *,
     count: int,
     row_format: str,
@@ -45,16 +80,25 @@ def head(  # noqa: PLR0913 -- one parameter for each option
     show_all: bool,
     max_piped_bytes: int,
 ) -> None:
-    """Show the first rows of an Arrow, Parquet, CSV or JSON file, as a table, as JSON lines or as CSV.
-
-    FILE is a path, a URL, a folder or a glob in quotes, or - for standard input. If FILE is omitted, standard input is
-    read, unless it is a terminal. Only the batches that contain those rows are read.
-    """
     options = SourceOptions(columns, max_piped_bytes)
     with (
         prefix_errors_with_source(file),
         open_input(file, source_format) as source,
         source.open_table(options) as table,
     ):
-        batches = LimitedBatches(batches_without_readahead(table.batches), count)
-        write_rows(table.schema, batches, row_format, show_all, partial(is_input_idle, file))
+        write_rows(table.schema, select(table.batches, count), row_format, show_all, partial(is_input_idle, file))
+
+
+def _last_batches(batches: Iterable[RecordBatch], count: int) -> Iterator[RecordBatch]:
+    """Yield the last `count` rows. The values of others are not read."""
+    pending: deque[RecordBatch] = deque()
+    rows = 0
+    for batch in batches:
+        pending.append(batch)
+        rows += batch.num_rows
+        while pending and rows - pending[0].num_rows >= count:
+            rows -= pending.popleft().num_rows
+    skipped = max(0, rows - count)
+    for batch in pending:
+        yield batch.slice(min(skipped, batch.num_rows))
+        skipped = 0

@@ -1,4 +1,4 @@
-"""`bowstring info`: show the contents of files, as tables or as JSON."""
+"""`bowstring info`, `schema` and `count`: show the contents of files, as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rich.text import Text
 
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, list_inputs, open_input, source_name
+from bowstring.cli.input_output import echo_json, list_inputs, open_input, prefix_errors_with_source, source_name
 from bowstring.cli.main import format_error
-from bowstring.cli.options import PATH, all_option, from_option, json_option, max_piped_bytes_option
+from bowstring.cli.options import PATH, all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, report_table
 from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
 from bowstring.datatypes.extension import NAME_KEY
@@ -72,6 +72,44 @@ def info(
     with open_console() as console:
         _show_report(console, report, show_all)
     return 0
+
+
+def _file_command(example: str) -> Callable[[Callable[..., None]], click.Command]:
+    def decorate(function: Callable[..., None]) -> click.Command:
+        command = file_argument(from_option(max_piped_bytes_option(function)))
+        return click.command(epilog=examples(example))(command)
+
+    return decorate
+
+
+@_file_command("bowstring schema flights.arrow")
+def schema(file: str | None, *, source_format: str | None, max_piped_bytes: int) -> None:
+    """Show the columns of a file and their types, a line for each.
+
+    FILE is a path, a URL, a folder or a glob in quotes, or - for standard input.
+    """
+    with (
+        prefix_errors_with_source(file),
+        open_input(file, source_format) as source,
+        source.open_table(SourceOptions(max_piped_bytes=max_piped_bytes)) as table,
+    ):
+        for field in table.schema:
+            click.echo(to_printable(f"{field.name}: {field.type}" + ("" if field.nullable else " not null")))
+
+
+@_file_command("bowstring count flights.parquet")
+def count(file: str | None, *, source_format: str | None, max_piped_bytes: int) -> None:
+    """Write the number of rows of a file. CSV, JSON and streams are read completely.
+
+    FILE is a path, a URL, a folder or a glob in quotes, or - for standard input.
+    """
+    with (
+        prefix_errors_with_source(file),
+        open_input(file, source_format) as source,
+        source.open_table(SourceOptions(max_piped_bytes=max_piped_bytes)) as table,
+    ):
+        rows = table.num_rows
+        click.echo(sum(batch.num_rows for batch in table.batches) if rows is None else rows)
 
 
 def _inspect(file: str | None, source_format: str | None, max_piped_bytes: int) -> _Report:

@@ -105,7 +105,7 @@ def _validate_folder(folder: Path, *, quick: bool, as_json: bool, limit: int | N
     if not fault_count:
         commit = "without a manifest" if manifest is None else f"as in manifest {manifest.sequence_number}"
         files = format_count(len(entries), "file")
-        click.echo(f"{to_printable(str(folder))}: valid: {files} {commit}, {num_rows:,} rows")
+        click.echo(f"{to_printable(str(folder))}: valid: {files} {commit}, {format_count(num_rows, 'row')}")
     return EXIT_FAILURE if fault_count else 0
 
 
@@ -121,7 +121,10 @@ def _validate_listed_file(folder: Path, entry: ManifestEntry, *, quick: bool) ->
     validation = validator.validation
     expected, actual = (entry.rows, entry.batches), (validation.rows, validation.record_batches)
     if not faults and entry.rows is not None and actual != expected:
-        texts = [f"{rows} rows in {format_count(batches or 0, 'batch')}" for rows, batches in (expected, actual)]
+        texts = [
+            f"{format_count(rows or 0, 'row')} in {format_count(batches or 0, 'batch')}"
+            for rows, batches in (expected, actual)
+        ]
         message = f"expected {texts[0]}, as in the manifest, found {texts[1]}"
         faults.append(Fault(None, None, None, InvalidDataError.__name__, message))
         validation.fault_count += 1
@@ -142,8 +145,8 @@ def _show_faults(name: str, validation: ValidationSummary, faults: list[Fault]) 
         return
     batches = format_count(validation.record_batches, "record batch")
     click.echo(
-        f"{name}: valid: an Arrow {validation.format}, {validation.rows:,} rows in {batches}, "
-        f"{validation.columns:,} columns"
+        f"{name}: valid: an Arrow {validation.format}, {format_count(validation.rows, 'row')} in {batches}, "
+        f"{format_count(validation.columns or 0, 'column')}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -55,6 +56,20 @@ def draw_table(columns: Sequence[TextColumn], max_width: int) -> str:
         for left, line, middle, right in ("┌─┬┐", "╞═╪╡", "└─┴┘")
     ]
     return "\n".join([rules[0], *lines[:2], rules[1], *lines[2:], rules[2]])
+
+
+def to_encodable(text: str) -> str:
+    """Return text that standard output can encode: under an ASCII locale with lines of ASCII, and escapes.
+
+    `print` of a table would raise `UnicodeEncodeError` otherwise.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        lines = str.maketrans("┌┬┐╞╪╡└┴┘─═│┆×…", "+++++++++-=||x~")
+        return text.translate(lines).encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def _align(text: str, width: int, is_right_aligned: bool) -> str:
