@@ -530,7 +530,9 @@ def _open_csv(file: Any, name: str, options: SourceOptions, default_delimiter: s
     text = file.peek(_HEAD_BYTES)[:_HEAD_BYTES].decode(options.encoding, "ignore").removeprefix("\ufeff")
     lines = list(io.StringIO(text, newline=""))[options.skip_rows :]
     if options.has_header and not options.column_names and _JSON_START.match("".join(lines).encode()):
-        raise FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
+        mismatch = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
+        mismatch.add_note("rename it to .json or .jsonl")
+        raise mismatch
     delimiter = options.delimiter or _detect_delimiter(lines, default_delimiter, len(options.column_names) == 1)
     quoting: dict[str, Any] = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     rows = list(csv.reader(lines, delimiter=delimiter, **quoting))
