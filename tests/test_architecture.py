@@ -240,7 +240,7 @@ def reach(graph: dict[str, set[str]], start: str) -> set[str]:
     return reached | {start}
 
 
-LAYERED = ("ipc", "spark")
+LAYERED = ("ipc", "transports", "spark")
 
 
 def layers_of(package: str) -> dict[str, int]:

@@ -29,9 +29,9 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     TransportOptions,
 )
-from bowstring.transports.frames import FrameKind
-from bowstring.transports.tcp_channel import TcpChannel
-from bowstring.transports.unix_channel import UnixChannel
+from bowstring.transports.sockets.frames import FrameKind
+from bowstring.transports.sockets.tcp_channel import TcpChannel
+from bowstring.transports.sockets.unix_channel import UnixChannel
 from fuzz.expectations import expect
 from fuzz.frames import parse_frames
 

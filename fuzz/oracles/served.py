@@ -32,7 +32,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.session import Session, SessionOptions
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from fuzz.expectations import LIMITS, expect
 from fuzz.oracles.partial_reads import expect_equal, read_batches
 

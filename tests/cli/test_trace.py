@@ -15,7 +15,7 @@ from bowstring.sharing import Recorder, ServerOptions
 from bowstring.sharing.uris import create_server_uri
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.cli.command_line import read_uri, run_command, run_with_pipe, running_server
 from tests.transports.observed_transport import ObservedTransport
 

@@ -26,7 +26,7 @@ from bowstring.datasets import PublishedDataset
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.sharing import PublishedSummary, agent_directory, publications, stored_dataset
 from bowstring.sharing.agent_client import AgentClient, AgentKey, agent_address_prefix
-from bowstring.transports.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 from tests.control_group import limit_memory
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python

@@ -29,7 +29,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -56,7 +56,7 @@ receive()
 RUN_AGENT_WITH_SETTING = """
 import socket
 from bowstring.sharing import host_agent
-from bowstring.transports.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 setattr(host_agent, setting, 0.2)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(encode_unix_address(address))

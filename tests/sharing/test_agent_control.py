@@ -28,8 +28,8 @@ from bowstring.sharing.processes import ProcessIdentity, start_ticks
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.tcp import TCP
-from bowstring.transports.tcp_address import parse_address
+from bowstring.transports.sockets.tcp import TCP
+from bowstring.transports.sockets.tcp_address import parse_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority

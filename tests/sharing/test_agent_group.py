@@ -182,7 +182,7 @@ def test_an_owner_connects_again_to_an_agent_that_ended_the_connection(
 
 READ = """
 import bowstring as bs
-from bowstring.transports import tcp
+from bowstring.transports.sockets import tcp
 dialed = []
 original = tcp.TcpTransport.dial
 tcp.TcpTransport.dial = lambda self, *arguments: dialed.append(arguments) or original(self, *arguments)

@@ -21,7 +21,7 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.signals import wait_for_signal
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.transports.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 

@@ -20,7 +20,7 @@ from bowstring.sharing.uris import FREE_DATA, WANT_DATA
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
 from bowstring.transports.registry import TRANSPORTS
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.polling import wait_until
 from tests.transports.observed_transport import ObservedTransport
 

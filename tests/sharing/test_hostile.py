@@ -32,8 +32,8 @@ from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, format_dataset_uri
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.region_addresses import encode_region_addresses
-from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 from tests.polling import wait_until
 
 TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})

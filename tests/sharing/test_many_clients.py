@@ -21,9 +21,9 @@ from bowstring.sharing.agent_client import AgentClient, AgentKey
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.frames import FRAME_HEADER, MAGIC
-from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import encode_unix_address
+from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 

@@ -23,7 +23,7 @@ from bowstring.dissociated.messages import PackedBody
 from bowstring.errors import ConnectionLostError
 from bowstring.sharing.stored_dataset import index_stored_dataset, store_in_region
 from bowstring.transports.blocking import BlockingListener
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 
 listener = BlockingListener.listen(UNIX)
 send(listener.address)

@@ -32,7 +32,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.region_addresses import decode_region_address
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.polling import wait_until
 from tests.transports.observed_transport import ObservedTransport
 
@@ -58,7 +58,7 @@ FORKING_PROCESS = """
 import os, sys
 from bowstring.sharing import Recorder
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.transports.observed_transport import ObservedTransport
 
 with Recorder(sys.argv[1]) as recorder:

@@ -45,7 +45,7 @@ from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, par
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports import regions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 

@@ -17,9 +17,9 @@ from bowstring.errors import ConnectionLostError, NotFoundError
 from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
-from bowstring.transports.frames import FRAME_HEADER, MAGIC
-from bowstring.transports.tcp_address import parse_address
-from bowstring.transports.unix_socket import encode_unix_address
+from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
+from bowstring.transports.sockets.tcp_address import parse_address
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 

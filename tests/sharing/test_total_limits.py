@@ -16,8 +16,8 @@ from bowstring.sharing.server import Server
 from bowstring.sharing.server_options import ServerOptions
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.transports.frames import FRAME_HEADER, MAGIC
-from bowstring.transports.tcp_address import parse_address
+from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
+from bowstring.transports.sockets.tcp_address import parse_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 

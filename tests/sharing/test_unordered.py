@@ -16,8 +16,8 @@ from bowstring.transports.base import (
     MessageReceived,
     TransportOptions,
 )
-from bowstring.transports.unix import UnixTransport
-from bowstring.transports.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix import UnixTransport
+from bowstring.transports.sockets.unix_channel import UnixChannel
 
 
 class ReversingChannel(UnixChannel):

@@ -14,7 +14,7 @@ from tests.sharing.python_process import PythonProcess, run_python
 
 VERSION = """
 import bowstring as bs
-from bowstring.transports import frames, stream_channel
+from bowstring.transports.sockets import frames, stream_channel
 frames.VERSION = stream_channel.VERSION = version
 """
 READ = """

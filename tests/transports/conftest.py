@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bowstring.transports.base import Transport
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
 from bowstring.transports.region_addresses import encode_region_address, encode_region_addresses
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.polling import wait_until
 
 OPTIONS = TransportOptions(timeout_s=20)
@@ -33,7 +33,7 @@ import signal, sys
 from bowstring.memory.region import Region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.dissociated.client import ClientStream
 transport = BlockingChannel.dial(UNIX, sys.argv[1])

@@ -27,7 +27,7 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import ObservedEvent, ObservedEventKind
 from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from tests.transports import observed_transport
 from tests.transports.observed_transport import ObservedTransport
 
@@ -38,7 +38,7 @@ import os, signal, sys
 import bowstring as bs
 from tests.transports.observed_transport import ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 
 def kill_before_the_second_body(entry):
     if (entry.direction, entry.kind) == ("sent", "message") and (entry.tag or 0) & 0xFFFFFFFF == 2:

@@ -16,12 +16,12 @@ from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.transports import registry
 from bowstring.transports.entry_points import EntryPointGroup
 from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.sockets.unix import UnixTransport
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 TRANSPORT = """
-from bowstring.transports.unix import UnixTransport
+from bowstring.transports.sockets.unix import UnixTransport
 
 class Example(UnixTransport):
     scheme = "example"

@@ -14,11 +14,11 @@ from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import RECEIVE, PeerIdentity, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.tcp import TCP, TLS
+from bowstring.transports.sockets.tcp import TCP, TLS
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
 from tests.transports.certificates import Authority
-from tests.transports.test_tcp import connect_tls
+from tests.transports.sockets.test_tcp import connect_tls
 
 OPTIONS = TransportOptions(timeout_s=20)
 

@@ -18,7 +18,7 @@ from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.region_addresses import encode_region_address
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 
 WANT, FREE = 1, 2
 TABLE = bs.Table.from_batches([bs.record_batch({"n": [i, None], "s": ["x" * i, "é"]}) for i in range(6)])

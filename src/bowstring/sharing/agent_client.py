@@ -38,8 +38,8 @@ from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.registry import find_transport
-from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 
 DEFAULT_TTL_S = 86_400.0
 

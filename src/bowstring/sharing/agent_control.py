@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from bowstring.errors import AccessDeniedError, InvalidArgumentError
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.tcp_address import format_address, resolve_host
+from bowstring.transports.sockets.tcp_address import format_address, resolve_host
 from bowstring.transports.tls import TlsOptions
 
 SECRET_BYTES = NONCE_BYTES = 32

@@ -54,9 +54,9 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.event_loop import EventHandler, EventLoop, ListenerHandler
 from bowstring.transports.registry import find_transport
-from bowstring.transports.tcp_connector import UNREACHABLE_ERRNOS
-from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_listener import UnixListener
+from bowstring.transports.sockets.tcp_connector import UNREACHABLE_ERRNOS
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_listener import UnixListener
 
 _FIRST_OWNER_S = 60.0
 """A process that starts an agent may die before it owns it, or be slow to."""

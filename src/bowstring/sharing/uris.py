@@ -38,7 +38,7 @@ from bowstring.errors import (
 )
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
-from bowstring.transports.tcp_address import is_host_and_port
+from bowstring.transports.sockets.tcp_address import is_host_and_port
 
 WANT_DATA = 1
 FREE_DATA = 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bowstring.errors import InvalidArgumentError, UnmetRequirementError
 from bowstring.transports.base import Transport
 from bowstring.transports.entry_points import EntryPointGroup
-from bowstring.transports.tcp import TCP, TLS
+from bowstring.transports.sockets.tcp import TCP, TLS
+from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix import UNIX
 
 TRANSPORTS: dict[str, Transport] = {transport.scheme: transport for transport in (UNIX, TCP, TLS)}
 """The transports that are imported."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from bowstring.transports.frames import FRAME_HEADER, MAGIC
-from bowstring.transports.tcp_address import format_address, parse_address
+from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
+from bowstring.transports.sockets.tcp_address import format_address, parse_address
+from bowstring.transports.sockets.unix_socket import encode_unix_address, random_abstract_address
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
 
 RECORD = struct.Struct(">BHH")
 """The header of a TLS record: its type, version and length."""

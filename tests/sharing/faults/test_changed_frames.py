@@ -16,7 +16,7 @@ from bowstring.dissociated.messages import BODY_TYPE_SHIFT, AddressBody, BodyTyp
 from bowstring.dissociated.uri import StreamURI, parse_uri
 from bowstring.errors import BowstringError
 from bowstring.sharing.uris import FREE_DATA
-from bowstring.transports.frames import FrameKind
+from bowstring.transports.sockets.frames import FrameKind
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.children import BATCHES, numbers
 from tests.sharing.faults.conftest import MODES, FaultCounter

@@ -11,9 +11,9 @@ import pytest
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ResourceError
-from bowstring.transports.tcp_address import parse_address
+from bowstring.transports.sockets.tcp_address import parse_address
+from bowstring.transports.sockets.unix_socket import encode_unix_address
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix_socket import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.children import SCHEMES, limit_descriptors, numbers
 from tests.sharing.faults.conftest import MODES, FaultCounter

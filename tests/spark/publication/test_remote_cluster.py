@@ -28,7 +28,7 @@ ROWS = 40_000
 WORKERS = ("worker1", "worker2")
 CONSUME = """
 import bowstring as bs
-from bowstring.transports import tcp
+from bowstring.transports.sockets import tcp
 dialed = []
 original = tcp.TcpTransport.dial
 def dial(self, address, *arguments):

@@ -39,8 +39,8 @@ from bowstring.transports.cuda.memory import CudaExporter, CudaRemoteHandle
 from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
 from bowstring.transports.export_arena import ArenaExporter, HostArena
 from bowstring.transports.registry import find_transport
+from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.unix import UNIX
 from tests.interop.test_device_arrays import DEVICE, POINTER, move_to_device
 from tests.transports.cuda.cuda_arrays import needs_no_gpu
 

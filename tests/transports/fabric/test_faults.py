@@ -30,7 +30,7 @@ from bowstring.transports.fabric.control_socket import ControlSocket, Hello
 from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
 from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FabricFrameKind, FrameLink
 from bowstring.transports.fabric.transport import FabricListener, FabricTransport
-from bowstring.transports.tcp_address import parse_address, resolve_host
+from bowstring.transports.sockets.tcp_address import parse_address, resolve_host
 from tests.polling import wait_until
 from tests.transports.fabric.pairs import require_libfabric, require_provider
 

@@ -34,7 +34,7 @@ from bowstring.sharing.flight.protocol import (
 from bowstring.sharing.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
-from bowstring.transports.tcp_address import format_address, parse_address, resolve_host
+from bowstring.transports.sockets.tcp_address import format_address, parse_address, resolve_host
 from bowstring.transports.tls import TlsOptions
 
 _MAX_TICKET_BYTES = 1 << 16

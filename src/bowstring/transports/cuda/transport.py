@@ -28,9 +28,9 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.cuda.memory import CudaArena, CudaExporter, RemoteCudaMemory
 from bowstring.transports.export_arena import DisconnectedPeer
-from bowstring.transports.unix_channel import UnixChannel
-from bowstring.transports.unix_listener import UnixListener
-from bowstring.transports.unix_socket import unix_address_scope
+from bowstring.transports.sockets.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix_listener import UnixListener
+from bowstring.transports.sockets.unix_socket import unix_address_scope
 
 _DISCARDED_BYTES, _MAX_DISCARDS = 1 << 16, 64
 

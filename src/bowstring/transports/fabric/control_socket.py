@@ -15,8 +15,8 @@ from typing import NamedTuple
 from bowstring.errors import BowstringError, ProtocolError, translate_os_error
 from bowstring.memory.closable import Closable
 from bowstring.transports.base import RECEIVE, SEND, Interest
-from bowstring.transports.tcp_address import SocketAddress
-from bowstring.transports.tcp_connector import TcpConnector
+from bowstring.transports.sockets.tcp_address import SocketAddress
+from bowstring.transports.sockets.tcp_connector import TcpConnector
 
 _HELLO = struct.Struct("<4sHHII")
 _MAGIC = b"BWF1"

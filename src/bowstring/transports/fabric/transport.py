@@ -31,8 +31,14 @@ from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, reject_faulty_provider
 from bowstring.transports.fabric.memory import FabricArena, RemoteFabricMemory
-from bowstring.transports.stream_listener import StreamListener
-from bowstring.transports.tcp_address import SocketAddress, format_address, loopback_scope, parse_address, resolve_host
+from bowstring.transports.sockets.stream_listener import StreamListener
+from bowstring.transports.sockets.tcp_address import (
+    SocketAddress,
+    format_address,
+    loopback_scope,
+    parse_address,
+    resolve_host,
+)
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 _ADDRESS = re.compile(r"((?://)?[^/]+)/?([A-Za-z0-9_]+(?:;[A-Za-z0-9_]+)*)?")

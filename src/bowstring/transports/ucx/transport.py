@@ -30,7 +30,7 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.message_channel import RETRY_S, advance_until_armed
-from bowstring.transports.tcp_address import format_address, is_loopback_host, loopback_scope, parse_address
+from bowstring.transports.sockets.tcp_address import format_address, is_loopback_host, loopback_scope, parse_address
 from bowstring.transports.timer import Timer
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context

@@ -18,9 +18,9 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.regions import RegionExporter, RemoteRegionTable
-from bowstring.transports.unix_channel import UnixChannel
-from bowstring.transports.unix_listener import UnixListener
-from bowstring.transports.unix_socket import unix_address_scope
+from bowstring.transports.sockets.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix_listener import UnixListener
+from bowstring.transports.sockets.unix_socket import unix_address_scope
 
 
 class UnixTransport(Transport):

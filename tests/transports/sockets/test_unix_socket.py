@@ -16,8 +16,8 @@ from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, In
 from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_socket import random_abstract_address
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_socket import random_abstract_address
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 OPTIONS = TransportOptions(timeout_s=10)
@@ -144,7 +144,7 @@ AS_OTHER_USER = """
 import os, sys
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX
 from bowstring.errors import ConnectionLostError
 os.setuid(65534)
 """

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, translate_os_error
 from bowstring.transports.base import DEFAULT_OPTIONS, Channel, TransportOptions
-from bowstring.transports.stream_listener import StreamListener
-from bowstring.transports.tcp_address import is_host_and_port
-from bowstring.transports.unix_channel import UnixChannel
-from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address, unix_address_scope
+from bowstring.transports.sockets.stream_listener import StreamListener
+from bowstring.transports.sockets.tcp_address import is_host_and_port
+from bowstring.transports.sockets.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix_socket import encode_unix_address, random_abstract_address, unix_address_scope
 
 
 class UnixListener(StreamListener):

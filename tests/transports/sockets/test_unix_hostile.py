@@ -30,9 +30,9 @@ from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.unix import UNIX
-from bowstring.transports.unix_channel import UnixChannel
-from bowstring.transports.unix_socket import encode_unix_address, random_abstract_address
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix_socket import encode_unix_address, random_abstract_address
 from tests.peak_memory import peak_bytes, reset_peak
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")

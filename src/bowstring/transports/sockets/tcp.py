@@ -18,10 +18,10 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.stream_listener import StreamListener
-from bowstring.transports.tcp_address import format_address, loopback_scope, parse_address, resolve_host
-from bowstring.transports.tcp_channel import TcpChannel, TlsChannel, create_accepted_channel
-from bowstring.transports.tcp_connector import TcpConnector
+from bowstring.transports.sockets.stream_listener import StreamListener
+from bowstring.transports.sockets.tcp_address import format_address, loopback_scope, parse_address, resolve_host
+from bowstring.transports.sockets.tcp_channel import TcpChannel, TlsChannel, create_accepted_channel
+from bowstring.transports.sockets.tcp_connector import TcpConnector
 from bowstring.transports.tls import TlsOptions
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from bowstring.transports.base import (
     Wait,
     strip_traceback,
 )
-from bowstring.transports.frames import (
+from bowstring.transports.sockets.frames import (
     HELLO_BODY,
     PLAIN,
     RECEIVE_BYTES,

@@ -14,7 +14,7 @@ from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError,
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import RECEIVE, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.tcp import TCP
+from bowstring.transports.sockets.tcp import TCP
 from tests.peak_memory import peak_bytes, reset_peak
 from tests.polling import wait_until
 

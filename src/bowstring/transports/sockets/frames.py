@@ -1,6 +1,6 @@
 """Frames on a byte stream: the format, the queue of frames to send, and the parser (docs/explanation/dissociated.md).
 
-Nothing here does I/O; `bowstring.transports.stream_channel` connects it to a socket.
+Nothing here does I/O; `bowstring.transports.sockets.stream_channel` connects it to a socket.
 
 One call sends many small frames, and one call receives many. The bytes of a long message are received directly into its
 destination.

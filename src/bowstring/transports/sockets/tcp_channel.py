@@ -29,9 +29,9 @@ from bowstring.transports.base import (
     TransportOptions,
     Wait,
 )
-from bowstring.transports.stream_channel import StreamChannel
-from bowstring.transports.tcp_address import format_address
-from bowstring.transports.tcp_connector import UNREACHABLE_ERRNOS, TcpConnector
+from bowstring.transports.sockets.stream_channel import StreamChannel
+from bowstring.transports.sockets.tcp_address import format_address
+from bowstring.transports.sockets.tcp_connector import UNREACHABLE_ERRNOS, TcpConnector
 
 if TYPE_CHECKING:
     import ssl

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
-from bowstring.transports import frames
 from bowstring.transports.base import Event, MessageOffered, MessageReceived, TransportOptions
+from bowstring.transports.sockets import frames
 
 SIZE_BYTES = 2 * POOLED_BYTES
 

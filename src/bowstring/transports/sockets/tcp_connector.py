@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 
 from bowstring.errors import ConnectionLostError, translate_os_error
-from bowstring.transports.tcp_address import SocketAddress
+from bowstring.transports.sockets.tcp_address import SocketAddress
 
 UNREACHABLE_ERRNOS = {errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN}
 """The errors of the network between two hosts."""

@@ -25,10 +25,10 @@ from bowstring.transports.base import (
     TransportOptions,
     Wait,
 )
-from bowstring.transports.frames import HELLO_BODY, FrameKind, FrameParser, IncomingFrame
 from bowstring.transports.regions import RegionUpdate, RemoteRegionTable
-from bowstring.transports.stream_channel import MEMORY_KINDS, StreamChannel
-from bowstring.transports.unix_socket import CONNECT_RETRY_S, peer_credentials, try_connect
+from bowstring.transports.sockets.frames import HELLO_BODY, FrameKind, FrameParser, IncomingFrame
+from bowstring.transports.sockets.stream_channel import MEMORY_KINDS, StreamChannel
+from bowstring.transports.sockets.unix_socket import CONNECT_RETRY_S, peer_credentials, try_connect
 
 REGION_BODY = struct.Struct("<QQ")
 """The size of a region in bytes; 1 for sealed memory, 0 for an ordinary file."""

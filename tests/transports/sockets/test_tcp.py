@@ -13,7 +13,7 @@ from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from bowstring.transports.base import BOTH_DIRECTIONS, DirectionEnded, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, wait_for_interests
-from bowstring.transports.tcp import TCP, TLS, TcpTransport
+from bowstring.transports.sockets.tcp import TCP, TLS, TcpTransport
 from bowstring.transports.tls import TlsOptions
 from tests.transports.certificates import Authority
 
