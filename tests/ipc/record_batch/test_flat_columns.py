@@ -119,6 +119,17 @@ def test_a_buffer_outside_the_body_is_rejected_and_named() -> None:
         to_bytes(batch)
 
 
+@pytest.mark.parametrize("rows", [1 << 60, (1 << 63) - 1])
+def test_a_number_of_rows_whose_size_exceeds_64_bits_is_rejected(rows: int) -> None:
+    content = bytearray(as_stream(pa.record_batch({f"column {index}": [7] for index in range(20)})))
+    header = content.index(b"\xff" * 4, 8)
+    numbers = np.frombuffer(content, np.int64, offset=header)
+    numbers[numbers == 1] = rows  # of the batch, and of each node
+    batch = bowstring.open_stream(bytes(content)).read_next_batch()
+    with pytest.raises(InvalidDataError, match="column 'column 0'"):
+        to_bytes(batch)
+
+
 def test_partial_vectored_writes_send_all_parts() -> None:
     content = os.urandom(1 << 20)
     sizes = np.array([0, 1, 500_000, 0, 64, 300_000, 7], np.int64)

@@ -6,6 +6,7 @@ The header of a batch that was read contains these numbers, so none of its colum
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import chain
 
@@ -108,7 +109,11 @@ class FlatColumnsEncoder:
         self, length: int, stored_sizes: Int64Array, null_counts: Int64Array
     ) -> Int64Array | None:
         """Return the number of bytes to write of each buffer, or None if one does not contain exactly its slots."""
-        expected_sizes = np.array([spec.size_bytes(length) for spec in self._specs], np.int64)[self._spec_of]
+        size_by_spec = [spec.size_bytes(length) for spec in self._specs]
+        # A header from outside may declare any length: this size in bytes need not fit an int64.
+        if max(size_by_spec) > sys.maxsize:
+            return None
+        expected_sizes = np.array(size_by_spec, np.int64)[self._spec_of]
         sizes: Int64Array = stored_sizes.copy()
         no_nulls = self._validity_at[null_counts == 0]
         sizes[no_nulls] = expected_sizes[no_nulls] = 0
