@@ -240,6 +240,15 @@ def test_missing_values_are_rejected(count: int) -> None:
         bs.concat_arrays([good] * (count - 1) + [short])
 
 
+@pytest.mark.parametrize("count", [2, 3 * MIN_ARRAYS])
+@pytest.mark.parametrize(("offset", "length"), [(0, 1 << 61), (1 << 61, 1)], ids=["length", "offset"])
+def test_sizes_that_exceed_64_bits_are_rejected(count: int, offset: int, length: int) -> None:
+    good = bs.array([1, 2, 3])
+    bad = bs.Array(good.layout, length, (None, good.own_buffers[1]), (), None, 0, offset)
+    with pytest.raises(InvalidDataError, match="are out of range"):
+        bs.concat_arrays([good] * (count - 1) + [bad])
+
+
 _WHOLE_TYPES: dict[str, tuple[bs.DataType, st.SearchStrategy[Any]]] = {
     "int32": (bs.int32(), st.integers(-5, 5)),
     "bool": (bs.bool_(), st.booleans()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -40,10 +41,11 @@ def concat_buffer_values(arrays: Sequence[ArrayData], index: int) -> Values:
     assert spec.dtype is not None
     if not spec.dtype.itemsize:  # NumPy copies elements of no bytes one by one
         return np.empty(int(array_lengths(arrays).sum()) + spec.num_extra * len(arrays), spec.dtype)
-    if len(arrays) >= MIN_ARRAYS:
-        width = spec.dtype.itemsize
-        sizes = (array_lengths(arrays) + spec.num_extra) * width
-        value_bytes = _try_concat_byte_ranges(arrays, index, _array_offsets(arrays) * width, sizes)
+    width, offsets, lengths = spec.dtype.itemsize, _array_offsets(arrays), array_lengths(arrays)
+    # Arrays that were not validated may have any length: its bytes could wrap around to a size that fits.
+    if len(arrays) >= MIN_ARRAYS and int(max(offsets.max(), lengths.max())) < sys.maxsize // (2 * width):
+        sizes = (lengths + spec.num_extra) * width
+        value_bytes = _try_concat_byte_ranges(arrays, index, offsets * width, sizes)
         if value_bytes is not None:
             return value_bytes.view(spec.dtype)
     return np.concatenate([array.buffer_values(index) for array in arrays])
