@@ -41,10 +41,13 @@ from bowstring.memory.descriptors import (
 )
 from bowstring.memory.region import Region, UnsealedRegion
 
+# The kernel can't reclaim this memory, unlike that of the mapping pool, so it is bounded on large machines, too.
 MAX_UNUSED_BYTES = 1 << 30
 """The default for the maximum of an arena's unused memory."""
+# A large step is a huge page. Small regions get less, or a region of one row would take 2 MiB.
 _LARGE_STEP_BYTES, _SMALL_STEP_BYTES = 1 << 21, 1 << 16
 """Sizes of blocks are multiples of these, so that regions of almost equal sizes can use the same block."""
+# Less would leave blocks unused that fit almost; more would let small regions keep the blocks of large ones.
 _MAX_RATIO = 2
 """The maximum size of a block, in sizes of the region."""
 
@@ -227,6 +230,7 @@ class Arena(Closable):
             best = min(fits, key=lambda block: block.size_bytes, default=None)
             if best is not None:
                 unused.remove(best)
+                # While it is filled, the block is in no list: nothing drops or locks it until the builder returns it.
                 self._blocks.remove(best)
             self._drop_unused(unused, self._max_unused_bytes)
             return best

@@ -14,6 +14,8 @@ from bowstring.errors import ResourceError
 
 CHECK_AVAILABLE_BYTES = 64 << 20
 """The size from which `check_available_memory` reads the available memory."""
+# On small machines a sixteenth is less than a process or two may allocate at any time; on large ones it is memory that
+# nobody needs.
 _MIN_MARGIN_BYTES = 128 << 20
 _MAX_MARGIN_BYTES = 1 << 30
 _UNLIMITED_BYTES = 1 << 60

@@ -47,8 +47,11 @@ def count_set_bits(bitmap: Buffer, offset: int, length: int) -> int:
     if length == 0:
         return 0
     bitmap_bytes = _covering_bytes(bitmap, offset, length)
+    # Counting whole bytes and subtracting the bits of other slots in the first and last byte needs no copy of the
+    # bitmap.
     total = int(np.bitwise_count(bitmap_bytes).sum(dtype=np.int64))
     head, tail = offset & 7, -(offset + length) & 7
+    # If all bits are in one byte, both subtractions apply to it, and to different bits.
     if head:
         total -= (int(bitmap_bytes[0]) & ((1 << head) - 1)).bit_count()
     if tail:
@@ -63,6 +66,8 @@ def realign(bitmap: Buffer, offset: int, length: int) -> Buffer:
         return bitmap.slice(offset >> 3, bitmap_bytes.size)
     shift = np.uint8(offset & 7)
     out = bitmap_bytes >> shift
+    # The upper bits of each byte come from the next one; uint8 shifts drop the rest. The last byte has no next one, and
+    # its upper bits, zero now, are beyond `length`.
     out[:-1] |= bitmap_bytes[1:] << np.uint8(8 - shift)
     return Buffer.of(out[: size_bytes(length)])
 
@@ -73,6 +78,7 @@ def realign_zero_padded(bitmap: Buffer, offset: int, length: int) -> Buffer:
     Copies only if `offset` is not a multiple of 8, or to clear bits.
     """
     aligned = realign(bitmap, offset, length)
+    # `aligned` ends in the byte of the last slot, and bits of later slots are in that byte only.
     if not length & 7 or not aligned.element(UINT8, aligned.size - 1) >> (length & 7):
         return aligned
     out = aligned.bytes.copy()

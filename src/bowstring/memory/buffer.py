@@ -165,6 +165,8 @@ class Buffer:
             )
         memory = self.memory
         first, rest = divmod(self.offset, itemsize)
+        # NumPy can view an unaligned range, but not as a slice of the typed array, which begins at a multiple of the
+        # item size.
         if rest:
             return (
                 np.frombuffer(memory.bytes, dtype, count, self.offset + start * itemsize)
@@ -182,6 +184,7 @@ class Buffer:
         short.
         """
         typed = self.memory._typed.get(dtype)
+        # Any doubt goes to `view`, which checks the range and raises; this is the common case, without a new array.
         if typed is None or index < 0 or (index + 1) * dtype.itemsize > self.size or self.offset % dtype.itemsize:
             return self.view(dtype, index, 1).item()
         return typed.item(self.offset // dtype.itemsize + index)
@@ -272,6 +275,8 @@ def view_enclosing_range(buffers: Sequence[Buffer]) -> tuple[npt.NDArray[np.int6
     memory = buffers[0].memory
     if all(buffer.memory is memory for buffer in buffers):
         return np.array([buffer.offset for buffer in buffers], np.int64), memory.bytes
+    # The range may be longer than all memory, from one mapping to another: an array over it costs nothing until it is
+    # read.
     first = min(buffer.address for buffer in buffers)
     end = max(buffer.address + buffer.size for buffer in buffers)
     offsets = np.array([buffer.address - first for buffer in buffers], np.int64)

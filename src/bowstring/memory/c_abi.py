@@ -49,6 +49,7 @@ DEVICE_ID, DEVICE_TYPE, SYNC_EVENT = range(10, 13)
 # struct ArrowDeviceArrayStream: a field for the device type, and a struct ArrowArrayStream
 DEVICE_STREAM_RELEASE = 1 + STREAM_RELEASE
 
+# Every field of these structures is a pointer or an int64, but for `device_type`, an int32 with padding after it.
 SchemaStruct = ctypes.c_int64 * 9
 ArrayStruct = ctypes.c_int64 * 10
 StreamStruct = ctypes.c_int64 * 5
@@ -175,10 +176,13 @@ def _create_release_callback(struct_type: Any, release: int) -> Any:
         _range: Any = range,
     ) -> None:
         fields = _struct_type.from_address(address)
+        # A consumer may release a structure twice by mistake; a moved structure has no callback either.
         if not fields[release]:
             return
         objects = _private_data.pop(fields[release + 1], None)  # noqa: F841 - keeps the block until the end
         children = fields[release - 2]
+        # Field 4 is `n_children` of both structures. A consumer may have moved a child away, which has no callback
+        # then.
         for i in _range(fields[4]):
             child = _int64.from_address(children + 8 * i).value
             if child:
@@ -236,6 +240,7 @@ def _destroy_capsule(
     _function: Any = ReleaseFunction,
 ) -> None:
     address = _pointer(capsule, _name(capsule))
+    # The block outlives the capsule if a consumer moved the structure: `private_data` holds it until the release.
     block, release_index = _blocks.pop(address)
     release = block.fields[release_index]
     if release:
@@ -310,6 +315,7 @@ def read_nullable_pointers(address: int, count: int, what: str) -> Sequence[int]
         raise LimitError(f"{count} {what} exceed the limit of {MAX_POINTERS}")
     if not FIRST_ADDRESS <= address < LAST_ADDRESS:
         raise InvalidDataError(f"{count} {what} at address {address:#x}, which is not a valid address")
+    # An array type for each count that occurs would take longer to create than this copy.
     if count >= len(_ADDRESS_ARRAYS):
         return struct.unpack(f"={count}q", ctypes.string_at(address, 8 * count))
     return _ADDRESS_ARRAYS[count].from_address(address)[:]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-_TP_ITERNEXT = 63
+_TP_ITERNEXT = 63  # `Py_tp_iternext` of typeslots.h, a number of the stable ABI
 
 
 def make_immortal(value: Any) -> Any:

@@ -34,13 +34,13 @@ HANDLE_BYTES = 64
 ALLOCATION_BYTES = 2 << 20
 """Smaller allocations share a block with others, and an IPC handle exports the whole block."""
 
-_NOT_INITIALIZED = 3
+_NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 _UNUSABLE = frozenset((_NOT_INITIALIZED, 4, 34, 46, 100, 802, 803, 804, 999))
 """CUresult: not (or no longer) initialized, stub library, devices unavailable, none, or none that fits the driver."""
-_LAZY_ENABLE_PEER_ACCESS = 1
+_LAZY_ENABLE_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only flag that the driver accepts
 _BLOCKING_EVENT = 3
 """`CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`"""
-_RELAXED_CAPTURE = 2
+_RELAXED_CAPTURE = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _DEFERRED_CALLS = DeferredCalls()
 
 
@@ -186,6 +186,7 @@ class Allocation:
         self.pointer = pointer
         self.size_bytes = size_bytes
         _DEFERRED_CALLS.start()
+        # Not at exit: the driver may be gone by then, and frees everything with the process.
         weakref.finalize(self, gpu.free_after_queued_work, release_function, pointer).atexit = False
 
     def as_memory(self, size_bytes: int) -> DeviceMemory:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 from bowstring.errors import BowstringError, ResourceError
 
+# Only after an error of the driver, as for a stream that is being captured; the memory is freed that much later.
 _RETRY_S = 1.0
 
 
@@ -29,6 +30,7 @@ class DeferredCalls:
 
     def start(self) -> None:
         """Start the thread, if it does not run; not for finalizers."""
+        # Called when memory is allocated and never in `add`: a finalizer may interrupt the code that holds this lock.
         with self._start_lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="bowstring-deferred-calls", daemon=True)
@@ -56,6 +58,8 @@ class DeferredCalls:
         with self._turn:
             while not self._queue.empty():
                 entries.append(self._queue.get())
+        # One wait per device covers all of its calls, as they were queued before it. `_turn` is free while this sleeps,
+        # so that `pause` can begin between two attempts.
         for wait in dict.fromkeys(wait for wait, _ in entries):
             while not self._try_wait(wait):
                 time.sleep(_RETRY_S)

@@ -28,11 +28,14 @@ from bowstring.errors import (
 # The numbers of linux/fcntl.h and linux/memfd.h: Python 3.11 lacks some, and other platforms lack all of them.
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_WRITE, _SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
+# Growing is harmless to readers, which map a fixed size: `F_SEAL_GROW` is set, but not required of others.
 _NEEDED_SEALS = _SEAL_SHRINK | _SEAL_WRITE
 _ALL_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_WRITE
+# `F_SEAL_FUTURE_WRITE` keeps the arena's own mapping writable and rejects later ones, by any descriptor.
 _ARENA_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_FUTURE_WRITE
 _MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
 
+# ENOSYS and EPERM are what seccomp filters return for a system call that a container may not make.
 _SHORTAGES = {
     errno.ENOMEM,
     errno.ENOSPC,
@@ -43,8 +46,8 @@ _SHORTAGES = {
     errno.ENOSYS,
     errno.EPERM,
 }
-_BLOCK_BYTES = 512
-_MAP_FIXED = 0x10
+_BLOCK_BYTES = 512  # the unit of `st_blocks`, whatever `st_blksize` is
+_MAP_FIXED = 0x10  # of mman.h, which Python's mmap does not export; x86, Arm, POWER, RISC-V and s390 agree
 _UNUSABLE: list[mmap.mmap] = []
 
 
@@ -137,6 +140,7 @@ def inspect_received_descriptor(
         if not is_from_arena or size_bytes < expected_bytes:
             raise TruncatedError(f"region {name!r}: expected {expected_bytes} bytes, received {size_bytes}")
         size_bytes = expected_bytes
+    # Swapped pages count as allocated. Ordinary files may have holes: their pages are cache, which the kernel reclaims.
     if (has_seals or is_from_arena) and status.st_blocks * _BLOCK_BYTES < status.st_size:
         backed_bytes = status.st_blocks * _BLOCK_BYTES
         raise InvalidDataError(
@@ -213,6 +217,8 @@ def make_copy_on_write(mapping: mmap.mmap, descriptor: int) -> None:
 
 
 def _replace_pages(mapping: mmap.mmap, descriptor: int, flags: int, protection: int) -> None:
+    # MAP_FIXED replaces only pages of `mapping`, in one step: between munmap and mmap, another thread could get the
+    # range.
     address = np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
     if _load_mmap()(address, len(mapping), protection, flags | _MAP_FIXED, descriptor, 0) != address:
         number = ctypes.get_errno()

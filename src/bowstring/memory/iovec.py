@@ -18,7 +18,7 @@ IovecArray: TypeAlias = npt.NDArray[np.intp]
 """Address and length in bytes of memory ranges, shape (n, 2): C's `struct iovec`."""
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 _Parts = TypeVar("_Parts", Sequence[Any], IovecArray)
-IOV_MAX = 1024
+IOV_MAX = 1024  # Linux's UIO_MAXIOV, and the limit of macOS
 """Maximum number of buffers in one vectored call."""
 _ZEROS = Memory(bytes(64))
 _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
@@ -97,6 +97,7 @@ class PaddedBuffers(Sequence[Any]):
         out = np.empty((len(self._sizes), 2, 2), np.intp)
         out[:, 0, 0] = self._addresses
         out[:, 0, 1] = self._sizes
+        # All paddings are the same 64 zeros.
         out[:, 1, 0] = _ZEROS.address
         out[:, 1, 1] = np.where(self._sizes > 0, self._paddings, 0)
         iovecs = out.reshape(-1, 2)
@@ -125,6 +126,8 @@ def remaining_buffers(buffers: Sequence[Any], sent_bytes: int) -> Sequence[Any]:
 
 def remaining_iovecs(iovecs: IovecArray, sent_bytes: int) -> IovecArray:
     """Return the ranges after the first `sent_bytes` bytes; modifies the first remaining one in place."""
+    # `searchsorted` on the right skips ranges that end exactly at `sent_bytes`, and empty ones there: none is sent in
+    # part.
     stops = np.cumsum(iovecs[:, 1])
     num_sent = int(np.searchsorted(stops, sent_bytes, "right"))
     if num_sent < len(iovecs):

@@ -112,6 +112,7 @@ class MappingPool:
 
     def _take_unused_mapping(self, size_bytes: int) -> _PooledMapping | None:
         with self._lock:
+            # Up to a quarter too large: all of a mapping stays resident, also the part that nobody uses.
             fits = [
                 candidate for candidate in self._unused if 0 <= candidate.size_bytes - size_bytes <= size_bytes // 4
             ]
@@ -128,6 +129,8 @@ class MappingPool:
         if pooled.size_bytes > self._max_unused_bytes or not self._lock.acquire(blocking=False):
             return
         try:
+            # Free for the kernel to take, but without page faults if it does not: MADV_DONTNEED would drop the pages at
+            # once.
             pooled.advise(_MADV_FREE)
             self._unused.append(pooled)
             unused_bytes = self.unused_bytes

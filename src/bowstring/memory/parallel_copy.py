@@ -10,7 +10,7 @@ import numpy as np
 from bowstring.memory.buffer import UINT8, Bytes
 from bowstring.memory.thread_pool import map_in_threads
 
-_PIECE_BYTES = 1 << 22
+_PIECE_BYTES = 1 << 22  # several chunks of the thread pool, so that the calls of NumPy and preadv are negligible
 
 
 def copy_bytes(source: memoryview, target: memoryview) -> None:

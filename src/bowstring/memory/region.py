@@ -426,6 +426,7 @@ class RegionWriter(UnsealedRegion):
         try:
             with translate_shortage_errors(f"spill to {folder}", self.name):
                 copy_file(descriptor, file)
+                # dup2 closes the memfd and replaces it in one step, so no other thread sees the number unused.
                 os.dup2(file, descriptor, inheritable=False)
         finally:
             os.close(file)
@@ -452,6 +453,7 @@ class RegionWriter(UnsealedRegion):
         descriptor = self.fileno()
         views = [memoryview(part).cast("B") for part in parts]
         total = sum(view.nbytes for view in views)
+        # Reading the available memory for each of many small parts would take longer than writing them.
         self._unchecked_bytes += 0 if self.spill_folder else total
         if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
             check_available_memory(self._unchecked_bytes, self.name)
@@ -521,6 +523,7 @@ class RegionBuilder(UnsealedRegion):
         Call it before `seal` if views may exist. Raises `ResourceError`.
         """
         memory, self._memory = self.memory, memoryview(bytearray())
+        # The addresses of the views stay mapped throughout; only where their writes go changes.
         if isinstance(memory.obj, mmap.mmap):
             with translate_shortage_errors(f"map {self.size_bytes} bytes of", self.name):
                 make_copy_on_write(memory.obj, self.fileno())

@@ -12,7 +12,7 @@ from pathlib import Path
 from bowstring.errors import ResourceError
 
 _KINDS_IN_MEMORY = {"tmpfs", "ramfs"}
-_COPY_BYTES = 1 << 30
+_COPY_BYTES = 1 << 30  # sendfile copies at most 0x7ffff000 bytes per call
 
 
 def open_unnamed_file(folders: Sequence[str]) -> tuple[int, str]:
@@ -36,6 +36,8 @@ def _create_unnamed_file(folder: str) -> int:
     try:
         descriptor = os.open(folder, flags | os.O_TMPFILE, 0o600)
     except (OSError, AttributeError):  # file systems without O_TMPFILE have several error numbers for that
+        # A process that is killed between these two lines leaves an empty file: no data is written to a file with a
+        # name.
         descriptor, path = tempfile.mkstemp(prefix=".bowstring-", dir=folder)
         os.unlink(path)
     # NFS renames an open file instead of removing it, and may give it to another user.
