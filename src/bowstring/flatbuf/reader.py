@@ -43,7 +43,10 @@ class Flatbuffer:
         self.specs = specs
         self.location = location
         self.max_tables = max_tables
+        # Tables that share no bytes take at least 4 each. Offsets may share one, and then this many visits are left.
         self.tables_left = min(max_tables, self.size // 4)
+        # Writers may store equal strings once, so a valid flatbuffer can have more text than bytes, but hardly four
+        # times as much.
         self.text_left = 4 * self.size
 
     def get_root_table(self, name: str) -> FlatTable:
@@ -96,6 +99,7 @@ class FlatTable:
         if flatbuffer.tables_left < 1:
             flatbuffer.check_table_limit(1)
         flatbuffer.tables_left -= 1
+        # The distance is signed, and the vtable may be before or after the table: both ends are checked.
         self.vtable = vtable = position - _I32.unpack_from(flatbuffer.raw, position)[0]
         if not is_valid_vtable(vtable, flatbuffer.size):
             raise flatbuffer.invalid_data_error(f"the vtable of {spec.name} is at {vtable}", position)

@@ -25,6 +25,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 _U16_OFFSET = struct.Struct("<H")
 _VTABLE = struct.Struct("<HH")
+# Explicitly little-endian: on a big-endian machine, the views of `read_integers` still read the flatbuffer's order.
 _U8, _U16, _U32, _I32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<u4"), np.dtype("<i4")
 
 
@@ -57,19 +58,25 @@ class VectorizedReader:
         """Read an integer of `dtype` at each position."""
         item_bytes = dtype.itemsize
         # Writers align integers, but a hostile one need not: if one is unaligned, all are read byte by byte.
+        # The widths are powers of two, so one OR over all positions shows whether any is unaligned.
         if int(np.bitwise_or.reduce(positions)) & (item_bytes - 1):
+            # Shape (positions, item_bytes), contiguous, so that a row is viewed as one integer.
             rows = np.ascontiguousarray(self.bytes[positions[:, None] + np.arange(item_bytes)])
             unaligned: IntArray = rows.view(dtype)[:, 0].astype(np.int64)
             return unaligned
         view = self._views.get(item_bytes)
         if view is None:
+            # The tail shorter than an item is cut off: no position in bounds is aligned and reaches into it.
             view = self._views[item_bytes] = self.bytes[: self.size // item_bytes * item_bytes].view(f"u{item_bytes}")
+        # Read as unsigned and then viewed, so that one view serves all types of a width. In int64, sums of positions,
+        # 32-bit distances and lengths can't overflow.
         aligned: IntArray = view.take(positions >> (item_bytes.bit_length() - 1)).view(dtype).astype(np.int64)
         return aligned
 
     def follow_offsets(self, positions: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the targets of offsets, 0 if absent or not valid, and whether each is absent or valid."""
         distances = self.read_integers(positions, _U32)
+        # Up to 2**32 beyond the end until the next line checks it; nothing is read there before.
         targets = positions + distances
         is_valid: BoolArray = is_valid_offset(distances, targets, self.size)
         # Usually all are present and valid, so that no mask is needed.
@@ -79,6 +86,7 @@ class VectorizedReader:
 
     def locate_elements(self, targets: IntArray, is_valid: BoolArray, item_bytes: int) -> VectorSpans:
         """Return the elements of the strings or vectors at `targets`, where `is_valid`, both from `follow_offsets`."""
+        # At target 0 this reads bytes that are not a length: they are replaced by 0 below.
         lengths = self.read_integers(targets, _U32)
         if not targets.all():
             lengths = np.where(targets > 0, lengths, 0)
@@ -89,6 +97,8 @@ class VectorizedReader:
     def strings_equal(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
         """Whether each string equals `text`; strings of its length must not exceed the flatbuffer in total."""
         is_equal: BoolArray = (lengths == len(text)) & (starts + len(text) <= self.size)
+        # Invalid strings have the length 0 and are not read. The caller's bound on the total keeps the array, of shape
+        # (candidates, length), no larger than the flatbuffer.
         if text:
             rows = np.flatnonzero(is_equal)
             candidates = self.bytes[starts[rows, None] + np.arange(len(text))]
@@ -98,7 +108,9 @@ class VectorizedReader:
 
 def flatten_table_vectors(vectors: VectorSpans) -> tuple[IntArray, IntArray]:
     """Return for each offset in vectors of tables the index of its vector and its position."""
+    # The caller bounds the sum of the lengths: vectors may overlap, so it can exceed the flatbuffer's size.
     owners = np.repeat(np.arange(len(vectors.lengths)), vectors.lengths)
+    # An offset's number, less that of the first of its vector, is its index there: start + 4 * (number - first).
     firsts = np.cumsum(vectors.lengths) - vectors.lengths
     return owners, np.repeat(vectors.starts - 4 * firsts, vectors.lengths) + 4 * np.arange(len(owners))
 
@@ -133,10 +145,13 @@ class TableArray:
         self.positions = positions if is_every_valid else np.where(is_valid, positions, 0)
         self.is_valid = is_valid
         vtables = self.positions - reader.read_integers(self.positions, _I32)
+        # Only if all tables are valid: an invalid one has position 0 and so another "vtable", which would never equal
+        # the others.
         self._shared = _find_shared_vtable(reader, vtables, self.positions) if is_every_valid else None
         if self._shared is not None:
             return
         is_valid = is_valid & is_valid_vtable(vtables, reader.size)
+        # Vtables of 0 are read below, as any position in bounds may be; the result is masked by `is_valid`.
         self._vtables = np.where(is_valid, vtables, 0)
         self._vtable_sizes = reader.read_integers(self._vtables, _U16)
         self._sizes = reader.read_integers(self._vtables + 2, _U16)
@@ -162,6 +177,7 @@ class TableArray:
             positions = self.positions + offset if is_inside else np.zeros_like(self.positions)
             return positions, self.is_valid & (is_inside or offset == 0)
         has_entry = self.is_valid & (vtable_offset < self._vtable_sizes)
+        # An entry before the end of its vtable is in the flatbuffer, because `is_valid_table` required whole entries.
         offsets = self._reader.read_integers(np.where(has_entry, self._vtables + vtable_offset, 0), _U16)
         is_inside = has_entry & is_valid_slot(offsets, inline_bytes, self._sizes)
         is_absent = ~has_entry | (offsets == 0)
@@ -179,6 +195,7 @@ class TableArray:
         assert isinstance(type_, ScalarSlot)
         positions, is_valid = self.locate_slot(name)
         is_bool = type_.dtype.kind == "b"
+        # Numbers of 64 bits are signed in all specifications of Arrow, so that int64 has room for each.
         numbers = self._reader.read_integers(positions, _U8 if is_bool else type_.dtype)
         if is_bool:
             numbers = (numbers != 0).astype(np.int64)

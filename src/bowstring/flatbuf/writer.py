@@ -93,6 +93,7 @@ def _create_table_layout(spec: TableSpec, slot_names: tuple[str, ...]) -> _Table
     for name, slot in named_slots:
         offsets[slot.index] = size
         slots.append((name, slot.type, size))
+        # Sizes descend, and are powers of two or those of structs of 64-bit numbers, so that each slot is aligned.
         size += slot.type.inline_bytes
     count = max(offsets, default=-1) + 1
     vtable = struct.pack(
@@ -108,6 +109,7 @@ class _Builder:
         self.specs = specs
         self.out = bytearray()
         self.vtables: dict[bytes, int] = {}
+        # By the names of the slots that are present: the tables of a schema have a handful of layouts.
         self.layouts: dict[tuple[str, ...], _TableLayout] = {}
 
     def pad_to(self, multiple: int, rest: int) -> None:

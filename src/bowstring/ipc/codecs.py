@@ -27,10 +27,13 @@ class CompressFunction(Protocol):
         """
 
 
+# The ranges that the packages accept: of LZ4, negative levels trade compression for speed.
 _LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
 _DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
 
+# The block size of the frame (BLOCKSIZE_MAX1MB): each call completes one block.
 _BLOCK_BYTES = 1 << 20
+# With the block of 1 MiB that it is made from, it fits in the second-level cache of most processors.
 _PIECE_BYTES = 1 << 19
 
 

@@ -18,6 +18,7 @@ from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
+# Each entry keeps a schema and its layouts alive, so only as many as one process writes at a time.
 _MAX_CACHED = 8
 DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
 """Members of the enumeration Feature."""

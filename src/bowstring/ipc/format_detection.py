@@ -14,7 +14,9 @@ from bowstring.memory.closable import close_on_error
 Format: TypeAlias = Literal["file", "stream"]
 
 ARROW = "an Arrow file or stream"
+# A file in a pipe has to be kept in memory, as its footer comes last; the caller can pass another limit.
 MAX_PIPED_BYTES = 1 << 30
+# The prefix of a first message and the first bytes of its flatbuffer; the longest magic of another format has 15.
 _FIRST_BYTES = 16
 
 

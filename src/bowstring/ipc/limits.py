@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError
 
+# Types are read, compared and printed by recursive functions, a few frames per level, under Python's limit of 1,000.
 _MAX_NESTING_LIMIT = 200
 
 

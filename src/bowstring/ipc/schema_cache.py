@@ -15,9 +15,13 @@ from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.layouts.equality import bytes_equal
 from bowstring.memory.buffer import UINT8, Bytes
 
+# The schemas in use at a time are few, whatever the number of files; a look-up costs the same for any number.
 _MAX_CACHED = 64
+# A key is compared as a whole whenever a file is opened: a millisecond or so for this size.
 _MAX_KEY_BYTES = 4 << 20
+# With the objects, which take ten times as much, the cache keeps at most some 180 MB.
 _MAX_CACHED_BYTES = 16 << 20
+# Hashing all bytes would take as long as comparing them. Schemas whose edges are equal replace each other.
 _KEY_EDGE_BYTES = 48
 
 

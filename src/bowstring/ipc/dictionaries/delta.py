@@ -22,6 +22,7 @@ from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.variable_size import VariableSizeLayout
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
+# One allocation's alignment; doubling makes any other start irrelevant after a few deltas.
 _MIN_BYTES = 64
 _GROWABLE_ROLES = (BufferRole.VALIDITY, BufferRole.OFFSETS, BufferRole.DATA)
 
@@ -114,6 +115,7 @@ class _GrowableArray:
             assert buffer is not None
             if spec.role is BufferRole.OFFSETS:
                 assert offsets is not None
+                # The first offset of a later part equals the last one that is there.
                 buffer.append((offsets[1:] if buffer.size else offsets).view(UINT8))
             elif spec.dtype is None:
                 bitmap = array.own_buffers[index]
@@ -140,6 +142,7 @@ class _GrowableArray:
                     assert data is not None
                     base = data.size
                 assert spec.dtype is not None
+                # In Python integers: in the offsets' own type this sum could wrap around to a valid offset.
                 if base + int(offsets[-1]) > np.iinfo(spec.dtype).max:
                     raise InvalidDataError(
                         f"a dictionary and its deltas have {base + int(offsets[-1])} elements in all, too many for the "
@@ -210,6 +213,7 @@ class _GrowableBuffer:
         """Append bits after the first `count` ones."""
         first = count >> 3
         if count & 7:
+            # Bits after `count` in the last byte are padding of an earlier append, and are replaced.
             last_bits = np.unpackbits(self._bytes_with_capacity[first : first + 1], count=count & 7, bitorder="little")
             bits = np.concatenate((last_bits, bits))
         # Earlier arrays may refer to the last byte: writing it again does not change their bits.

@@ -38,9 +38,12 @@ from bowstring.layouts.gather import gather_bytes
 from bowstring.layouts.registry import layout_of
 
 _U32 = struct.Struct("<I")
+# A name occurs about once per field that has it. A short one can be found in other bytes any number of times, each of
+# which compares all targets.
 _MAX_MATCHES = 8
 _MIN_FIELDS = 64
 """Fewer fields of mixed types are read faster one by one."""
+# Each type is one round of comparing all fields that are left.
 _MAX_TYPES = 256
 """The maximum number of distinct types; fields of further types are read individually."""
 
@@ -90,7 +93,10 @@ class FieldTables:
         """Return the fields of a `Schema` table. Raises `LimitError` if there are too many."""
         flatbuffer = schema.flatbuffer
         start, count = schema.locate_elements("fields")
+        # Before arrays of this length exist: `count` is an untrusted 32-bit number, though its offsets are in the
+        # flatbuffer.
         flatbuffer.check_table_limit(2 * count)  # a field and its type
+        # int64 of shape (fields,); as everywhere here, positions are counted from the start of the flatbuffer.
         offsets = start + 4 * np.arange(count, dtype=np.int64)
         return cls(schema, VectorizedReader(flatbuffer), offsets, max_depth, flatbuffer.tables_left - 2 * count)
 
@@ -115,6 +121,7 @@ class FieldTables:
     def _child_counts_and_tables(self) -> tuple[IntArray, FieldTables | None]:
         children = self.tables.locate_elements("children")
         child_counts = np.where(children.is_valid, children.lengths, -1)
+        # Each length is at most the flatbuffer's size, and so is their number: the sum is far below 2**63.
         total = int(children.lengths.sum())
         # Tables may be shared: each level could have as many children as the flatbuffer has bytes, for each field
         # above.
@@ -148,10 +155,13 @@ class FieldTables:
         flat, nested, expected_children = _header_entry_counts_by_type()
         numbers = np.where(is_valid, self.type_numbers, 0)
         # Number 0 is that of an unknown type, with counts of -1.
+        # Shape (fields, 3).
         counts: HeaderEntryCounts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
             parents = np.repeat(np.arange(len(self)), np.maximum(child_counts, 0))
             sums = np.zeros_like(counts)
+            # Unlike `sums[parents] += …`, adds every child of a parent. Sums of -1 are wrong, and excluded by
+            # `has_unknown_child`.
             np.add.at(sums, parents, below.header_entry_counts)
             has_unknown_child = np.bincount(parents[below.header_entry_counts[:, 0] < 0], minlength=len(self)) > 0
             fits = (child_counts > 0) & ~has_unknown_child & (nested[numbers, 0] > 0)
@@ -176,8 +186,11 @@ class FieldTables:
         targets, is_valid = self._name_positions
         if not is_valid.all():
             return None
+        # A string is its length and its bytes, so one search by C code through the flatbuffer replaces a comparison
+        # with each name.
         encoded = _U32.pack(len(name)) + name
         matches: list[IntArray] = []
+        # A match that no name refers to is in other bytes, and has no effect.
         position = self.reader.raw.find(encoded)
         while position >= 0 and len(matches) < _MAX_MATCHES:
             matches.append(np.flatnonzero(targets == position))
@@ -211,6 +224,7 @@ class _FieldReader:
         self._fields = fields
         self._reader = fields.reader
         self._flatbuffer = fields.flatbuffer
+        # Arrays of objects, so that one type is assigned to all of its fields by one call.
         self._types: npt.NDArray[np.object_] = np.empty(len(fields), object)
         self._is_resolved = np.zeros(len(fields), bool)
         self._dictionaries: DictionariesByField = {}
@@ -271,6 +285,8 @@ class _FieldReader:
             is_valid &= counts == 0
             return {}
         raw = reader.raw
+        # Shape (pairs, 4), as Python integers in one conversion: slices of bytes are faster than NumPy's for short
+        # texts.
         spans = np.stack((keys.starts, keys.starts + keys.lengths, values.starts, values.starts + values.lengths), 1)
         pairs = [(raw[a:b], raw[c:d]) for a, b, c, d in spans[selected].tolist()]
         pairs_of_field: dict[int, list[tuple[bytes, bytes]]] = {}
@@ -317,6 +333,7 @@ class _FieldReader:
             indices = np.arange(len(rows))
         for group in _group_by_equality(self._reader, indices, columns):
             try:
+                # In an array of its own: NumPy would take a type that is a sequence apart.
                 type_array = np.empty(1, object)
                 type_array[0] = read_type(self._get_table(int(rows[group[0]])), [])
                 self._types[rows[group]] = type_array
@@ -330,6 +347,7 @@ class _FieldReader:
     def _resolve_nested_types(self, below: FieldTables, rows: IntArray, numbers: IntArray) -> None:
         """Resolve the types of the fields at `rows`, whose types have `numbers` and whose children are in `below`."""
         children, child_dictionaries = _FieldReader(below).read_fields()
+        # The children of all fields are concatenated in `below`: those of a row end at its stop.
         stops = np.cumsum(np.maximum(self._fields.child_counts, 0)).tolist()
         for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
             child_indices = range(stops[row] - int(self._fields.child_counts[row]), stops[row])

@@ -31,7 +31,10 @@ Codec: TypeAlias = Literal["lz4", "zstd"]
 CODECS: tuple[Codec, ...] = ("lz4", "zstd")
 V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
 """Key of the body's codec in the custom metadata of version 4, which Arrow 0.17 wrote before the format had a field."""
+# One per length of header: those of a source differ by schema, dictionaries and counts of variadic buffers, not by
+# batch.
 _MAX_TEMPLATES = 32
+# Columns read from one header before it is copied.
 _MAX_READS = 8
 _INT64 = struct.Struct("<q")
 
@@ -116,6 +119,8 @@ class BatchHeader:
     def find_buffer_error(self) -> str | None:
         """Describe the first buffer that is not in the body; None if all are."""
         offsets, lengths = self.buffers()["offset"], self.buffers()["length"]
+        # Written as a difference, because the sum of two untrusted int64 could wrap around; `body_bytes` and lengths
+        # that are not negative can't.
         is_outside = (offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)
         if not is_outside.any():
             return None
@@ -256,6 +261,7 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
         if n
     )
     ends = [0, *(end for _, end in number_ranges)]
+    # Constants are the gaps between the ranges of numbers: from the end of one to the start of the next.
     starts = [*(start for start, _ in number_ranges), len(raw)]
     # Numbers at the same bytes would not be compared with anything, and could contradict each other.
     if any(start < end for start, end in zip(starts, ends, strict=True)):

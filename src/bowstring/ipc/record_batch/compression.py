@@ -21,12 +21,18 @@ from bowstring.memory.mapping_pool import MAPPING_POOL
 from bowstring.memory.thread_pool import group_by_size, map_in_threads
 
 LENGTH_PREFIX = struct.Struct("<q")
-NOT_COMPRESSED = -1
+NOT_COMPRESSED = -1  # «Compression»: the length of a buffer whose bytes follow as they are
 
+# Buffers of one allocation are freed together: larger groups would let one column keep more of a batch in memory,
+# smaller ones would each round up to huge pages of 2 MiB.
 _GROUP_BYTES = 1 << 23
+# A mapping of the pool has at least 2 MiB: less than half of one is left to malloc.
 _MIN_POOL_BYTES = 1 << 20
+# For smaller buffers, the calls for writing into memory take longer than the codec needs to allocate its output.
 _MIN_OUTPUT_BYTES = 1 << 14
+# Memory that any process can be expected to have; above, only a body of some size may ask for much more.
 _MIN_LIMIT_BYTES = 256 << 20
+# Zstandard's recommended maximum for decoders (RFC 8878, 3.1.1.1.2); the frame's header could ask for gigabytes.
 _MAX_WINDOW_BYTES = 1 << 23
 
 _Job = TypeVar("_Job")
@@ -105,6 +111,7 @@ class BodyDecompressor:
                         "max_decompression_ratio)"
                     )
                 left -= max(length, 0)
+            # Only after all lengths fit, so that a column that raises does not use up the limit for others.
             self._left_bytes = left
             self._counted_columns.add(first_node)
         return lengths

@@ -19,6 +19,7 @@ from bowstring.ipc.record_batch.writer import EncodedBody, compute_buffer_spans
 from bowstring.layouts.base import ArrayData, BufferSpec, Layout
 from bowstring.memory.iovec import Int64Array, PaddedBuffers
 
+# NumPy calls have a fixed cost: walking over fewer columns takes less time.
 _MIN_COLUMNS = 16
 _NO_VARIADIC_COUNTS = np.empty(0, np.int64)
 
@@ -39,9 +40,11 @@ class FlatColumnsEncoder:
         self._layouts = list(layouts)
         self._matching_layout: BatchColumnPositions | None = None
         self._specs = list(specs.values())
+        # The index in `_specs` of each buffer of a batch, in the order of the header, shape (buffers,).
         self._spec_of = np.array([spec_indices[id(spec)] for spec in all_specs], np.intp)
         is_validity = np.array([spec.is_validity for spec in self._specs], bool)
         self._has_free_size = np.array([not spec.per_slot for spec in self._specs], bool)[self._spec_of]
+        # The index of each column's validity buffer: every flat layout has one, so this is parallel to the nodes.
         self._validity_at = np.flatnonzero(is_validity[self._spec_of])
 
     @classmethod
@@ -67,12 +70,14 @@ class FlatColumnsEncoder:
         header, length = columns.header, columns.header.length
         if header.template.compression is not None or columns.positions.is_big_endian:
             return None
+        # Shapes (columns, 2) and (buffers, 2), views of the untrusted header.
         nodes = header.nodes().view(np.int64).reshape(-1, 2)
         spans = header.buffers().view(np.int64).reshape(-1, 2)
         null_counts = nodes[:, 1]
         offsets, stored_sizes = spans[:, 0], spans[:, 1]
         if ((nodes[:, 0] != length) | (null_counts < 0) | (null_counts > length)).any():
             return None
+        # After this, every range is in the body, so that adding its offset to the body's can't overflow.
         if header.find_buffer_error() is not None:
             return None
         sizes = self._compute_sizes_to_write(length, stored_sizes, null_counts)
@@ -109,6 +114,7 @@ class FlatColumnsEncoder:
         self, length: int, stored_sizes: Int64Array, null_counts: Int64Array
     ) -> Int64Array | None:
         """Return the number of bytes to write of each buffer, or None if one does not contain exactly its slots."""
+        # Each spec is asked once, in Python integers, before the sizes spread over all buffers, shape (buffers,).
         size_by_spec = [spec.size_bytes(length) for spec in self._specs]
         # A header from outside may declare any length: this size in bytes need not fit an int64.
         if max(size_by_spec) > sys.maxsize:
@@ -116,6 +122,7 @@ class FlatColumnsEncoder:
         expected_sizes = np.array(size_by_spec, np.int64)[self._spec_of]
         sizes: Int64Array = stored_sizes.copy()
         no_nulls = self._validity_at[null_counts == 0]
+        # A column without nulls has no bitmap when written, whether the source had one or not.
         sizes[no_nulls] = expected_sizes[no_nulls] = 0
         return None if ((sizes != expected_sizes) & ~self._has_free_size).any() else sizes
 

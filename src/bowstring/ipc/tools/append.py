@@ -47,6 +47,7 @@ from bowstring.ipc.writers import FileWriter
 from bowstring.memory.descriptors import is_same_file
 
 KEEP_COMPRESSION: Literal["as before"] = "as before"
+# The largest of these that all buffers have is the file's; 8 is required by the format, and is left.
 _ALIGNMENTS = (64, 32, 16)
 
 

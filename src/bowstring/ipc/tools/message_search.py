@@ -44,8 +44,13 @@ from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.scan import BatchMessage, HeaderPrefetch, MessageWalk
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 
+# The marker, and a length below 2**28, the default limit of metadata: of all bytes 0xff in data, few are followed by
+# one.
 _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
+# In intact data, all metadata together is smaller than the source. Candidates overlap in data made of markers, where
+# each could claim the rest of the source: without this bound the search takes quadratic time.
 _MAX_PARSED_RATIO = 4
+# A small source is searched to its end, whatever is in it.
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
 _MAX_PADDING_BYTES = 64
 _BUFFER_ALIGNMENT_BYTES = 8
@@ -152,6 +157,7 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
         super().__init__(source, limits, self._read_header)
         self._first_offset = first_offset
         self._headers = HeaderReader(limits)
+        # The size of candidates and not their number: one near the beginning may claim nearly all bytes.
         self._remaining_bytes = _MAX_PARSED_RATIO * source.size + _MIN_PARSED_LIMIT_BYTES
         self.is_legacy_framing = False
         """Whether messages have the legacy framing; then there are no markers to search for."""
@@ -159,6 +165,8 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
     def read_candidate(self, offset: int) -> _Candidate:
         """Read the message at an offset. A truncated batch has no body. Raises `InvalidDataError` if there is none."""
         source, size = self._source, self._source.size
+        # Outside the legacy framing, four bytes that are not a marker would be taken for a length: almost any data is
+        # one.
         if not self.is_legacy_framing and offset != self._first_offset:
             prefix = source.read_at(offset, min(PREFIX_BYTES, size - offset))
             if prefix[:4] != CONTINUATION:
@@ -189,6 +197,7 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
 
     def find_marker(self, offset: int) -> int:
         """Return the offset of the next marker from `offset` on, the size of the source if there is none."""
+        # After the budget is spent, the rest counts as damaged: what was found is still recovered.
         if self.is_legacy_framing or self._remaining_bytes < 0:
             return self._source.size
         return self._source.search(_MARKER_AND_LENGTH, offset)
@@ -277,6 +286,8 @@ class MessageSearch:
         difference = _describe_difference(footer_schema.ipc_schema, message_schema.ipc_schema)
         if difference is None:
             return footer_schema
+        # Decided by the messages: of two schemas that both parse, neither the first nor the last is more likely to be
+        # intact.
         offsets = {message.stop, *footer.sorted_offsets}
         if self._count_valid_messages(message_schema, offsets) > self._count_valid_messages(footer_schema, offsets):
             self.footer, self.footer_problem = None, f"{difference}, and fewer messages match the footer"
@@ -326,6 +337,7 @@ class MessageSearch:
                 yield DroppedRange(offset, resumed, "an end marker before further messages")
                 offset = search_start = resumed
                 continue
+            # A valid header does not prove its body: if bytes in it were lost, the message ends elsewhere.
             damage = self._find_body_damage(candidate)
             if damage is None:
                 yield candidate
@@ -358,11 +370,14 @@ class MessageSearch:
             return None
         # No message follows: the body has fewer bytes than declared if one begins inside it, or its padding shows that
         # its bytes were shifted.
+        # Any marker in the body is tried: only a message that is valid for this schema, and not part of an embedded
+        # stream, counts.
         next_offset = self._find_valid_batch(message.body_offset)
         if next_offset < buffers_end:
             return DroppedRange(
                 message.start, next_offset, "bytes are missing: the next message begins inside its body", kind, rows
             )
+        # Only if no message follows: the format does not require zeros in padding, so intact bodies may have others.
         if stop <= next_offset and _has_nonzero_padding(message, self.source):
             return DroppedRange(message.start, stop, "bytes are missing or added: its padding is not zero", kind, rows)
         return None
@@ -422,6 +437,8 @@ class MessageSearch:
         size, offset = self.source.size, start
         while offset < size:
             candidate_offset = self._candidates.find_marker(offset)
+            # The footer's offsets are tried as well as markers: the legacy framing has none, and a damaged marker may
+            # be followed by an intact message.
             index = bisect_left(self._footer_offsets, offset)
             if index < len(self._footer_offsets):
                 candidate_offset = min(candidate_offset, self._footer_offsets[index])
@@ -469,6 +486,8 @@ class MessageSearch:
                 f"{candidate.location}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "
                 f"found {self.source.size - candidate.body_offset}"
             )
+        # Creating columns checks counts and positions, not values. Dictionaries are absent here (None), since those of
+        # a damaged source may be lost.
         if header.template.kind == headers.DICTIONARY_BATCH:
             get_dictionary_declaration(self.schema.ipc_schema, header, location)
             read_dictionary_values(self.schema.ipc_schema, header, body, lambda _: None, location)
@@ -541,6 +560,7 @@ def _compute_next_offset(message: BatchMessage) -> int:
 def _compute_next_offset_by_buffers(message: BatchMessage) -> int:
     """Return the offset of the next message by the buffers, in case the body length is too large because of damage."""
     buffers = message.header.buffers()
+    # Checked by `find_buffer_error`, so that the sum can't wrap around. Writers pad buffers to 64 bytes at most.
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
     size_bytes = message.metadata_bytes + min(used + -used % 64, message.header.body_bytes)
     return message.start + size_bytes + -size_bytes % 8
@@ -553,6 +573,8 @@ def _has_nonzero_padding(message: BatchMessage, source: RandomAccessSource) -> b
         zip(buffers["offset"].tolist(), (buffers["offset"] + buffers["length"]).tolist(), strict=True)
     ):
         if stop > start:
+            # A longer gap is not padding: it may be a buffer that the header does not list, or another writer's
+            # reserve.
             if 0 < start - end < _MAX_PADDING_BYTES:
                 paddings.append((message.body_offset + end, start - end))
             end = max(end, stop)

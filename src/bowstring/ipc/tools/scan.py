@@ -43,8 +43,9 @@ from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.memory.buffer import Buffer
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20  # a read of a stream whose bodies are skipped
 _MAX_READ_BODY_BYTES = 1 << 20
+# Bounds the ranges of one fetch if headers are small; `MAX_ROUND_BYTES` bounds their bytes.
 _MAX_PREFETCHED_HEADERS = 10_000
 
 
