@@ -32,7 +32,7 @@ WITHOUT_EXAMPLE = {
     *(f"bowstring.spark.{name}" for name in ("PublishedFrame", "vacuum", "write")),
     "bowstring.follow_published",
     *(f"bowstring.sharing.{name}" for name in ("DeviceTable", "device_table")),
-    *(f"bowstring.testing.{name}Conformance" for name in ("ExportedMemory", "Protocol", "Transport")),
+    *(f"bowstring.testing.{name}Conformance" for name in ("ExportedMemory", "Transport")),
 }
 """They need Spark, a GPU, or a class that implements them."""
 METHODS_WITHOUT_EXAMPLE = {

@@ -29,6 +29,7 @@ from bowstring.transports.region_addresses import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.sockets.unix import UNIX
 from tests.transports import observed_transport
+from tests.transports.conformance import RegionConformance, StreamConformance
 from tests.transports.observed_transport import ObservedTransport
 
 OPTIONS = TransportOptions(timeout_s=20)
@@ -36,6 +37,7 @@ OPTIONS = TransportOptions(timeout_s=20)
 SERVER = """
 import os, signal, sys
 import bowstring as bs
+from tests.transports.conformance import RegionConformance, StreamConformance
 from tests.transports.observed_transport import ObservedTransport
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.sockets.unix import UNIX
@@ -52,7 +54,7 @@ with bs.serve({"numbers": bs.Table.from_batches(batches)}) as server:
 """
 
 
-class TestObservedUnix(TransportConformance):
+class TestObservedUnix(TransportConformance, StreamConformance, RegionConformance):
     transport = ObservedTransport(UNIX, lambda _entry: None)
 
 

@@ -10,6 +10,5 @@ from bowstring.testing.strategies import (
 )
 from bowstring.testing.transport_conformance import (
     ExportedMemoryConformance as ExportedMemoryConformance,
-    ProtocolConformance as ProtocolConformance,
     TransportConformance as TransportConformance,
 )

@@ -23,6 +23,7 @@ from bowstring.testing.transport_conformance import CONTENT, ExportedMemoryConfo
 from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaRemoteHandle, RemoteCudaMemory
 from bowstring.transports.cuda.transport import CUDA, CudaOptions, CudaTransport
 from tests.polling import wait_until
+from tests.transports.conformance import StreamConformance
 from tests.transports.cuda.cuda_arrays import CudaArray, needs_gpu, upload
 
 pytestmark = needs_gpu
@@ -71,7 +72,7 @@ class TestCudaMemory(ExportedMemoryConformance):
         return bytes(cuda.copy_to_host(view, offset_bytes, length_bytes))
 
 
-class TestCudaTransport(TransportConformance):
+class TestCudaTransport(TransportConformance, StreamConformance):
     transport = CudaTransport(OPTIONS)
     shares_memory = False  # the tests of regions expect memory of the CPU; see above
 

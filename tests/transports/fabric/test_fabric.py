@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from bowstring.testing.transport_conformance import ProtocolConformance, TransportConformance
+from bowstring.testing.transport_conformance import TransportConformance
 from bowstring.transports.fabric.transport import FabricOptions, FabricTransport
+from tests.transports.conformance import StreamConformance
 from tests.transports.fabric.pairs import FabricPairs, require_libfabric
 
 require_libfabric()
 
 
-class TestTcp(FabricPairs, TransportConformance):
+class TestTcp(FabricPairs, TransportConformance, StreamConformance):
     transport = FabricTransport(FabricOptions(provider="tcp"))
 
 
 # These providers have threads of their own, which a loaded machine may delay longer than tests of single steps wait.
 
 
-class TestNet(FabricPairs, ProtocolConformance):
+class TestNet(FabricPairs, StreamConformance):
     transport = FabricTransport(FabricOptions(provider="net"))
 
 
-class TestSockets(FabricPairs, ProtocolConformance):
+class TestSockets(FabricPairs, StreamConformance):
     transport = FabricTransport(FabricOptions(provider="sockets"))

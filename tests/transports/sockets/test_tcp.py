@@ -16,14 +16,15 @@ from bowstring.transports.blocking import BlockingChannel, BlockingListener, wai
 from bowstring.transports.sockets.tcp import TCP, TLS, TcpTransport
 from bowstring.transports.tls import TlsOptions
 from tests.transports.certificates import Authority
+from tests.transports.conformance import StreamConformance
 
 
-class TestTcp(TransportConformance):
+class TestTcp(TransportConformance, StreamConformance):
     transport = TCP
     shares_memory = False
 
 
-class TestTls(TransportConformance):
+class TestTls(TransportConformance, StreamConformance):
     transport = TLS
     shares_memory = False
 

@@ -7,13 +7,14 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.sockets.unix_channel import UnixChannel
+from tests.transports.conformance import RegionConformance, StreamConformance
 
 
-class TestUnix(TransportConformance):
+class TestUnix(TransportConformance, StreamConformance, RegionConformance):
     transport = UNIX
 
 
-class TestSocketPair(TransportConformance):
+class TestSocketPair(TransportConformance, StreamConformance, RegionConformance):
     """Sockets that neither dialed nor listened, so that no end sends a HELLO."""
 
     transport = UNIX

@@ -13,13 +13,14 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UcxTransport
 from bowstring.transports.ucx.ucp import ConnectionRequest, Worker
+from tests.transports.conformance import StreamConformance
 from tests.transports.forked_children import call_in_forked_child
 from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 
 
-class TestUcx(TransportConformance):
+class TestUcx(TransportConformance, StreamConformance):
     transport = UcxTransport()
     shares_memory = False
 
