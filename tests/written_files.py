@@ -55,7 +55,6 @@ class Recorder:
                 ("write_message", lambda head, body, _: [head, *body]),
             ):
                 setattr(kind, name, self._record_writes(getattr(kind, name), parts_of))
-        sinks.MemorySink.overwrite = self._record_overwrites(sinks.MemorySink.overwrite)
         for sink_type in (
             sinks.VectoredSink,
             sinks.PathSink,
@@ -83,15 +82,6 @@ class Recorder:
             return None
 
         return recorded
-
-    def _record_overwrites(self, write: Callable[[Any, int, bytes], None]) -> Callable[[Any, int, bytes], None]:
-        @functools.wraps(write)
-        def overwritten(sink: Any, offset: int, data: bytes) -> None:
-            write(sink, offset, data)
-            if id(sink) in self._written:
-                self._written[id(sink)][offset : offset + len(data)] = data
-
-        return overwritten
 
     def _record_finish(self, finish: Callable[[Any], None]) -> Callable[[Any], None]:
         @functools.wraps(finish)

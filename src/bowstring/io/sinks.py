@@ -11,13 +11,13 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from bowstring.errors import ClosedError, InvalidArgumentError, IsDirectoryError, ResourceError
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_text_file
-from bowstring.memory.descriptors import preallocate, pwrite_all
+from bowstring.memory.descriptors import preallocate
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
 
 _MAX_GATHERED_BYTES = 1 << 15
@@ -47,17 +47,6 @@ class Sink(Protocol):
 
     def abandon(self) -> None:
         """Discard the written bytes, if possible."""
-
-
-@runtime_checkable
-class RewritableSink(Protocol):
-    """A sink that can overwrite earlier bytes: a path, whose file is not visible yet, or memory.
-
-    Others can't: a descriptor may be a pipe, and a seekable file object may be in append mode.
-    """
-
-    def overwrite(self, offset: int, data: bytes) -> None:
-        """Overwrite bytes at `offset`, relative to the beginning of the sink."""
 
 
 class VectoredSink:
@@ -185,12 +174,6 @@ class PathSink(VectoredSink):
         except OSError as error:
             raise translate_io_error(error, self.name, "moved to its path", self.name) from None
 
-    def overwrite(self, offset: int, data: bytes) -> None:
-        """Overwrite bytes at `offset`, relative to the beginning of the sink."""
-        self._write_pending()
-        with self._translate_errors():
-            pwrite_all(self._atomic_file.descriptor, data, offset)
-
     def reserve_range(self, size_bytes: int) -> tuple[int, int]:
         """Reserve bytes that the caller writes to the descriptor; return it and their offset."""
         self._write_pending()
@@ -299,21 +282,6 @@ class FileObjectSink:
         self._pending.clear()
 
 
-class MemorySink(FileObjectSink):
-    """An `io.BytesIO`; its earlier content stays."""
-
-    __slots__ = ()
-
-    def overwrite(self, offset: int, data: bytes) -> None:
-        """Overwrite bytes at `offset`, relative to the beginning of the sink."""
-        self._write_pending()
-        end = self._file.tell()
-        # The sink may begin after earlier content.
-        self._file.seek(end - self.position + offset)
-        self._file.write(data)
-        self._file.seek(end)
-
-
 class ObjectStoreSink(FileObjectSink):
     """A file of an object store; see `fsspec_store.Upload`."""
 
@@ -420,8 +388,7 @@ def open_sink(sink: Any, atomic: bool = True, buffer_bytes: int | None = None) -
     if getattr(sink, "closed", False) is True:
         raise ClosedError(f"{type(sink).__name__}: the file object is closed")
     if callable(getattr(sink, "write", None)):
-        sink_class = MemorySink if isinstance(sink, io.BytesIO) else FileObjectSink
-        return sink_class(sink, buffer_bytes=buffer_bytes)
+        return FileObjectSink(sink, buffer_bytes=buffer_bytes)
     raise InvalidArgumentError(
         f"expected a path, a binary file object, a descriptor or a socket to write to, not {type(sink).__name__}"
     )

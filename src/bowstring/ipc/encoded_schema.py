@@ -20,8 +20,8 @@ from bowstring.layouts.registry import layout_of
 
 # Each entry keeps a schema and its layouts alive, so only as many as one process writes at a time.
 _MAX_CACHED = 8
-DICTIONARY_REPLACEMENT, COMPRESSED_BODY = 1, 2
-"""Members of the enumeration Feature."""
+COMPRESSED_BODY = 2
+"""A member of the enumeration Feature."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

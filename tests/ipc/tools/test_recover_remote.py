@@ -286,36 +286,3 @@ def test_recovering_and_drawing_a_large_stream_takes_a_fraction_of_its_size() ->
     size_mib, grown_mib = map(int, process.stdout.split())
     assert size_mib > 700
     assert grown_mib < 300
-
-
-# Features in the schema
-
-
-def recover_without_seeking(source: bytes, sink: Path) -> tuple[str, ...]:
-    """Return the features of the recovered data if the sink cannot seek."""
-    with sink.open("wb") as out:
-        bs.ipc.recover(source, out)
-    return bs.inspection.inspect(sink).encoding.features
-
-
-@EVERY_FORMAT
-def test_the_schema_declares_the_features_for_every_sink(format_: str, tmp_path: Path) -> None:
-    batch = samples.batch("int", "text")
-    for data, features in (
-        (ENCODERS[format_](batch, compression="lz4"), ("COMPRESSED_BODY",)),
-        (ENCODERS[format_](batch), ()),
-    ):
-        bs.ipc.recover(data, tmp_path / "path")
-        assert bs.inspection.inspect(tmp_path / "path").encoding.features == features
-        assert recover_without_seeking(data, tmp_path / "object") == features
-        assert (tmp_path / "path").read_bytes() == (tmp_path / "object").read_bytes()
-
-
-def test_a_recovered_stream_declares_dictionary_replacement(tmp_path: Path) -> None:
-    type_ = bs.dictionary(bs.int8(), bs.string())
-    batches = [bs.record_batch({"w": bs.array(list(words), type_)}) for words in ("ab", "ba")]
-    data = samples.as_stream(*batches)
-    bs.ipc.recover(data, tmp_path / "path")
-    assert bs.inspection.inspect(tmp_path / "path").encoding.features == ("DICTIONARY_REPLACEMENT",)
-    assert recover_without_seeking(data, tmp_path / "object") == ("DICTIONARY_REPLACEMENT",)
-    assert recover_without_seeking(samples.as_stream(batches[0], batches[0]), tmp_path / "object") == ()

@@ -20,15 +20,13 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import FormatMismatchError, InvalidArgumentError, InvalidDataError, ResourceError
-from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.writer import SerializedSubTable
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import PathSink
 from bowstring.io.sources import open_path
 from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.dictionaries.reader import FileDictionaries
-from bowstring.ipc.encoded_schema import COMPRESSED_BODY, encode_schema
+from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
 from bowstring.ipc.format_detection import detect_format
@@ -36,9 +34,9 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_prefix
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
-from bowstring.ipc.metadata.header import Codec, HeaderReader, check_metadata_version
+from bowstring.ipc.metadata.header import Codec, check_metadata_version
 from bowstring.ipc.metadata.schema import V4
-from bowstring.ipc.stream import EncodedMessage, Encoder
+from bowstring.ipc.stream import Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
@@ -70,8 +68,7 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
     dictionaries, byte order, metadata version and framing are those of the file; so are compression (that of its last
     batch) and alignment by default. `metadata` is added to the footer's custom metadata and replaces the values of
     existing keys. Dictionaries of the file count as written: one that extends them becomes a delta, any other raises
-    `InvalidArgumentError`. Existing statistics are continued. If compressed batches are appended, the footer's schema
-    lists the feature `COMPRESSED_BODY`, and so does the schema message at the beginning if it has reserved space.
+    `InvalidArgumentError`. Existing statistics are continued.
 
     Raises `NotFoundError` if the file does not exist, `InvalidDataError` if it is malformed, `InvalidArgumentError` if
     it is not a regular file, `ResourceError` while another process appends to it (the file is locked with `flock`) or
@@ -164,7 +161,6 @@ class _ExistingFile:
 
     def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
         self.reader = reader = FileReader(source, None, limits)
-        self._source = source
         _ = reader.ipc_schema.dictionaries_by_id  # raises errors of malformed fields now
         check_metadata_version(reader.footer["version"], source.name)
         footer_offset = reader.footer_offset
@@ -172,9 +168,8 @@ class _ExistingFile:
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
         # The framing of the schema message is that of the file; appended messages have the same.
         self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
-        self._schema_bytes, prefix_bytes = parse_first_message_prefix(prefix, footer_offset - start)
-        self._schema_offset = start + prefix_bytes
-        self.end = self._schema_offset + self._schema_bytes
+        schema_bytes, prefix_bytes = parse_first_message_prefix(prefix, footer_offset - start)
+        self.end = start + prefix_bytes + schema_bytes
         self.blocks: dict[str, list[Block]] = {}
         messages = reader.messages
         for kind, block_list in messages.block_lists.items():
@@ -220,27 +215,6 @@ class _ExistingFile:
             return None
         distinct = any(column.distinct_counts is not None for column in statistics.columns.values())
         return StatisticsCollector(schema, list(statistics.columns), distinct, statistics)
-
-    def create_schema_with_feature(self, feature: int) -> tuple[SerializedSubTable, tuple[int, bytes] | None]:
-        """Return the schema's table with a feature, and offset and bytes of a schema message with it: None if that
-        message does not fit in the place of the old one, or the old one is malformed.
-        """
-        table = self.reader.footer["schema"]
-        schema_table = copy_schema_table(table, {*table["features"].tolist(), feature})
-        raw = self._source.read_at(self._schema_offset, self._schema_bytes)
-        try:
-            message = HeaderReader(DEFAULT_LIMITS).read(raw, 0, f"{self._source.name}: schema")
-            if not isinstance(message, FlatTable) or read_custom_metadata(message.flatbuffer.get_root_table("Message")):
-                return schema_table, None
-            features = {*message["features"].tolist(), feature}
-            schema_message = headers.build_schema_message(
-                copy_schema_table(message, features), message.flatbuffer.get_root_table("Message")["version"]
-            )
-        except InvalidDataError:
-            return schema_table, None
-        if len(schema_message) > len(raw):
-            return schema_table, None
-        return schema_table, (self._schema_offset, schema_message.ljust(len(raw), b"\0"))
 
     def read_dictionaries(self) -> dict[int, Array]:
         """Return the file's dictionaries by id, checked."""
@@ -303,8 +277,6 @@ class AppendWriter(FileWriter):
         collector: StatisticsCollector | None,
     ) -> None:
         self._collector = collector
-        self._existing = existing
-        self._has_appended = False
         self._resume(sink, encoder, pairs, {**existing.blocks, headers.SCHEMA: []})
 
     def write_batch(self, batch: RecordBatch) -> None:
@@ -316,16 +288,3 @@ class AppendWriter(FileWriter):
                     f"the batch's schema differs from the file's: expected {mismatch[0]}, found {mismatch[1]}"
                 )
         super().write_batch(batch)
-
-    def _write_message(self, message: EncodedMessage) -> tuple[int, int]:
-        self._has_appended = True
-        return super()._write_message(message)
-
-    def _write_end(self) -> None:
-        encoder, sink, features = self._encoder, self._sink, self._existing.reader.footer["schema"]["features"]
-        if self._has_appended and encoder.options.compression is not None and COMPRESSED_BODY not in features:
-            assert isinstance(sink, AppendSink)
-            encoder.schema_table, message = self._existing.create_schema_with_feature(COMPRESSED_BODY)
-            if message is not None:
-                sink.overwrite(*message)
-        super()._write_end()

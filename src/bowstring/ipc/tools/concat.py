@@ -7,21 +7,16 @@ different dictionaries, the columns whose indices change are re-encoded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain, islice
 from typing import Any
-
-import numpy as np
 
 from bowstring.arrays.array import Array
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.types import Dictionary
 from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
-from bowstring.flatbuf.reader import FlatTable
-from bowstring.io.sinks import RewritableSink, Sink, open_sink, reject_same_file
+from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.ipc.dictionaries.reader import (
     FileDictionaries,
     StreamDictionaries,
@@ -29,7 +24,6 @@ from bowstring.ipc.dictionaries.reader import (
     get_dictionary_declaration,
 )
 from bowstring.ipc.dictionaries.tracker import DictionaryTracker
-from bowstring.ipc.encoded_schema import COMPRESSED_BODY
 from bowstring.ipc.file_statistics import FileStatistics, concat_statistics, replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -42,15 +36,14 @@ from bowstring.ipc.metadata.header import (
 )
 from bowstring.ipc.metadata.schema import V4, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
-from bowstring.ipc.record_batch.remote import RemoteBody, create_columns, fetch_body
-from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
+from bowstring.ipc.record_batch.remote import create_columns, fetch_body
+from bowstring.ipc.tools.message_writer import MessageWriter
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan, open_scan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.kernels.unify_dictionaries import iter_dictionary_arrays
 from bowstring.layouts.base import ArrayData
-from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import abandon_on_error
 
 
@@ -95,9 +88,7 @@ def concat_files(
     stream and unified in a file: new values become a delta, and the columns that use them are decoded and written with
     new indices. Dictionaries that can't be unified (ordered and nested ones, and more values than the index type
     allows) raise `InvalidArgumentError`; so do sources with another schema, byte order or metadata version, an empty
-    list, and a source that is also `sink`, by any path or link. The schema lists the features in use. If `sink` is
-    neither a path nor a `BytesIO`, so that it can't be rewritten, the schema at the beginning lists those of the first
-    source; the footer of a file lists all.
+    list, and a source that is also `sink`, by any path or link.
 
     Raises `InvalidDataError` for malformed sources, `LimitError` for a piped file larger than `max_piped_bytes`, and
     the errors of opening sources.
@@ -142,14 +133,15 @@ class _Concatenator:
 
     def add(self, source: FileScan | StreamScan) -> None:
         """Write the batches of a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
-        messages = source.batch_messages()
         if self._output is None:
-            self._output, messages = self._begin_output(_FirstSource.from_source(source), source.schema, messages)
+            first = _FirstSource.from_source(source)
+            dictionaries = first.ipc_schema.dictionaries_by_id.values()
+            writer = MessageWriter(self._sink, source.schema, dictionaries, first.version, self._as_stream)
+            self._output = _Output(first, writer, self._as_stream)
         else:
             self._output.first.check_compatible(source)
-        self._output.writer.features |= get_preserved_features(source.schema)
         copier = _MessageCopier(source, self._output)
-        for message in messages:
+        for message in source.batch_messages():
             if message.header.template.kind == headers.DICTIONARY_BATCH:
                 copier.add_dictionary_batch(message)
             else:
@@ -160,22 +152,6 @@ class _Concatenator:
         self._statistics.append(source.reader.statistics if isinstance(source, FileScan) else None)
         for key, value in source.footer_metadata:
             self._pairs.setdefault(key, value)
-
-    def _begin_output(
-        self, first: _FirstSource, schema: FlatTable, messages: Iterator[BatchMessage]
-    ) -> tuple[_Output, Iterator[BatchMessage]]:
-        """Begin the output, and return it and the messages of the first source.
-
-        A schema message that can't be rewritten has to list features in advance: the features of the first source.
-        """
-        features: set[int] | None = None
-        if not isinstance(self._sink, RewritableSink):
-            features, start = get_preserved_features(schema), list(islice(messages, 1))
-            features |= {COMPRESSED_BODY for message in start if message.header.template.compression is not None}
-            messages = chain(start, messages)
-        dictionaries = first.ipc_schema.dictionaries_by_id
-        writer = MessageWriter(self._sink, schema, dictionaries.values(), first.version, self._as_stream, features)
-        return _Output(first, writer, self._as_stream), messages
 
     def finish(self, metadata: Metadata | None) -> tuple[int, int]:
         """Write the end; return the numbers of record batches and rows."""
@@ -211,22 +187,6 @@ class _Output:
             unify_dictionaries=not as_stream,
         )
         self._tracker = DictionaryTracker(first.ipc_schema, self._options, as_stream, unifies_by_deltas=True)
-        self._latest: dict[int, tuple[list[BatchMessage], Array]] = {}
-
-    def find_values(
-        self, id_: int, messages: list[BatchMessage], read_values: Callable[[], Array | None]
-    ) -> Array | None:
-        """Return the values of a source's dictionary, which is dictionary `id_` of the output. They are the same object
-        as before if equal messages define it: sources often repeat a dictionary.
-        """
-        latest = self._latest.get(id_)
-        if latest is not None and _are_same_messages(latest[0], messages):
-            return latest[1]
-        values = read_values()
-        if values is not None:
-            values.validate(full=True)
-            self._latest[id_] = messages, values
-        return values
 
     def write_dictionaries(self, columns: Mapping[int, Array], codec: str | None) -> dict[int, ArrayData]:
         """Write the dictionaries that readers need for the dictionary-encoded columns of a batch; return the columns
@@ -268,22 +228,14 @@ class _MessageCopier:
         self._output = output
         self._positions = source.ipc_schema.column_positions(source.version)
         self._pending: list[BatchMessage] = []
-        self._messages_by_id: dict[int, list[BatchMessage]] = {}
+        self._dictionary_ids: set[int] = set()
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
         if isinstance(source, FileScan):
             self._lookup = FileDictionaries(source.ipc_schema, source.reader.read_dictionary_messages)
         else:
             self._lookup = self._in_stream = StreamDictionaries()
-        # By those of the source, which may differ.
-        self._output_ids = {
-            declaration.id: output_declaration.id
-            for index, output_declarations in output.dictionaries.items()
-            for declaration, output_declaration in zip(
-                source.ipc_schema.dictionaries[index], output_declarations, strict=True
-            )
-        }
-        self._are_dictionaries_written = not self._output_ids
+        self._are_dictionaries_written = not output.dictionaries
 
     def add_dictionary_batch(self, message: BatchMessage) -> None:
         """Add a dictionary batch. Raises `InvalidDataError` if its id is not in the schema, or the batches are out of
@@ -291,18 +243,14 @@ class _MessageCopier:
         """
         ipc_schema, header, location = self._source.ipc_schema, message.header, message.location_words
         id_ = get_dictionary_declaration(ipc_schema, header, location).id
-        messages = self._messages_by_id.get(id_)
         assert message.body is not None
-        if isinstance(message.body, RemoteBody):
-            message = replace(message, body=fetch_body(message.body))  # it is compared with those of later sources
-            assert message.body is not None
         if self._in_stream is not None:
             self._lookup = self._in_stream = self._in_stream.with_dictionary_batch(
                 ipc_schema, header, message.body, location
             )
         else:
-            check_file_dictionary_order(header, bool(messages), location)
-        self._messages_by_id[id_] = [*(messages or ()), message] if header.template.is_delta else [message]
+            check_file_dictionary_order(header, id_ in self._dictionary_ids, location)
+        self._dictionary_ids.add(id_)
         self._are_dictionaries_written = False
 
     def add_record_batch(self, message: BatchMessage) -> None:
@@ -323,7 +271,7 @@ class _MessageCopier:
                 template = header.template
                 builder = BatchHeaderBuilder(template.version, template.compression)
                 metadata = builder.build(encoded.header_values, encoded.size_bytes, template.pairs)
-                self._output.writer.write_batch(metadata, encoded, template.compression)
+                self._output.writer.write_batch(metadata, encoded)
                 return
         self._pending.append(message)
         # Bodies in one memory are copied together; those of other sources would all stay in memory until then.
@@ -350,38 +298,15 @@ class _MessageCopier:
         return changed_columns
 
     def _find_values(self, declaration: DictionaryDeclaration) -> Array | None:
-        return self._output.find_values(
-            self._output_ids[declaration.id], self._get_messages(declaration), partial(self._lookup, declaration)
-        )
-
-    def _get_messages(self, declaration: DictionaryDeclaration) -> list[BatchMessage]:
-        """Return the messages that define a dictionary and those inside it."""
-        messages = self._messages_by_id.get(declaration.id, ())
-        return [*messages, *(message for inner in declaration.nested for message in self._get_messages(inner))]
+        values = self._lookup(declaration)
+        if values is not None:
+            values.validate(full=True)
+        return values
 
     def flush(self) -> None:
         """Copy the pending messages."""
         messages, self._pending = self._pending, []
         self._output.writer.copy_messages(messages, self._source.memory)
-
-
-def _are_same_messages(left: Sequence[BatchMessage], right: Sequence[BatchMessage]) -> bool:
-    return len(left) == len(right) and all(map(_is_same_message, left, right))
-
-
-def _is_same_message(left: BatchMessage, right: BatchMessage) -> bool:
-    if left is right:
-        return True
-    a, b = left.header, right.header
-    if (a.length, a.body_bytes, a.template.compression) != (b.length, b.body_bytes, b.template.compression):
-        return False
-    if a.template.version != b.template.version or a.variadic_counts() != b.variadic_counts():
-        return False
-    if not (np.array_equal(a.nodes(), b.nodes()) and np.array_equal(a.buffers(), b.buffers())):
-        return False
-    assert isinstance(left.body, Buffer)
-    assert isinstance(right.body, Buffer)
-    return np.array_equal(left.body.bytes[: a.body_bytes], right.body.bytes[: b.body_bytes])
 
 
 _MAX_EQUAL_SCHEMAS = 64

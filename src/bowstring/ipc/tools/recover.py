@@ -26,7 +26,6 @@ from bowstring.ipc.dictionaries.reader import (
     get_dictionary_declaration,
     read_dictionary_values,
 )
-from bowstring.ipc.encoded_schema import COMPRESSED_BODY, DICTIONARY_REPLACEMENT
 from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
@@ -38,7 +37,7 @@ from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns, fetch_body
 from bowstring.ipc.record_batch.writer import EncodedBody
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
-from bowstring.ipc.tools.message_writer import MessageWriter, get_preserved_features
+from bowstring.ipc.tools.message_writer import MessageWriter
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.layouts.base import ArrayData
@@ -122,8 +121,8 @@ def recover(  # noqa: PLR0913 -- each is an option of its own
     some batches at a time: headers first, then bodies. A file is saved as a file and a stream as a stream; `sink` is an
     argument of `new_file`, and not the source. Each batch is checked, with `full` every value of it, and then copied
     without decoding. A damaged column becomes null, and its batch is dropped if `damaged_columns` is "drop", no column
-    is intact, the column is not nullable, or bytes may be missing. The search for messages continues after damage. The
-    schema lists the features that valid messages use. Batches are in the footer's order if all its blocks are complete.
+    is intact, the column is not nullable, or bytes may be missing. The search for messages continues after damage.
+    Batches are in the footer's order if all its blocks are complete.
     A batch is also dropped if no message follows directly and its padding is not zero. A lost dictionary that no
     recovered index refers to is written without values. A dictionary that contains others is checked with the batches
     that use it.
@@ -158,33 +157,11 @@ def recover(  # noqa: PLR0913 -- each is an option of its own
         selector = create_selector(search, messages, full, damaged_columns == "null")
         target = open_sink(sink)
         with abandon_on_error(target):
-            features = _collect_features(search, messages)
             dictionaries = search.schema.ipc_schema.dictionaries_by_id.values()
-            writer = MessageWriter(
-                target, search.schema.table, dictionaries, search.schema.version, not search.is_file, features
-            )
+            writer = MessageWriter(target, search.schema.table, dictionaries, search.schema.version, not search.is_file)
             return _write_selected(selector, writer, report_progress)
     finally:
         opened_source.close()
-
-
-def _collect_features(search: MessageSearch, messages: Sequence[BatchMessage | DroppedRange]) -> set[int]:
-    """Return the features that the messages use, and the schema's other features."""
-    features = get_preserved_features(search.schema.table)
-    defined_ids: set[int] = set()
-    for message in messages:
-        if isinstance(message, DroppedRange):
-            continue
-        template = message.header.template
-        if template.compression is not None:
-            features.add(COMPRESSED_BODY)
-        if template.kind == headers.RECORD_BATCH:
-            defined_ids.update(search.schema.ipc_schema.dictionaries_by_id)  # the writer defines those that are missing
-        if template.kind == headers.DICTIONARY_BATCH and not template.is_delta:
-            if template.dictionary_id in defined_ids and not search.is_file:
-                features.add(DICTIONARY_REPLACEMENT)
-            defined_ids.add(template.dictionary_id)
-    return features
 
 
 def _write_selected(
@@ -202,7 +179,7 @@ def _write_selected(
             pending.clear()
             body, builder = message.new_body, BatchHeaderBuilder(template.version, template.compression)
             metadata = builder.build(body.header_values, body.size_bytes, template.pairs)
-            writer.write_batch(metadata, body, template.compression)
+            writer.write_batch(metadata, body)
             names = search.schema.ipc_schema.schema.names
             damaged_columns += [
                 DamagedColumn(batches, index, names[index], header.length, message.start, reason)
