@@ -115,7 +115,7 @@ def test_json_has_everything_in_exact_bytes(flights: Path, capsys: pytest.Captur
 def test_the_page_documents_every_key_of_the_json(
     flights: Path, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (repository / "docs" / "reference" / "inspection.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
 
     def keys(value: Any) -> set[str]:
         if isinstance(value, dict):

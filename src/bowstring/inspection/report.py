@@ -230,7 +230,7 @@ class Inspection:
         )
 
 
-# Reports as JSON-compatible values. The keys are stable; new ones may be added (docs/reference/inspection.md).
+# Reports as JSON-compatible values. The keys are stable; new ones may be added (docs/reference/command-line.md).
 
 
 def to_document(inspection: Inspection) -> dict[str, Any]:
