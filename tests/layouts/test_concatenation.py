@@ -232,6 +232,15 @@ def test_offsets_beyond_the_data_are_rejected(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3 * MIN_ARRAYS])
+def test_offsets_whose_differences_exceed_64_bits_are_rejected(count: int) -> None:
+    good = bs.array(["abc"], bs.large_string())
+    offsets = np.array([0, (1 << 63) - 1, -(1 << 63) + 4, 3])  # modulo 2**64, all differences are positive
+    bad = bs.Array(good.layout, 3, (None, bs.memory.Buffer.of(offsets), good.own_buffers[2]))
+    with pytest.raises(InvalidDataError, match="offsets"):
+        bs.concat_arrays([good] * (count - 1) + [bad])
+
+
+@pytest.mark.parametrize("count", [2, 3 * MIN_ARRAYS])
 def test_missing_values_are_rejected(count: int) -> None:
     good = bs.array([1, 2, 3])
     short = good.slice(0)

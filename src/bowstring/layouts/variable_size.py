@@ -99,7 +99,8 @@ class VariableSizeLayout(Layout):
         first, last = offsets[ends - slots - 1], offsets[ends - 1]
         first[slots == 0] = last[slots == 0] = 0
         lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
-        if (first < 0).any() or (lengths < 0).any() or (last > max_valid_offsets).any():
+        # Differences of offsets that are not negative can't wrap around. Those of empty arrays are checked in vain.
+        if offsets.min() < 0 or (lengths < 0).any() or (last > max_valid_offsets).any():
             for array in arrays:
                 self.offsets(array)  # raises
         return lengths, first, last
