@@ -21,6 +21,7 @@ from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.sort_keys import find_extreme_bytes, run_start_mask
 
+# The footer has two bounds for each column of each batch. Parquet cuts those of column indexes at 64 bytes, too.
 MAX_BOUND_BYTES = 64
 MinMax: TypeAlias = tuple[ArrayData, ArrayData]
 """A minimum and a maximum, arrays of one value."""
@@ -90,6 +91,7 @@ def _find_extremes(keys: tuple[Values, ...] | None) -> tuple[int, int] | None:
     """Return the indices of a smallest and a greatest row of keys, NaN ignored; None if there is no other."""
     indices = []
     for is_greatest in (False, True):
+        # Row by row only where more significant keys are equal: `ties` are the indices of rows that are extreme so far.
         ties = None
         for key in keys or ():
             values = key if ties is None else key[ties]
@@ -120,6 +122,7 @@ def _truncate_bound(array: ArrayData, rounds_up: bool) -> ArrayData:
         if isinstance(value, bytes)
         else value.encode()[:MAX_BOUND_BYTES].decode(errors="ignore")
     )
+    # Cutting a maximum makes it smaller, so its last byte or character is increased. A minimum only becomes smaller.
     truncated = get_upper_bound_of_prefix(short) if rounds_up else short
     return array if truncated is None else array.layout.from_pylist([truncated])
 
@@ -127,11 +130,13 @@ def _truncate_bound(array: ArrayData, rounds_up: bool) -> ArrayData:
 def get_upper_bound_of_prefix(prefix: str | bytes) -> str | bytes | None:
     """Return a value, not longer than a prefix, that is greater than all values with it; None if there is none."""
     if isinstance(prefix, bytes):
+        # 0xff has no successor: the byte before is increased instead.
         stem = prefix.rstrip(b"\xff")
         return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
     text = prefix.rstrip("\U0010ffff")
     if not text:
         return None
+    # Surrogates, 0xD800 to 0xDFFF, are not characters; the order of code points is that of UTF-8.
     following = ord(text[-1]) + 1
     return text[:-1] + chr(0xE000 if following == 0xD800 else following)
 
@@ -154,6 +159,7 @@ def compute_dense_ranks(array: ArrayData) -> Values:
     assert keys is not None
     ranked = np.zeros(array.length, np.int64)
     if array.length:
+        # lexsort takes the most significant key last.
         ranked[np.lexsort(keys[::-1])] = _compute_sorted_dense_ranks(keys)
     return ranked
 

@@ -17,8 +17,10 @@ from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.value_codecs.base import view_as_words
 from bowstring.layouts.value_codecs.decimals import DecimalCodec
 
+# A float64 is 0 or between 10**-324 and 10**309, and a decimal has at most 76 digits: beyond, results are 0 or do not
+# fit.
 _MAX_SCALE_CHANGE = 1000
-_MAX_INT64_DIGITS = 20
+_MAX_INT64_DIGITS = 20  # of 2**64 - 1, for uint64
 _EXACT_INTEGERS, _MAX_EXACT_SCALE = 1 << 53, 22
 """Integers up to this one, and powers of ten up to this one, are exact as float64."""
 _WIDE_CONTEXT = Context(prec=400, rounding=ROUND_HALF_EVEN)
@@ -61,6 +63,7 @@ def cast_numbers(array: ArrayData, target: DataType, safe: bool) -> ArrayData:
     if safe and slots.dtype.kind == "f":
         raise_if_any_invalid(array, np.isinf(out) & ~np.isinf(slots), f"is too large for {target}")
     elif safe and slots.dtype.itemsize > 1:
+        # All integers up to this one are exact; of the larger ones some are, and are rejected as by pyarrow.
         exact = 1 << (np.finfo(dtype).nmant + 1)
         raise_if_any_invalid(array, (slots > exact) | (slots < -exact), f"is not exactly representable as {target}")
     return build_with_validity(target, out, array)
@@ -70,6 +73,7 @@ def cast_slots_to_integers(array: ArrayData, slots: Values, target: Int, safe: b
     """Convert numbers to integers of a type. Raises `TypeMismatchError` for overflow or fractions if `safe`."""
     dtype = primitive_layout(target).dtype
     if safe and slots.dtype.kind == "f":
+        # Bounds are powers of two, exact as float64. NaN fails both comparisons, and so is not "within".
         whole = np.trunc(slots).astype(np.float64)
         bits = target.bit_width - target.is_signed
         low = -(2.0**bits) if target.is_signed else 0.0
@@ -103,6 +107,8 @@ def _rescale(array: ArrayData, words: Words, shift: int, target: DataType, preci
             has_remainder = (wide_integers.multiply(quotients, unit) != words).any(axis=0)
             raise_if_any_invalid(array, has_remainder, "has digits that would be lost")
         words, shift = quotients, 0
+    # Checked before multiplying: below 10**(precision - shift), the product is below 10**precision, which fits the
+    # words of the target (10**38 < 2**127, 10**76 < 2**255).
     bound = wide_integers.create_constant(10 ** max(precision - shift, 0), num_words)
     is_too_large = ~wide_integers.is_less_unsigned(wide_integers.absolute(words), bound)
     raise_if_any_invalid(array, is_too_large, f"does not fit {target}")

@@ -28,12 +28,14 @@ def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], targ
     dtype = primitive_layout(target).dtype
     if old >= new:
         factor = old // new
+        # Compared before multiplying, where the product would wrap around.
         limit = ((1 << 63) - 1) // factor
         if safe:
             raise_if_any_invalid(array, (wide > limit) | (wide < -limit), f"does not fit {target}")
         wide = wide * np.int64(factor)
     else:
         unit = new // old
+        # Rounds down, as times before 1970 belong to the day and second that they are in.
         whole = wide // unit
         if type(target) is type(array.type):  # towards zero, as in pyarrow; the day of a timestamp begins before it
             whole += (whole * unit != wide) & (wide < 0)
@@ -67,6 +69,7 @@ def _build_dates(array: ArrayData, slots: Values, target: Any, safe: bool) -> Ar
     time_of_day = slots % _MILLISECONDS_PER_DAY
     if safe:
         raise_if_any_invalid(array, time_of_day != 0, "is not a whole number of days")
+    # The first day of the range is not whole: subtracting its time of day would wrap around.
     raise_if_any_invalid(array, slots < np.iinfo(np.int64).min + time_of_day, f"does not fit {target}")
     return build_with_validity(target, slots - time_of_day, array)
 

@@ -258,9 +258,12 @@ def _find_float(type_: t.FloatingPoint, number: float | Decimal | Fraction) -> _
         exact = Fraction(number)
     except (OverflowError, ValueError):  # an infinity, or NaN
         return _FilterValue(layout.create_array(np.array([slot])))
+    # In fractions, which are exact: comparing a float32 with the 64 bits of 0.1 in floats would round one of them.
     is_greater = slot > 0 if np.isinf(slot) else Fraction(float(slot)) > exact
     is_exact = not np.isinf(slot) and Fraction(float(slot)) == exact
     if is_greater:
+        # The next smaller value of the type, with which `<=` and `>` give what `<` and `>=` would with the exact
+        # number.
         slot = np.nextafter(slot, layout.dtype.type(-np.inf))
     return _FilterValue(layout.create_array(np.array([slot])), is_exact)
 

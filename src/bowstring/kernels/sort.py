@@ -60,8 +60,12 @@ def _sort_keys_with_nulls(array: ArrayData, is_descending: bool, nulls_first: bo
     keys: list[Values] = [] if valid is None else [valid if nulls_first else ~valid]
     for key in value_keys:
         is_float = key.dtype.kind == "f"
+        # NumPy sorts NaN to the end; a key before it moves NaN next to the nulls at the start.
         if is_float and nulls_first and np.isnan(key).any():
             keys.append(scatter_valid(~np.isnan(key), valid))
+        # ~x is -x - 1, which reverses the order of integers without the overflow of -x for the least one, also if
+        # unsigned.
         ascending = key if not is_descending else -key if is_float else ~key
+        # The keys under nulls are zeros; the key of validity, more significant, keeps them apart.
         keys.append(scatter_valid(ascending, valid))
     return keys

@@ -53,8 +53,11 @@ def _merge_and_concat_indices(dictionaries: Sequence[ArrayData]) -> tuple[ArrayD
     """Like `merge_dictionaries`, with all indices in one array."""
     first = dictionaries[0]
     values = first.layout.concat(dictionaries)
+    # `firsts` is the index of each distinct value's first occurrence: below the first dictionary's length, the value is
+    # in it.
     codes, firsts = factorize(values)
     is_new = firsts >= first.length
+    # Values of the first dictionary keep their indices, also if it has duplicates: codes refer to the first of these.
     indices = np.where(is_new, first.length + np.cumsum(is_new) - 1, firsts)[codes]
     dictionary = first
     if is_new.any():
@@ -128,6 +131,7 @@ def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
     if len(dictionaries) > 1:
         dictionary, transposition = _merge_and_concat_indices(dictionaries)
         lengths = array_lengths(dictionaries)
+        # An index into one dictionary becomes one into all dictionaries, end to end, which `transposition` maps.
         indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_indices], array_lengths(arrays))
         if len(transposition):  # else all slots are null
             indices = transposition.take(indices, mode="clip")

@@ -17,6 +17,7 @@ from bowstring.memory.bitmap import Mask
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 _WORD_BITS = 64
+# NumPy has no 128-bit product: a product of two 32-bit limbs fits a 64-bit word.
 _LIMB_BITS, _LIMB_MASK = np.uint64(32), np.uint64((1 << 32) - 1)
 
 
@@ -28,8 +29,10 @@ def count_words(dtype: np.dtype[Any]) -> int:
 def to_words(slots: Values, num_words: int) -> Words:
     """Return the words of the slots of integers or decimals, not wider than that; shares the memory if possible."""
     if slots.dtype.kind == "V":
+        # Words first, shape (words, integers), so that each step is a call over contiguous integers.
         words: Words = view_as_words(slots).T
     else:
+        # Widened in their own kind first, which extends the sign of signed integers to 64 bits.
         words = slots.astype(f"{slots.dtype.kind}8", copy=False).view(np.uint64)[None]
     if len(words) == num_words:
         return words
@@ -53,6 +56,7 @@ def create_constant(number: int, num_words: int) -> Words:
 
 def _sign_words(words: Words) -> Values:
     """Return a word of ones for each negative integer, zero for others."""
+    # An arithmetic shift of the signed word copies the sign into every bit.
     signs: Values = (words[-1].view(np.int64) >> (_WORD_BITS - 1)).view(np.uint64)
     return signs
 
@@ -74,6 +78,7 @@ def _add_with_carry(left: Words, right: Words, carry: Any) -> Words:
 
 def subtract(left: Words, right: Words) -> Words:
     """Subtract integers."""
+    # Two's complement: -x is ~x + 1.
     return _add_with_carry(left, ~right, True)
 
 
@@ -84,6 +89,7 @@ def absolute(words: Words) -> Words:
 
 def _negate_where(signs: Values, words: Words) -> Words:
     """Negate the integers whose word in `signs` is all ones, not those for which it is zero."""
+    # x ^ -1 is ~x, and subtracting -1 adds 1; with signs of 0 nothing changes.
     return subtract(words ^ signs, np.broadcast_to(signs, words.shape))
 
 
@@ -99,6 +105,7 @@ def multiply(left: Words, right: Words) -> Words:
     for index, right_limb in enumerate(_split_words(right)):
         if not right_limb.any():  # the upper limbs of small integers
             continue
+        # Limb i times limb j counts 2**(32 * (i + j)); products beyond the last column are lost modulo the width.
         for column, left_limb in enumerate(left_limbs[: num_limbs - index], index):
             product = left_limb * right_limb
             columns[column] = columns[column] + (product & _LIMB_MASK)
@@ -106,6 +113,7 @@ def multiply(left: Words, right: Words) -> Words:
     out = np.empty(np.broadcast_shapes(left.shape, right.shape), np.uint64)
     carry: Any = np.uint64(0)
     for index in range(len(left)):
+        # At most 16 halves below 2**32 and a carry below 2**5: far from 2**64.
         low = columns[2 * index] + carry
         high = columns[2 * index + 1] + (low >> _LIMB_BITS)
         out[index] = low & _LIMB_MASK | high << _LIMB_BITS
@@ -133,12 +141,15 @@ def _divide_unsigned(dividends: Words, divisors: Words) -> Words:
     remainders = dividends
     float_divisors = _to_floats(divisors)
     while remainders[1:].any() or divisors[1:].any():
+        # The conversions and the quotient err by a few parts in 2**53, less than the 2**-48 taken off.
         estimates = np.floor(_to_floats(remainders) / float_divisors * (1 - 2.0**-48))
+        # Quotients of less than about one: the rest is 0 or 1 times the divisor.
         if not estimates.any():
             return add(quotients, _pad_word(~is_less_unsigned(remainders, divisors), len(quotients)))
         estimated_words = _from_floats(estimates, len(quotients))
         quotients = add(quotients, estimated_words)
         remainders = subtract(remainders, multiply(divisors, estimated_words))
+    # Both fit one word, where NumPy divides exactly.
     return add(quotients, _pad_word(remainders[0] // divisors[0], len(quotients)))
 
 
@@ -163,6 +174,7 @@ def _to_floats(words: Words) -> Values:
 def _from_floats(floats: Values, num_words: int) -> Words:
     """Return the words of whole floats that are not negative and fit."""
     out = np.empty((num_words, len(floats)), np.uint64)
+    # A float has 53 significant bits, so that dividing by a power of two and taking the whole part is exact.
     for index in range(num_words - 1, -1, -1):
         unit = 2.0 ** (_WORD_BITS * index)
         out[index] = floats // unit

@@ -39,12 +39,16 @@ if TYPE_CHECKING:
 
 VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_VIEW = np.dtype([("length", "<i4"), ("value", np.void, INLINE_BYTES)])
+# Offsets and buffer indices of views are signed 32-bit numbers.
 _DATA_BUFFER_BYTES = (1 << 31) - 1
+# Below, sharing would keep more than a quarter of bytes that no view refers to.
 _MIN_LONG_FRACTION = 0.75
 _MIN_LONG_BYTES = 1 << 12
 """Data is shared, including the bytes of short values, if at least this much of it belongs to long values."""
+# 64 KiB of views, and the arrays computed for them, stay in the cache.
 _BLOCK_VIEWS = 1 << 12
 _WORD = np.dtype("<u8")
+# Row n is true for the bytes of a view that belong to a value of n bytes; the first four, the length, always do.
 _VALUE_BYTES = np.arange(INLINE_BYTES + 2)[:, None] > np.arange(VIEW.itemsize) - 4
 _WORD_MASKS = np.where(_VALUE_BYTES, 0xFF, 0).astype(UINT8).view(_WORD)
 """For each length, masks of a view's two words without the padding. A length above 12 has no padding."""
@@ -70,10 +74,13 @@ def _fill_views(views: Values, data: Bytes, lengths: Values, buffer_index: int) 
             gathered = gather_bytes(data, starts[is_long], sizes[is_long])
             long_values[offset : offset + gathered.size] = gathered
             offset += gathered.size
+        # All views as if they were inline; the second word of the long ones is overwritten below, and their prefix
+        # stays.
         block.view(_INLINE_VIEW)["value"] = gather_prefixes(data, starts, INLINE_BYTES)
         block["length"] = sizes
         words = block.view(_WORD).reshape(-1, 2)
         words &= _WORD_MASKS.take(sizes, axis=0, mode="clip")
+        # Buffer index in the lower half, offset in the upper one: both are below 2**31, so the word is not negative.
         np.copyto(words[:, 1], (offsets << 32 | buffer_index).view(_WORD), where=is_long)
     return long_values
 
@@ -116,6 +123,8 @@ class BinaryViewLayout(ByteStringLayout):
 
     def _has_shared_bytes(self, array: ArrayData) -> bool:
         """Whether values share bytes: they have more bytes than the array. Nulls may count as values."""
+        # Lengths are below 2**31, so that the sum fits int64 for fewer than 2**32 views, 64 GiB. Negative lengths are
+        # found by `views`.
         return int(array.buffer_values(1)["length"].sum(dtype=np.int64)) > _get_source_bytes(array)
 
     def find_values_and_indices(self, array: ArrayData) -> tuple[ArrayData, Indices] | None:
@@ -173,6 +182,7 @@ class BinaryViewLayout(ByteStringLayout):
         buffers: list[Buffer] = []
         first = base = 0
         while base < len(data):
+            # As many values as fit into one data buffer; its offsets count from `base`.
             last = int(np.searchsorted(ends, base + _DATA_BUFFER_BYTES, "right"))
             if last == first:
                 raise InvalidArgumentError(f"{lengths[first]} bytes are too long for a view of {self.type}")

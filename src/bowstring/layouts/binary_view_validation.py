@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 INLINE_BYTES = 12
 """Values of up to this length are stored in the view."""
 
+# 256 KiB of views: they are read several times while they are in the cache.
 _BLOCK_VIEWS = 1 << 14
+# Views may refer to few bytes of a large buffer: reading all of it must not take much longer than reading the values.
 _MAX_SPAN_RATIO = 8
 _WORD = np.dtype("<u8")
 _INT32 = np.dtype("<i4")
 _PREFIX_WORD = np.dtype("<u4")
-_HIGH_BITS = 0x8080808080808080
+_HIGH_BITS = 0x8080808080808080  # set in no byte of ASCII text
 
 
 class _LongViews(NamedTuple):
@@ -51,6 +53,7 @@ class _LongViews(NamedTuple):
             self._check_locations(first, buffer_sizes)
             yield first, self
             return
+        # Stable, so that the first view of a group is the first invalid one to name.
         order = np.argsort(self.buffer_indices, kind="stable")
         for group in np.split(order, np.flatnonzero(np.diff(self.buffer_indices[order])) + 1):
             views = _LongViews(*(column[group] for column in self))
@@ -90,6 +93,7 @@ def check_views(array: ArrayData, is_text: bool) -> None:
             _check_prefixes(views, data)
             if is_text and not _is_dense_ascii(data, views):
                 text_ranges.setdefault(buffer_index, _TextRange(data)).extend(views)
+    # Only now value by value, which finds the invalid one, or that all are valid and only the bytes between are not.
     if not all(text_range.is_valid_utf8() for text_range in text_ranges.values()):
         for first, words, lengths in _iter_view_blocks(array, array.length):
             for buffer_index, views in _select_long_views(words, lengths, first).split_by_buffer(buffer_sizes):
@@ -136,6 +140,7 @@ def _select_long_views(words: Values, lengths: Values, first: int) -> _LongViews
 
 def _check_prefixes(long: _LongViews, data: Bytes) -> None:
     """Check the prefixes of views that refer to one data buffer."""
+    # A long value has at least 13 bytes and is within the data, so that four bytes can be read at each start.
     first_words = np.ndarray((data.size - 3,), _PREFIX_WORD, data, strides=(1,))[long.starts]
     differs = first_words != long.prefixes
     if differs.any():
@@ -149,15 +154,18 @@ def _check_inline_views(words: Values, lengths: Values, first: int, is_text: boo
     if len(indices) < len(words):
         words, lengths = words.take(indices, axis=0), lengths.take(indices)
     left, right = words.T
+    # The value begins after 32 bits of the first word: bits + 32 of it are used, and bits - 32 of the second.
     bits = lengths.astype(_WORD) * 8
     padding = (left >> np.minimum(bits + 32, 64)) | (right >> (np.maximum(bits, 32) - 32))  # NumPy shifts out all 64
     if padding.any():
         raise InvalidDataError(
             f"views[{first + indices[find_first_true(padding != 0)]}] is inline, but not padded with zeros"
         )
+    # Without the lengths, in the lower half: one OR over all bytes shows whether any is not ASCII.
     all_bits = int(np.bitwise_or.reduce(left)) >> 32 << 32 | int(np.bitwise_or.reduce(right))
     if not is_text or not all_bits & _HIGH_BITS:
         return
+    # Twelve bytes per view, zero-padded: zeros are valid UTF-8, so all values are decoded as one text.
     values = words.view(UINT8)[:, 4:].reshape(-1)
     if (
         utf8_decoding.continuation_byte_mask(values[::INLINE_BYTES]).any()

@@ -21,8 +21,11 @@ _Step: TypeAlias = Callable[[Values, Values, Indices, Indices], Values]
 """Compares the next bytes of strings, words of shape (strings, 2), with those of others, given how many are left."""
 _WORD = 8
 _STEP = 2 * _WORD
+# Strings with so long a common prefix are compared faster by memcmp, which Python's bytes use.
 _LONG_BYTES = 512
+# The NumPy calls of a step take longer than comparing this many by Python.
 _FEW_STRINGS = 16
+# Two words of both sides take 256 KiB, within the second-level cache.
 _BLOCK_STRINGS = 1 << 13
 _ONES = np.tri(_STEP + 1, _STEP, -1, UINT8) * UINT8.type(255)
 _MASKS = [_ONES[:, start : start + _WORD].copy().view(np.uint64)[:, 0] for start in (0, _WORD)]
@@ -53,12 +56,14 @@ def _compare_ties(signs: Values, step: _Step, left: ByteStrings, right: ByteStri
     (data, starts, lengths), (other_data, other_starts, other_lengths) = left, right
     is_single = len(other_starts) != len(starts)
     for first in range(0, len(signs), _BLOCK_STRINGS):
+        # int64 indices among all strings, shape (ties,).
         ties, depth = np.flatnonzero(signs[first : first + _BLOCK_STRINGS] == 0) + first, 0
         while len(ties) > _FEW_STRINGS and depth < _LONG_BYTES:
             # A slice of all strings of a block is faster to read than their indices.
             slots = slice(ties[0], ties[0] + len(ties)) if ties[-1] - ties[0] == len(ties) - 1 else ties
             others = slice(None) if is_single else slots
             left_bytes, right_bytes = lengths[slots] - depth, other_lengths[others] - depth
+            # Bytes after the end of a string belong to the next one, and are masked by the numbers of bytes left.
             words = _read_words(data, starts[slots], depth), _read_words(other_data, other_starts[others], depth)
             signs[slots] = tie_signs = step(*words, left_bytes, right_bytes)
             depth += _STEP
@@ -77,6 +82,7 @@ def _read_words(data: Values, starts: Indices, depth: int) -> Values:
 
 def _have_different_words(words: Values, other_words: Values, num_bytes: Indices, _: Indices) -> Values:
     """Return 1 for strings of the same length that differ."""
+    # The order of bytes does not matter for equality, so they need not be swapped as in `_compare_words`.
     differences = words ^ other_words
     first, second = (differences[:, index] & mask.take(num_bytes, mode="clip") for index, mask in enumerate(_MASKS))
     signs: Values = ((first | second) != 0).view(np.int8)
@@ -87,6 +93,7 @@ def _compare_words(words: Values, other_words: Values, num_bytes: Indices, num_o
     """Compare the first words, then the second, then the numbers of bytes: a string that ends here is less
     than one that continues with zeros, and equal so far if both are longer.
     """
+    # Capped at one more than a step, so that strings that both continue compare as equal.
     signs = _find_signs(np.minimum(num_bytes, _STEP + 1), np.minimum(num_other_bytes, _STEP + 1))
     for index, weight in ((1, 2), (0, 4)):  # greater than what the later ones add up to
         mask = _MASKS[index]

@@ -13,10 +13,15 @@ from bowstring.layouts.sort_keys import rank_bytes
 
 _IndexedWords: TypeAlias = Iterator[tuple[Indices | slice, Values]]
 _WORD = np.dtype("<u8")
+# By number of bytes, 0 to 8: little-endian words have the first bytes of a string in their lower bits.
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD.itemsize + 1)], _WORD)
+# Longer strings have more than 64 words each, and Python hashes them as fast as NumPy would.
 _LONG_BYTES = 512
+# Words and hashes of a block take 128 KiB each and stay in the cache.
 _BLOCK_STRINGS = 1 << 14
+# A table of 32 KiB stays in the first-level cache, which is faster if there are few distinct values.
 _FEWEST_BITS = 12
+# Strings left after this have equal hashes under all mixtures so far, or were built to: sorting bounds the time.
 _ROUNDS = 16
 _SEED = np.uint64(secrets.randbits(64))
 """Random, so that an attacker cannot construct strings with colliding hashes."""
@@ -45,6 +50,8 @@ def bytes_equality_codes(data: Values, offsets: Indices) -> Indices:
             codes[index] = index_by_value.setdefault(value, index)
         starts, lengths = starts[short], lengths[short]
     words = _view_words(data)
+    # Three words distinguish most strings, and all words are hashed only if they do not. A collision of the whole
+    # hashes is next to impossible, and leads to the sort.
     for iter_words in (_iter_first_middle_last_words, _iter_all_words):
         firsts = _find_first_occurrences(_hash_strings(iter_words, words, starts, lengths))
         if _are_equal_to_first_occurrences(words, starts, lengths, firsts):
@@ -56,6 +63,7 @@ def bytes_equality_codes(data: Values, offsets: Indices) -> Indices:
 def _mix(hashes: Values) -> Values:
     """Return other integers, as different as the hashes."""
     mixed = hashes * _MULTIPLIER
+    # Multiplication moves information to the upper bits only; the shift brings it back to the lower ones.
     return mixed ^ mixed >> _HALF
 
 
@@ -63,6 +71,7 @@ def _view_words(data: Values) -> Values:
     """Return the eight bytes from each byte on, at least once, as integers."""
     if data.size < _WORD.itemsize:
         data = np.concatenate((data, np.zeros(_WORD.itemsize - data.size, data.dtype)))
+    # Strides of 1: word i is bytes i to i + 8, unaligned, and nothing is copied.
     return np.ndarray((data.size - _WORD.itemsize + 1,), _WORD, data, strides=(1,))
 
 
@@ -73,6 +82,7 @@ def _read_first_words(words: Values, starts: Indices, lengths: Indices) -> Value
         first_words: Values = words[starts] & masks
         return first_words
     at = np.minimum(starts, len(words) - 1)
+    # The last word has the string in its upper bytes. 63 stands for 64, which only empty strings need: their mask is 0.
     excess_bits = np.minimum((starts - at) * 8, 63).astype(_WORD)
     return words[at] >> excess_bits & masks
 
@@ -82,6 +92,7 @@ def _iter_first_middle_last_words(words: Values, starts: Indices, lengths: Indic
     yield slice(None), _read_first_words(words, starts, lengths)
     longer = np.flatnonzero(lengths > _WORD.itemsize)
     indices = longer if len(longer) < len(starts) else slice(None)
+    # Words may overlap: strings of 9 to 24 bytes are covered completely by the first, the middle and the last.
     begin, last = starts[indices], lengths[indices] - _WORD.itemsize
     yield indices, words[begin + (last >> 1)]
     yield indices, words[begin + last]
@@ -129,8 +140,10 @@ def _find_first_occurrences(hashes: Values) -> Indices:
         mixed = _mix(mixed)
         slots = (mixed >> np.uint64(64 - bits)).astype(np.intp)
         table = np.empty(1 << bits, np.int64)
+        # Backwards, because NumPy keeps the last of the values assigned to one entry, and the first index is wanted.
         table[slots[::-1]] = remaining[::-1]
         candidates = table[slots]
+        # The candidate has the same upper bits and another hash: both can't be found in this table.
         collides = hashes[candidates] != keys
         out[remaining] = candidates
         if not collides.any():

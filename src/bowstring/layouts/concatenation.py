@@ -65,6 +65,7 @@ def concat_bits(arrays: Sequence[ArrayData], index: int) -> Mask:
 def _unpack_bit_ranges(packed: Bytes, sizes: Indices, bit_offsets: Indices, lengths: Indices) -> Mask:
     """Unpack `lengths` bits, from a bit offset on, of each of the concatenated bitmaps of `sizes` bytes."""
     bits = np.unpackbits(packed, bitorder="little").view(np.bool_)
+    # Where the first bit of each array is among all bits, and how far it has to move to follow the array before.
     starts = (np.cumsum(sizes) - sizes) * 8 + bit_offsets
     shifts = starts - (np.cumsum(lengths) - lengths)
     return bits[np.repeat(shifts, lengths) + np.arange(lengths.sum())] if shifts.any() else bits[: lengths.sum()]
@@ -136,6 +137,7 @@ def _try_concat_byte_ranges(arrays: Sequence[ArrayData], index: int, starts: Ind
         if memory.size == total_bytes:
             return memory
     ends = np.cumsum(sizes)
+    # Each size is within an existing buffer, so that the sum can't overflow before memory is exhausted.
     out = allocate(int(ends[-1]), is_zeroed=False)
     copy_ranges(out, ends - sizes, memory, firsts + starts, sizes)
     return out

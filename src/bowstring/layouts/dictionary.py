@@ -92,6 +92,7 @@ class DictionaryLayout(Layout):
         count = array.require_dictionary().length
         raw, mask = array.buffer_values(1), array.validity_mask()
         if mask is not None:
+            # The format permits any index in a null slot.
             raw = np.where(mask, raw, raw.dtype.type(0))
         invalid = (raw < 0) | (raw >= count) if mask is None else mask & ((raw < 0) | (raw >= count))
         if invalid.any():
@@ -193,6 +194,7 @@ class DictionaryLayout(Layout):
         indices, dictionary = self.indices(array), array.require_dictionary()
         if array.null_count == array.length:
             return [None] * array.length
+        # Python objects are created of used values only; NumPy's cost for finding them is small beside that.
         if array.length < dictionary.length:
             used_indices, indices = np.unique(indices, return_inverse=True)
             dictionary = dictionary.take(used_indices)
@@ -313,5 +315,6 @@ def decode_dictionary(array: ArrayData) -> ArrayData:
     indices, dictionary, mask = layout.indices(array), array.require_dictionary(), array.validity_mask()
     if mask is None:
         return dictionary.take(indices)
+    # A null slot refers to one more value, a null, so that one `take` copies values and nulls.
     with_null = layout.dictionary.concat([dictionary, layout.dictionary.nulls(1)])
     return with_null.take(np.where(mask, indices, dictionary.length))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _COPIED_BYTES = 1 << 14
 """Up to this size, comparing copies as bytes takes less time than calling NumPy."""
+# Bounds the array of booleans of a comparison, and what is read after the first difference.
 _BLOCK_BYTES = 1 << 22
 
 
@@ -72,6 +73,7 @@ def bytes_equal(left: Values, right: Values) -> bool:
         return left.tobytes() == right.tobytes()
     left, right = left.view(np.uint8), right.view(np.uint8)
     whole = left.size // 8 * 8
+    # Compared as integers, so that NaN equals itself and zeros of different signs differ, as bytes do.
     left_words, right_words = left[:whole].view(np.uint64), right[:whole].view(np.uint64)
 
     def is_block_equal(first: int, last: int) -> bool:

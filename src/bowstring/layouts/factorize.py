@@ -17,6 +17,7 @@ from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.sort_keys import run_start_mask, stable_argsort
 from bowstring.memory.buffer import UINT8
 
+# A table of 512 KiB, which is not cleared and so costs little also for a few slots.
 _MIN_TABLE_SIZE = 1 << 16
 
 
@@ -49,6 +50,7 @@ def factorize(array: ArrayData) -> tuple[Indices, Indices]:
 def list_identity_keys(elements: ArrayData, offsets: Indices) -> Values:
     """Return a key for each list of elements between consecutive offsets, equal for identical lists."""
     codes = factorize(elements)[0]
+    # A list of codes is a byte string, 8 bytes per element, so that lists need no algorithm of their own.
     return bytes_equality_codes(codes.view(UINT8), offsets * codes.itemsize)
 
 
@@ -82,10 +84,13 @@ def _combine_keys(keys: Sequence[Values]) -> Indices | None:
     ):
         return None
     low = int(key.min())
+    # In Python integers: the range of an int64 key may need 65 bits.
     if int(key.max()) - low >= max(4 * key.size, _MIN_TABLE_SIZE):
         return None
+    # Unsigned keys above 2**63 must be shifted before they are cast; the range was bounded above.
     integers = (key - key.dtype.type(low)).astype(np.int64) if key.dtype.kind == "u" else key.astype(np.int64) - low
     for flags in flag_keys:
+        # At most one flag: the table has at most twice its size.
         integers = 2 * integers + flags
     return integers
 

@@ -52,6 +52,8 @@ class FixedSizeListLayout(Layout):
     def elements(self, array: ArrayData) -> ArrayData:
         """Return the child, limited to the slots of the array."""
         child = array.children[0]
+        # In Python integers: both may come from a header, and their product can exceed 64 bits. After this check,
+        # NumPy's products below can't.
         first, count = array.offset * self.size, array.length * self.size
         if first + count > child.length:
             slots = array.offset + array.length

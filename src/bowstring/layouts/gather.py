@@ -13,16 +13,22 @@ if TYPE_CHECKING:
     from bowstring.layouts.base import ArrayData, Indices, Values
 
 _MAX_INT64 = (1 << 63) - 1
+# Bounds the temporary arrays of one call: some six of int64, half a MiB each.
 _BLOCK_RANGES = 1 << 16
+# Bounds the groups of a block, and so the NumPy calls: longer ranges rarely have a length in common.
 _LONG_BYTES = 512
+# The NumPy calls for one length take about as long as this many copies by slices.
 _FEW_RANGES = 16
+# With up to `_WIDE_BYTES` each, bounds the memory of the elements between reading and writing.
 _BLOCK_PREFIXES = 1 << 12
+# A cache line: copying less saves nothing, and a wider copy covers more of the ranges.
 _NARROW_BYTES = 64
 _WIDE_BYTES = 256
 
 
 def sum_lengths(lengths: Indices) -> int:
     """Return the sum of lengths, also if it exceeds 64 bits."""
+    # Lengths from outside may each be valid in 64 bits and not their sum, which would wrap around to a small number.
     if lengths.size and int(lengths.max()) > _MAX_INT64 // lengths.size:
         return sum(lengths.tolist())
     return int(lengths.sum())
@@ -39,6 +45,7 @@ def take_ranges(child: ArrayData, starts: Indices, lengths: Indices) -> ArrayDat
 
 def range_indices(starts: Indices, lengths: Indices) -> Indices:
     """Concatenate the indices start, start + 1, … of each range."""
+    # The number of an index among all, plus what its range's start exceeds the range's position by.
     ends = np.cumsum(lengths)
     return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(starts - ends + lengths, lengths)
 
@@ -55,13 +62,16 @@ def gather_bytes(source: Bytes, starts: Indices, lengths: Indices) -> Bytes:
     if not total:
         return np.empty(0, UINT8)
     targets, longest = lengths.cumsum() - lengths, int(lengths.max())
+    # Twice the average length covers most ranges; the others are copied once more, by `copy_ranges`.
     width = min(longest, max(2 * total // len(lengths), _NARROW_BYTES))
     if width > _WIDE_BYTES:
         width = 0
+    # Room for the excess of the last range.
     out = np.empty(total + width, UINT8)
     for first in range(0, len(starts) if width else 0, _BLOCK_PREFIXES):
         block = slice(first, first + _BLOCK_PREFIXES)
-        # assigned in order
+        # NumPy assigns to indices in order, also where elements overlap: each range overwrites the excess of the one
+        # before.
         _sliding_windows(out, width)[targets[block]] = gather_prefixes(source, starts[block], width)
     if longest > width:
         long = (lengths > width).nonzero()[0]
@@ -92,6 +102,7 @@ def _copy_ranges_by_length(out: Bytes, targets: Indices, source: Bytes, starts: 
     Ranges of one length are elements of one NumPy type, unaligned, which a single call copies. Long ranges, and
     lengths with few ranges, are copied one by one.
     """
+    # As uint16, which NumPy sorts in linear time.
     capped_lengths = np.minimum(lengths, _LONG_BYTES).astype(np.uint16)
     order, counts = np.argsort(capped_lengths, kind="stable"), np.bincount(capped_lengths)
     remaining, end = [], 0
@@ -111,6 +122,7 @@ def _copy_ranges_by_length(out: Bytes, targets: Indices, source: Bytes, starts: 
 def gather_prefixes(source: Bytes, starts: Indices, width: int) -> Values:
     """Return `width` bytes (at least one) from each start as elements of a NumPy void type, zero-padded at the end."""
     last = source.size - width
+    # Windows must not reach beyond the memory: the common case has none there, and needs no second array.
     if starts.max() <= last:
         return _sliding_windows(source, width)[starts]
     near_end, first = (starts > last).nonzero()[0], max(last, 0)

@@ -93,15 +93,19 @@ class SlotSelection:
             buffers.append(Buffer(source.memory, source.offset + start, size))
         check_expanded_slots(len(self) * count, width, sum(source.size for source in buffers))
         starts, memory = view_enclosing_range(buffers)
+        # `count` elements from a slot on are a run of that length, so both cases are copied as runs.
         slots = self if count == 1 else SlotSelection(self.arrays, self.array_indices, self.slot_indices, count)
         array_indices, indices, run_length = slots._runs
         if run_length * width > _MAX_RUN_BYTES:
             array_indices, indices, run_length = slots.array_indices, slots.slot_indices, 1
         if run_length == 1 and not (starts % width).any():
+            # The view starts at the lowest address, so that elements at multiples of their width from there have an
+            # index in it.
             typed: Values = memory[: memory.size // width * width].view(spec.dtype)
             return typed[self.broadcast_to_slots(starts // width) + indices]  # type: ignore[no-any-return]
         # Unaligned elements, or runs: copy the bytes of each run as one element, from a view that begins at any byte.
         bases = starts if len(self.arrays) == 1 else starts[array_indices]
+        # Within the enclosing range, as each run is within its array: no overflow.
         byte_offsets, run_bytes = bases + indices * width, run_length * width
         windows = np.ndarray(memory.size - run_bytes + 1, np.dtype((np.void, run_bytes)), memory, strides=(1,))
         return windows[byte_offsets].view(spec.dtype)  # type: ignore[no-any-return]
@@ -128,6 +132,7 @@ class SlotSelection:
             buffers.append(source)
         starts, memory = view_enclosing_range(buffers)
         bit_indices = self.physical_indices
+        # Only the byte of each bit is read, shape (slots,), and not the bitmaps between.
         source_bytes = memory[self.broadcast_to_slots(starts) + (bit_indices >> 3)]
         return (source_bytes >> (bit_indices & 7).astype(UINT8) & 1).view(np.bool_)
 
@@ -166,6 +171,7 @@ class SlotSelection:
             return arrays[0].layout.take(arrays[0], starts[:0])
         check_expanded_arrays(arrays, total)
         run_length = int(lengths[0])
+        # Runs of one length, as of fixed-size lists, stay runs down to the buffers; others become single slots here.
         if (lengths == run_length).all():
             slots = SlotSelection(arrays, self.array_indices, starts, run_length)
         else:

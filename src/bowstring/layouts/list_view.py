@@ -63,6 +63,8 @@ class ListViewLayout(Layout):
         """Return offsets and sizes as int64, checked to be within the child, including those of null slots."""
         starts, sizes = array.buffer_values(1).astype(np.int64), array.buffer_values(2).astype(np.int64)
         count = array.children[0].length
+        # As a difference: the sum of two untrusted int64 could wrap around. With `starts < 0` it may, but is invalid
+        # anyway.
         invalid = (starts < 0) | (sizes < 0) | (sizes > count - starts)
         if invalid.any():
             i = find_first_true(invalid)
@@ -142,6 +144,7 @@ class ListViewLayout(Layout):
         views = [self.offsets_and_sizes(array) for array in arrays]
         bases = np.cumsum([0] + [array.children[0].length for array in arrays])
         offsets_from_lengths(np.diff(bases), self.offset_type, self.type)
+        # Starts move by the lengths of the children before, which stay whole: lists may share their elements.
         starts = np.concatenate([view[0] + base for view, base in zip(views, bases[:-1], strict=True)])
         child = self.children[0].concat([array.children[0] for array in arrays])
         return self._create_from_ranges(

@@ -50,6 +50,7 @@ class RunEndEncodedLayout(Layout):
             return ends, 0, 0
         if not ends.size or ends[-1] < end:
             raise InvalidDataError(f"the last run ends at {ends[-1] if ends.size else 0}, before slot {end}")
+        # A run ends before its end: the run of a slot is the first whose end is greater.
         first = int(np.searchsorted(ends, array.offset, "right"))
         stop = int(np.searchsorted(ends, end - 1, "right")) + 1
         if stop > array.children[1].length:
@@ -102,6 +103,7 @@ class RunEndEncodedLayout(Layout):
     def run_lengths_and_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return the number of the array's slots in each run, and the runs' values."""
         ends, first, stop = self.run_ends_and_bounds(array)
+        # Ends relative to the slice, so that the first and the last run count only their slots in it.
         clipped_ends = np.minimum(ends[first:stop] - array.offset, array.length)
         return np.diff(clipped_ends, prepend=0), array.children[1].slice(first, stop - first)
 
@@ -144,6 +146,8 @@ class RunEndEncodedLayout(Layout):
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         ends, _, _ = self.run_ends_and_bounds(array)
         runs = np.searchsorted(ends, indices + array.offset, "right")
+        # Adjacent slots of one run stay one run; equal values of different runs are not merged, as they are not
+        # compared.
         last = np.append(np.flatnonzero(runs[1:] != runs[:-1]), len(runs) - 1) if runs.size else runs
         values = array.children[1]
         return self.create_array(last + 1, values.layout.take(values, runs[last]), len(indices))
@@ -158,6 +162,7 @@ class RunEndEncodedLayout(Layout):
         left_lengths, left_values = self.run_lengths_and_values(left)
         right_lengths, right_values = self.run_lengths_and_values(right)
         left_ends, right_ends = np.cumsum(left_lengths), np.cumsum(right_lengths)
+        # Between two of these ends both arrays have one value: each pair of runs that overlap is compared once.
         ends = np.union1d(left_ends, right_ends)
         left_runs, right_runs = np.searchsorted(left_ends, ends), np.searchsorted(right_ends, ends)
         return arrays_equal(left_values.take(left_runs), right_values.take(right_runs), nans_equal)

@@ -11,7 +11,7 @@ from bowstring.layouts.base import Indices, Values
 
 ByteStrings: TypeAlias = tuple[Values, Indices, Indices]
 """Bytes, and the starts and lengths of strings in them."""
-_WORD = 8
+_WORD = 8  # the bytes that NumPy compares as one integer
 _ROUNDS = 8
 """The number of words that are compared by NumPy. Ties after that are few or have equal long prefixes: Python compares
 them.
@@ -127,6 +127,7 @@ def _refine_ranks(ranks: Indices, members: Indices, keys: tuple[Values, ...], ha
     group, subgroup = (
         np.maximum.accumulate(np.where(edge, indices, 0)) for edge in (is_group_start, is_subgroup_start)
     )
+    # A rank is the number of smaller strings: that of the group, plus the members of the group before this subgroup.
     ranks[members[order]] = before[order] + subgroup - group
     single = is_subgroup_start & np.append(is_subgroup_start[1:], True)
     remaining: Indices = members[order[~single & has_more_bytes[order]]]
@@ -138,6 +139,7 @@ def stable_argsort(keys: Sequence[Values]) -> Indices:
     key = keys[0]
     if len(keys) > 1:
         return np.lexsort(keys[::-1])
+    # The difference is taken in Python integers, as that of int64 may need 65 bits.
     if key.dtype.kind in "iu" and key.dtype.itemsize > 2 and key.size:
         low = key.min()
         if int(key.max()) - int(low) < 1 << 16:  # NumPy sorts 16 bits in linear time

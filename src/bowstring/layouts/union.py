@@ -46,6 +46,7 @@ class UnionLayout(Layout):
         super().__init__(type, (TYPE_IDS, OFFSETS) if self.is_dense else (TYPE_IDS,), children)
         self.ids = type.type_ids
         self.names = [f.name for f in type.fields]
+        # By the type id as an unsigned byte: negative ids find -1, as those that the type does not have.
         self._child_index_by_id = np.full(256, -1, np.int64)
         self._child_index_by_id[list(self.ids)] = range(len(self.ids))
 
@@ -202,6 +203,8 @@ class UnionLayout(Layout):
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         codes = np.zeros(array.length, np.int64)
         for index, (slots, child) in enumerate(self.split_by_child(array)):
+            # Codes of different children differ modulo the number of children, and codes are below the number of slots:
+            # no overflow.
             codes[slots] = factorize(child)[0] * len(self.ids) + index
         return (codes,)
 

@@ -15,7 +15,10 @@ from bowstring.memory.buffer import Bytes
 if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
+# Bounds the memory of a decoded block, 1 MiB at most, and what is read after the first byte that is not ASCII. A
+# multiple of 8, for `is_ascii`.
 _BLOCK_BYTES = 1 << 18
+# Offsets of a block as int64 take 256 KiB. An array that is mostly ASCII is decoded only in the blocks that are not.
 _BLOCK_VALUES = 1 << 15
 
 
@@ -36,6 +39,7 @@ def decode_values(data: Bytes, offsets: Values, mask: Mask | None, is_text: bool
 
     Raises `InvalidDataError` naming the first string that is not valid UTF-8.
     """
+    # Consecutive reads give each value as bytes in one call of C, without a slice and its two Python integers.
     read = BytesIO(data[int(offsets[0]) : int(offsets[-1])].data).read
     encoded = map(read, np.diff(offsets).tolist())
     if not is_text:
@@ -61,7 +65,9 @@ def check_utf8(data: Values, offsets: Values, mask: Mask | None) -> None:
         block = data[start:stop]
         if is_ascii(block):
             continue
+        # Offsets at the end of the block are left out: there is no byte there, or one of the next block.
         boundaries = block_offsets[1 : np.searchsorted(block_offsets, stop)] - start
+        # The block as a whole is valid, and no value begins within a character: then each value is valid.
         if find_invalid_byte(block) is None and not continuation_byte_mask(block[boundaries]).any():
             continue
         indices = np.arange(count) if mask is None else np.flatnonzero(mask[first : first + count])
@@ -80,6 +86,7 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
         return
     nonempty = nonempty[np.argsort(starts[nonempty], kind="stable")]
     starts, stops, slots = starts[nonempty], stops[nonempty], slots[nonempty]
+    # The farthest end so far, in the order of the starts: a value that begins beyond it begins a new range.
     max_stops = np.maximum.accumulate(stops)
     firsts = np.concatenate(([0], np.flatnonzero(starts[1:] > max_stops[:-1]) + 1))
     ends = np.append(max_stops[firsts[1:] - 1], max_stops[-1])
@@ -88,6 +95,7 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
     for first, last in zip(starts[firsts].tolist(), ends.tolist(), strict=True):
         offset = find_invalid_byte(data[first:last])
         if offset is not None:
+            # One invalid byte is enough: whichever values contain it are invalid, and the error names one.
             invalid |= (starts <= first + offset) & (first + offset < stops)
             break
     else:
@@ -110,6 +118,7 @@ def find_invalid_byte(data: Values) -> int | None:
     while start < data.size:
         block = data[start : start + _BLOCK_BYTES]
         try:
+            # A character that a block cuts is left to the next block: all but the last call are not final.
             start += codecs.utf_8_decode(block.data, "strict", start + block.size == data.size)[1]
         except UnicodeDecodeError as error:
             return start + error.start

@@ -48,6 +48,7 @@ class VariableSizeLayout(Layout):
         offsets, max_valid_offset = array.buffer_values(1), self.max_valid_offset(array)
         if offsets[0] < 0:
             raise InvalidDataError(f"offsets[0] = {offsets[0]} is negative")
+        # Compared and not subtracted: a difference of untrusted offsets could wrap around.
         falling = offsets[1:] < offsets[:-1]
         if falling.any():
             i = find_first_true(falling)
@@ -78,6 +79,7 @@ class VariableSizeLayout(Layout):
     def value_ranges(self, slots: SlotSelection) -> tuple[Indices, Indices]:
         """Return the starts and lengths of the selected slots' values. Raises as `offsets`."""
         max_valid_offsets = np.array([self.max_valid_offset(array) for array in slots.arrays])
+        # Two offsets per slot, the start and the end, shape (slots, 2): slots need not be adjacent.
         starts, stops = slots.gather_buffer_values(1, 2).reshape(-1, 2).T.astype(np.int64)
         lengths, exceeds = stops - starts, stops > slots.broadcast_to_slots(max_valid_offsets)
         if starts.min() < 0 or lengths.min() < 0 or exceeds.any():
@@ -94,10 +96,12 @@ class VariableSizeLayout(Layout):
         `offsets`.
         """
         slots = array_lengths(arrays)
+        # An array of n slots has n + 1 offsets, from index ends - slots - 1 to ends - 1 of the concatenated ones.
         offsets = concat_buffer_values(arrays, 1).astype(np.int64)
         ends = np.cumsum(slots + 1)
         first, last = offsets[ends - slots - 1], offsets[ends - 1]
         first[slots == 0] = last[slots == 0] = 0
+        # Without the differences between the last offset of one array and the first of the next.
         lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
         # Differences of offsets that are not negative can't wrap around. Those of empty arrays are checked in vain.
         if offsets.min() < 0 or (lengths < 0).any() or (last > max_valid_offsets).any():
@@ -119,6 +123,7 @@ class VariableSizeLayout(Layout):
 def offsets_from_lengths(lengths: Values, dtype: np.dtype[Any], data_type: DataType) -> Values:
     """Return the offsets for lengths, from 0. Raises `InvalidArgumentError` if they do not fit the offset type."""
     total = int(lengths.sum(dtype=np.int64))
+    # `-` binds more tightly than `>>`: these are the bits of a signed number without its sign.
     if total >> 8 * dtype.itemsize - 1:
         raise InvalidArgumentError(
             f"{total} elements are too many for the 32-bit offsets of {data_type}; use the large type"

@@ -15,7 +15,9 @@ from bowstring.layouts.value_codecs.base import ValueCodec, view_as_words
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
 
+# Scales are 32-bit numbers, and a shift adds up to 76 digits: exponents within this can't overflow.
 _MAX_EXPONENT = 1 << 34
+# More digits than any value has, and Inexact is an error: nothing is ever rounded.
 _EXACT = Context(prec=160, Emax=_MAX_EXPONENT, Emin=-_MAX_EXPONENT, traps=[Inexact, InvalidOperation])
 
 
@@ -76,6 +78,7 @@ class DecimalCodec(ValueCodec):
         return highest, *(words[:, index] for index in range(words.shape[1] - 2, -1, -1))
 
     def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
+        # Shape (slots, words), the least significant word first.
         words = view_as_words(slots)
         invalid = ~(_less_than_mask(words, self._bound) & ~_less_than_mask(words, -self._bound + 1))
         if not invalid.any():
@@ -103,7 +106,9 @@ def _less_than_mask(words: Values, bound: int) -> Values:
         if index == words.shape[1] - 1:
             signed = np.dtype(f"i{bits // 8}")
             column = column.view(signed)
+            # The most significant word is signed: the bound's word above 2**(bits - 1) stands for a negative number.
             limit -= (limit >> (bits - 1)) << bits
         bound_word = column.dtype.type(limit)
+        # From the least significant word upwards: a higher word decides, and only equal ones keep the result so far.
         less = (column < bound_word) | ((column == bound_word) & less)
     return less

@@ -29,10 +29,12 @@ SECONDS_PER_DAY = 86_400
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
+# Microseconds of 0001-01-01 and of the end of 9999-12-31, the range of Python's datetime.
 _FIRST_US = -62_135_596_800_000_000
 _LAST_US = 253_402_300_799_999_999
 _MAX_US = (1 << 63) - 1
 _MICROSECOND = timedelta(microseconds=1)
+# NumPy's NaT: this value of a slot can't be represented by datetime64, though Arrow has no such exception.
 _NAT = np.iinfo(np.int64).min
 
 
