@@ -159,17 +159,6 @@ def test_bytes_after_a_stream_are_an_unclaimed_part() -> None:
     assert not anatomy.faults
 
 
-def test_tensors_are_messages_with_buffers() -> None:
-    raw = pa.BufferOutputStream()
-    pa.ipc.write_tensor(pa.Tensor.from_numpy(np.arange(12.0).reshape(3, 4)), raw)
-    anatomy = bs.inspection.build_anatomy(bytes(raw.getvalue()))
-    assert_contiguous(anatomy)
-    assert part_kinds(anatomy) == ["tensor"]
-    assert [ByteRangeKind(kind) for kind in anatomy.parts[0].byte_ranges.kinds].count(ByteRangeKind.BUFFER) == 1
-    assert anatomy.inspection is None
-    assert not anatomy.faults
-
-
 def test_two_buffers_with_the_same_bytes_have_one_leaf() -> None:
     from bowstring.inspection.anatomy.message_byte_ranges import body_byte_ranges
 

@@ -147,12 +147,10 @@ class _BodySplitter:
     def _find_layout_index(self, part: FilePart) -> int:
         """Return the index of the layout of a part's body, or -1 for a batch that contradicts the schema."""
         span = part.span
-        if span is None:
-            roles = _tensor_buffer_roles(0 if part.offsets is None else len(part.offsets))
-            return self._find_or_add_layout((part.kind, roles), lambda: _tensor_layout(roles, part.kind.value, V5))
-        ipc_schema, template = self._ipc_schema, span.header.template
-        if ipc_schema is None or not self._try_add_to_totals(part, span):
+        ipc_schema = self._ipc_schema
+        if span is None or ipc_schema is None or not self._try_add_to_totals(part, span):
             return -1
+        template = span.header.template
         if part.kind is FilePartKind.RECORD_BATCH:
             return self._find_or_add_layout(
                 (None, template.version), lambda: _record_batch_layout(ipc_schema, template.version)
@@ -207,16 +205,6 @@ def _measure_source_sizes(walker: Walker, parts: tuple[FilePart, ...]) -> Framin
     )
 
 
-def _tensor_buffer_roles(count: int) -> tuple[str, ...]:
-    """Return the roles of a tensor's buffers: the values, then the buffers of its index."""
-    # COO has one buffer, compressed matrices have two; the trees of CSF have pointers for all levels but the last one.
-    index = {0: (), 1: ("indices",), 2: ("index pointers", "indices")}.get(count - 1)
-    if index is None:
-        pointers = (count - 2) // 2
-        index = (*["index pointers"] * pointers, *["indices"] * (count - 1 - pointers))
-    return ("values", *index)[:count]
-
-
 def _sum_bytes_by_role(parts: tuple[FilePart, ...], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
     """Add up the buffers of record batches by column and role; variadic buffers count as data."""
     sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
@@ -260,13 +248,6 @@ def _record_batch_layout(ipc_schema: IpcSchema, version: int) -> BodyLayout:
 def _dictionary_layout(node: DictionaryDeclaration, version: int) -> BodyLayout:
     """Return the layout of the bodies of the batches of one dictionary."""
     return _build_layout([Field("values", node.value_type)], node.id, version)
-
-
-def _tensor_layout(roles: tuple[str, ...], type: str, version: int) -> BodyLayout:
-    """Return the layout of a tensor's body."""
-    return BodyLayout(
-        None, version, (BodyField("tensor", -1, type, 0),), tuple(BodyBuffer(0, role, "") for role in roles)
-    )
 
 
 def _build_layout(columns: list[Field], dictionary_id: int | None, version: int) -> BodyLayout:

@@ -37,10 +37,6 @@ _GAP_BYTES = 1 << 13
 _PART_KINDS = {kind: number for number, kind in enumerate(FilePartKind)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 _SPECIFICATION = "https://arrow.apache.org/docs/format/Columnar.html#"
-_OTHER_PAGES = dict.fromkeys(
-    ("Tensor (Multi-dimensional Array) Message Format", "SparseTensor Message Format"),
-    "https://arrow.apache.org/docs/format/Other.html",
-)
 
 MEANINGS: dict[str, Any] = tomllib.loads(
     files(__package__).joinpath("assets", "glossary.toml").read_text(encoding="utf-8")
@@ -315,7 +311,5 @@ def _glossary_to_json() -> dict[str, Any]:
 
 def _heading_url(heading: str) -> str:
     """Return the URL of a heading in the specification."""
-    if heading in _OTHER_PAGES:
-        return _OTHER_PAGES[heading]
     anchor = "".join(c if c.isalnum() else "-" for c in heading.lower()).strip("-")
     return _SPECIFICATION + anchor

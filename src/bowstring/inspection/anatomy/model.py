@@ -23,8 +23,6 @@ class FilePartKind(Enum):
     SCHEMA = "schema"
     DICTIONARY_BATCH = "dictionary batch"
     RECORD_BATCH = "record batch"
-    TENSOR = "tensor"
-    SPARSE_TENSOR = "sparse tensor"
     END = "end of stream"
     FOOTER = "footer"
     UNCLAIMED = "unclaimed"

@@ -17,7 +17,7 @@ from bowstring.display.printable_text import bytes_to_printable, format_percent,
 from bowstring.errors import MissingExtraError, format_count
 from bowstring.inspection.anatomy.builder import MAX_PARTS, add_value_errors, build_anatomy_from_source, open_seekable
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
-from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FilePartKind
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind
 from bowstring.inspection.report import ColumnReport
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
@@ -139,10 +139,7 @@ def _summary_text(anatomy: Anatomy) -> str:
     size, inspection = format_size(anatomy.total_bytes), anatomy.inspection
     source = f"{'A damaged' if anatomy.fault_count else 'An'} Arrow {anatomy.format} of {size}"
     if inspection is None:
-        tensors = sum(part.kind in (FilePartKind.TENSOR, FilePartKind.SPARSE_TENSOR) for part in anatomy.parts)
-        return (
-            f"{source} with {format_count(tensors, 'tensor')}." if tensors else f"{source} without a readable schema."
-        )
+        return f"{source} without a readable schema."
     batches, columns = inspection.batches.count, format_count(len(inspection.columns), "column")
     rows = f"{format_count(inspection.rows, 'row')} in {format_count(batches, 'record batch')}"
     if anatomy.is_shortened:

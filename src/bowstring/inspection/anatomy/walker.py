@@ -6,15 +6,13 @@ Readable bytes become parts; errors become `FaultAtOffset` records with their of
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, TruncatedError, UnsupportedError
+from bowstring.errors import InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.tables import HEADERS, read_root
 from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, framing_byte_ranges
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FilePart, FilePartKind
 from bowstring.io.sources import RandomAccessSource
@@ -28,8 +26,6 @@ from bowstring.ipc.message import (
     MAGIC,
     EndOfStream,
     Message,
-    MessageLocation,
-    format_location,
 )
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_error
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch, LocatedSchema, MessageWalk
@@ -42,7 +38,6 @@ _RANGE_KINDS_BY_PART_KIND = {
     FilePartKind.UNCLAIMED: ByteRangeKind.UNCLAIMED,
     FilePartKind.OMITTED: ByteRangeKind.OMITTED,
 }
-_TENSOR_PART_KINDS = {"Tensor": FilePartKind.TENSOR, "SparseTensor": FilePartKind.SPARSE_TENSOR}
 
 
 class FaultList:
@@ -76,8 +71,7 @@ class Walker:
         self.is_shortened = False
         self.has_end_marker = False
         self._limits = limits
-        self._headers = HeaderReader(limits)
-        self._messages = MessageWalk(source, limits, self._read_header)
+        self._messages = MessageWalk(source, limits, HeaderReader(limits).read)
         self._flatbuffer_sizes: dict[int, tuple[object, int]] = {}
         self._counts = dict.fromkeys(FilePartKind, 0)
         self._remaining_parts = max_parts
@@ -87,11 +81,7 @@ class Walker:
         source = self.source
         if not self.is_file:
             offset = yield from self._message_parts(source.position, source.size)
-            if (
-                self.schema is None
-                and not self.faults.count
-                and not any(self._counts[kind] for kind in _TENSOR_PART_KINDS.values())
-            ):
+            if self.schema is None and not self.faults.count:
                 self.faults.add(
                     offset, TruncatedError(f"{source.name}: the stream ends at byte {offset}, before a schema")
                 )
@@ -200,22 +190,9 @@ class Walker:
             offset = part.stop
         return offset
 
-    def _read_header(
-        self, raw: bytes, flatbuffer_offset: int, location: MessageLocation
-    ) -> BatchHeader | FlatTable | _TensorHeader:
-        try:
-            return self._headers.read(raw, flatbuffer_offset, location)
-        except UnsupportedError as error:
-            tensor = _TensorHeader.read(raw[flatbuffer_offset:], format_location(location), self._limits)
-            if tensor is None:
-                raise error from None
-            return tensor
-
     def _message_part(self, message: Message[Any], stop: int, is_listed: bool) -> FilePart:
         """Return the part of a message. Raises `InvalidDataError` if it is not expected there."""
         header, offset, name = message.header, message.offset, f"message at byte {message.offset}"
-        if isinstance(header, _TensorHeader):
-            return self._tensor_part(message, stop)
         order_error = find_order_error(header, self.schema is not None, (name,))
         if not isinstance(header, BatchHeader):
             size_bytes = flatbuffer_size(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
@@ -272,24 +249,6 @@ class Walker:
             cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
         return cached[1]
 
-    def _tensor_part(self, message: Message[_TensorHeader], stop: int) -> FilePart:
-        header, offset = message.header, message.offset
-        if message.stop > stop:
-            message = self._clip_truncated_body(message, stop)
-        table = header.table
-        is_sparse = header.kind == "SparseTensor"
-        buffers = [table["data"], *_sparse_index_buffers(table)] if is_sparse else [table["data"]]
-        offsets, lengths = (np.array([int(buffer[n]) for buffer in buffers], np.int64) for n in ("offset", "length"))
-        size_bytes = flatbuffer_size(
-            table.flatbuffer.raw, "Message", f"message at byte {offset}", self._limits.max_tables
-        )
-        byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes)
-        byte_ranges = byte_ranges.concat(ByteRanges.from_sizes((message.body_bytes, ByteRangeKind.BODY)))
-        part_kind = _TENSOR_PART_KINDS[header.kind]
-        number = self._counts[part_kind]
-        self._counts[part_kind] += 1
-        return FilePart(part_kind, offset, byte_ranges, number, None, offsets, lengths)
-
     def _iter_unparsed_parts(self, offset: int, stop: int, kind: FilePartKind) -> Iterator[FilePart]:
         """Yield the bytes up to `stop`, if any, as one part of this kind, or as omitted if the limit is exceeded."""
         if offset < stop:
@@ -324,33 +283,3 @@ def _measure_footer(footer: FlatTable, limits: ReadLimits) -> ByteRanges:
         (4, ByteRangeKind.FOOTER_LENGTH),
         (6, ByteRangeKind.MAGIC),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _TensorHeader:
-    """The header of a tensor message of any metadata version."""
-
-    kind: str
-    table: FlatTable
-    body_bytes: int
-
-    @classmethod
-    def read(cls, raw: bytes, location: str, limits: ReadLimits) -> _TensorHeader | None:
-        """Return the header in a flatbuffer, or None unless it describes a tensor."""
-        root = read_root("Message", raw, location, limits.max_tables)
-        kind = HEADERS[root["header_type"]] if 0 < root["header_type"] < len(HEADERS) else ""
-        table = root["header"] if kind in _TENSOR_PART_KINDS else None
-        body_bytes = root["bodyLength"]
-        return None if table is None or body_bytes < 0 else cls(kind, table, body_bytes)
-
-
-def _sparse_index_buffers(sparse: FlatTable) -> list[Any]:
-    """Return the buffers of a sparse tensor's index («SparseTensor») in the order of its table."""
-    index = sparse["sparseIndex"]
-    if index is None:
-        return []
-    if index.spec.name == "SparseTensorIndexCSF":
-        return [*index["indptrBuffers"], *index["indicesBuffers"]]
-    if index.spec.name == "SparseMatrixIndexCSX":
-        return [index["indptrBuffer"], index["indicesBuffer"]]
-    return [index["indicesBuffer"]]

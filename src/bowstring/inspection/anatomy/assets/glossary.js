@@ -21,7 +21,6 @@ function partTitle(p, isShort) {
     const id = A.part_dictionary[p], delta = A.part_flags[p] & 2 ? " delta" : "";
     return (isShort ? "dict " : "Dictionary ") + id + delta;
   }
-  if (kind === "tensor" || kind === "sparse tensor") return (isShort ? "tensor " : kind === "tensor" ? "Tensor " : "Sparse tensor ") + n;
   if (kind === "start") return isShort ? "ARROW1" : "Beginning";
   if (kind === "unread" && n >= 0) return (isShort ? "unread " : "Cannot be read: batch ") + number(n);
   if (isShort) return { schema: "schema", "end of stream": "end", footer: "footer", unclaimed: "unclaimed", unread: "unread", "left out": "left out" }[kind];
@@ -62,10 +61,9 @@ function leafFacts(leaf) {
 function bufferFacts(p, index) {
   const layout = layoutOf(p), isExtra = index < 0;
   const [field, role, element] = layout.buffers[isExtra ? ~index : index];
-  const type = layout.fields[field][2], isTensor = partKind(p).includes("tensor");
+  const type = layout.fields[field][2];
   let key = role;
   if (isExtra) key = "data of views";
-  else if (isTensor && role === "indices") key = "tensor indices";
   else if (role === "offsets") key = type.includes("list_view") ? "offsets of a list view" : type.includes("union") ? "offsets of a union" : /^(large_)?list|^map/.test(type) ? "offsets of a list" : "offsets";
   else if (role === "data") key = element === "bit" ? "data bits" : element === "" ? "data bytes" : "data";
   const label = isExtra ? "data" : role.startsWith("validity") ? "validity" : role === "data" ? "values" : role;

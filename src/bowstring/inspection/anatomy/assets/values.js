@@ -128,7 +128,7 @@ function valuesOf(leaf, bytes, size) {
   if (kind === LEAF.METADATA) return metadataOf(partOf[leaf], list);
   if (kind !== LEAF.BUFFER) return [];
   const facts = leafFacts(leaf);
-  if (!facts.layout || partKind(facts.p).includes("tensor")) return [];
+  if (!facts.layout) return [];
   if (codecOf(facts.p)) {
     if (bytes.length < 8) return [];
     const claim = view.getBigInt64(0, true);
