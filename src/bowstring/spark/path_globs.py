@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, translate_os_error
@@ -18,6 +17,10 @@ MAX_ALTERNATIVES = 1000
 """How many patterns the braces of one may stand for."""
 
 _SPECIAL = re.compile(r"[*?\[{\\]")
+# A backslash and the character after it are taken together, so that escaped braces and commas do not count.
+_OPENING_BRACE = re.compile(r"(?P<before>(?:\\.|[^\\])*?)\{", re.DOTALL)
+_INNERMOST_BRACES = re.compile(_OPENING_BRACE.pattern + r"(?P<choices>(?:\\.|[^\\{}])*)\}", re.DOTALL)
+_COMMA = re.compile(r"(?<!\\),")
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
@@ -86,43 +89,20 @@ def _list_names(folder: FolderPath) -> list[str]:
 
 def _expand_braces(pattern: str) -> list[str]:
     """Return the equivalent patterns without braces."""
-    pending, patterns = [pattern], []
+    pending, patterns = [pattern], dict[str, None]()
     while pending:
         text = pending.pop()
-        start, commas, stop = _find_braces(text, pattern)
-        if start < 0:
-            patterns.append(text)
+        braces = _INNERMOST_BRACES.match(text)
+        if braces is not None:
+            choices = _COMMA.split(braces["choices"])
+            pending += [braces["before"] + choice + text[braces.end() :] for choice in choices]
+        elif _OPENING_BRACE.match(text):
+            raise InvalidArgumentError(f"{pattern}: a brace of the glob is not closed")
         else:
-            bounds = [start, *commas, stop]
-            # In reverse, because the last pattern is taken next: so they keep their order.
-            choices = [text[left + 1 : right] for left, right in pairwise(bounds)]
-            pending += [text[:start] + choice + text[stop + 1 :] for choice in reversed(choices)]
+            patterns[text] = None
         if len(pending) + len(patterns) > MAX_ALTERNATIVES:
             raise InvalidArgumentError(f"{pattern}: the braces stand for more than {MAX_ALTERNATIVES} patterns")
-    return patterns
-
-
-def _find_braces(text: str, pattern: str) -> tuple[int, list[int], int]:
-    """Return the indices of the first opening brace, of its commas, and of its closing brace; -1 without any."""
-    start, depth, commas = -1, 0, []
-    is_escaped = False
-    for index, char in enumerate(text):
-        if is_escaped:
-            is_escaped = False
-        elif char == "\\":
-            is_escaped = True
-        elif char == "{":
-            start = index if depth == 0 else start
-            depth += 1
-        elif char == "," and depth == 1:
-            commas.append(index)
-        elif char == "}" and depth:
-            depth -= 1
-            if depth == 0:
-                return start, commas, index
-    if depth:
-        raise InvalidArgumentError(f"{pattern}: a brace of the glob is not closed")
-    return -1, [], -1
+    return list(patterns)
 
 
 def _translate(pattern: str) -> str:
