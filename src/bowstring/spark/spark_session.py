@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
-from bowstring.sharing.processes import ProcessIdentity
+from bowstring.sharing.processes import ProcessIdentity, parent_pid, wait_for_exit
 from bowstring.spark.runtime.java_runtime import set_java_home
 
 try:
@@ -44,6 +45,8 @@ if tuple(map(int, pyspark.__version__.split(".")[:2])) < _MIN_VERSION:
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows per batch; Spark's own default makes small batches of narrow rows."""
 
+_LAUNCHER_NAMES = ("spark-submit", "spark-class", "SparkSubmit")
+_LAUNCHER_TIMEOUT_S = 5.0
 _FOLDER_PREFIX = "bowstring-spark-"
 _MAX_SOCKET_FOLDER_BYTES = 64
 """The path of a unix socket has at most 107 bytes; Spark's name of the file has 42."""
@@ -104,6 +107,10 @@ def session(
             f"Spark did not start with the master {master!r} and the Java of {java.home}; Spark has written the reason "
             f"to standard error: {problem}"
         ) from problem
+    except (KeyboardInterrupt, SystemExit):
+        if SparkContext._gateway is None:
+            _terminate_launcher()  # PySpark does not end a Java that is still starting
+        raise
     if running is None:
         if master.startswith("local-cluster"):
             _remove_worker_folder_at_exit(spark)
@@ -116,6 +123,32 @@ def _stop_quietly(spark: SparkSession) -> None:
     """Stop a session unless that has happened already."""
     with contextlib.suppress(Exception):  # at exit, Java may have ended before
         spark.stop()
+
+
+def _terminate_launcher() -> None:
+    """End the child processes that start Java, with SIGTERM, after a while with SIGKILL."""
+    # Descriptors, because before the second signal a number may become that of another process.
+    pidfds = [
+        (pid, os.pidfd_open(pid))
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
+        if parent_pid(pid) == os.getpid() and any(name in _read_command_line(pid) for name in _LAUNCHER_NAMES)
+    ]
+    for pid, pidfd in pidfds:
+        for signal_number, timeout_s in ((signal.SIGTERM, 0.0), (signal.SIGKILL, _LAUNCHER_TIMEOUT_S)):
+            if not wait_for_exit(pidfd, timeout_s):
+                signal.pidfd_send_signal(pidfd, signal_number)
+        os.close(pidfd)
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass  # reaped already
+
+
+def _read_command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def register(spark: SparkSession) -> SparkSession:
