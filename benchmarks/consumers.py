@@ -25,8 +25,8 @@ from benchmarks.measure import Measurement, Settings, compare_calls
 from benchmarks.transfer import access_columns, best_chunk_rows, fetch_with_flight
 from benchmarks.worker import WorkerProcess
 from bowstring.datasets import Dataset, DatasetPart
-from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.agent_control import RemoteAccess
+from bowstring.sharing.agent.client import AgentClient, AgentKey
+from bowstring.sharing.agent.control import RemoteAccess
 from bowstring.sharing.stored_dataset import store_in_region
 
 _ROWS, _COLUMNS, _PARTS, _CONSUMERS = 5_000_000, 10, 8, 8

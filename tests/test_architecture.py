@@ -240,7 +240,7 @@ def reach(graph: dict[str, set[str]], start: str) -> set[str]:
     return reached | {start}
 
 
-LAYERED = ("ipc", "transports", "spark")
+LAYERED = ("ipc", "transports", "sharing", "spark")
 
 
 def layers_of(package: str) -> dict[str, int]:
@@ -339,8 +339,8 @@ def test_only_entry_points_import_the_optional_sub_packages() -> None:
 @pytest.mark.parametrize(
     ("source", "path", "is_wrong"),
     [
-        ("from bowstring.transports.ucx.channel import UcxChannel", "sharing/server.py", True),
-        ("def function():\n    import bowstring.sharing.flight", "sharing/server.py", True),
+        ("from bowstring.transports.ucx.channel import UcxChannel", "sharing/server/server.py", True),
+        ("def function():\n    import bowstring.sharing.flight", "sharing/server/server.py", True),
         ("from bowstring.transports.ucx.channel import UcxChannel", "transports/ucx/transport.py", False),
     ],
 )
@@ -383,7 +383,7 @@ def test_no_two_public_classes_have_the_same_name() -> None:
         ("from bowstring.ipc.api import open_file", "layouts/list_.py"),
         ("from bowstring.layouts import Array", "flatbuf/reader.py"),
         ("from ..ipc import api", "dissociated/messages.py"),
-        ("from bowstring import spark", "sharing/server.py"),
+        ("from bowstring import spark", "sharing/server/server.py"),
         ("from bowstring import table", "ipc/stream.py"),
         ("from bowstring._lazy_exports import attach_lazy_exports", "ipc/stream.py"),
         ("def function():\n    import bowstring.cli.main", "spark/publication.py"),
@@ -420,7 +420,7 @@ def test_imports_under_type_checking_are_not_counted() -> None:
     ("source", "path", "misplaced"),
     [
         ("import pyarrow as pa", "ipc/api.py", True),
-        ("def function():\n    import pyspark", "sharing/server.py", True),
+        ("def function():\n    import pyspark", "sharing/server/server.py", True),
         ("from rich.table import Table", "inspection/report.py", True),
         ("import some_new_package", "cli/info.py", True),
         ("import numpy as np", "errors.py", True),

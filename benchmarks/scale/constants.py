@@ -19,8 +19,8 @@ import numpy as np
 import bowstring as bs
 from bowstring.datasets import Dataset, DatasetPart
 from bowstring.memory.region import Region
-from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
-from bowstring.sharing.agent_control import RemoteAccess
+from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocation
+from bowstring.sharing.agent.control import RemoteAccess
 from bowstring.sharing.stored_dataset import store_in_region
 
 _TASKS, _PARTS, _CLIENTS, _DATASETS, _DIALS = 300, 1000, 200, 300, 50

@@ -14,9 +14,9 @@ from typing import Any
 
 import bowstring as bs
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, NotFoundError
-from bowstring.sharing.agent_client import AgentClient
-from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
-from bowstring.sharing.memory_budget import MemoryRequest
+from bowstring.sharing.agent.client import AgentClient
+from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
+from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.uris import ERROR_DATA
 from bowstring.testing.descriptors import count_open_descriptors

@@ -15,8 +15,8 @@ from bowstring.dissociated.messages import (
     encode_prefix,
 )
 from bowstring.errors import InvalidDataError
-from bowstring.sharing.recording import SCHEMA, read_recording
-from bowstring.sharing.trace import decode_trace
+from bowstring.sharing.recording.recorder import SCHEMA, read_recording
+from bowstring.sharing.recording.trace import decode_trace
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
 from bowstring.transports.observer import ObservedEventKind
 from fuzz.expectations import expect

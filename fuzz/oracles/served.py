@@ -25,7 +25,7 @@ from bowstring.inspection.validation import Validator
 from bowstring.ipc.message import CONTINUATION, is_file_start
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.memory.region import Region
-from bowstring.sharing.connection import Connection, Stream
+from bowstring.sharing.client.connection import Connection, Stream
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
 from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions

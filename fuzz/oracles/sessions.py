@@ -19,9 +19,9 @@ from bowstring.dissociated.messages import BODY_TYPE_SHIFT, BodyType, decode_add
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError
-from bowstring.sharing.connection import Connection
-from bowstring.sharing.server import Server
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.client.connection import Connection
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import Server
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, WANT_METADATA, Ticket, format_dataset_uri
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions

@@ -116,8 +116,8 @@ from bowstring.ipc.api import (
     open_file as open_file,
     open_stream as open_stream,
 )
-from bowstring.sharing.connect import connect as connect
-from bowstring.sharing.server import serve as serve
+from bowstring.sharing.client.connect import connect as connect
+from bowstring.sharing.server.server import serve as serve
 from bowstring.sharing.share import attach as attach, share as share
 
 __version__: str

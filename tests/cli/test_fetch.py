@@ -17,12 +17,12 @@ import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.server import Server
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset
 from bowstring.transports.blocking import BlockingChannel
 from tests.cli.command_line import run_command, run_in_terminal
-from tests.sharing.test_hostile import false_server, send_messages
+from tests.sharing.server.test_hostile import false_server, send_messages
 
 TABLE = pa.table({"n": range(10_000), "text": [f"row {n}" for n in range(10_000)]}).replace_schema_metadata({"k": "v"})
 

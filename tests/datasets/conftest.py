@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bowstring.sharing import agent_directory
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.agent import directory as agent_directory
+from bowstring.sharing.agent.client import AgentClient
 
 
 @pytest.fixture

@@ -24,8 +24,9 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import PublishedDataset
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
-from bowstring.sharing import PublishedSummary, agent_directory, publications, stored_dataset
-from bowstring.sharing.agent_client import AgentClient, AgentKey, agent_address_prefix
+from bowstring.sharing import PublishedSummary, stored_dataset
+from bowstring.sharing.agent import directory as agent_directory, publications
+from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix
 from bowstring.transports.sockets.unix_socket import encode_unix_address
 from tests.control_group import limit_memory
 from tests.polling import wait_until
@@ -37,7 +38,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="requires root, to be s
 TABLE = bs.table({"a": list(range(1000))})
 SETUP = """
 import bowstring as bs
-from bowstring.sharing import agent_directory
+from bowstring.sharing.agent import directory as agent_directory
 agent_directory._DETACHED_TOKEN = token
 """
 
@@ -170,7 +171,7 @@ receive()
 def test_a_process_that_is_killed_while_it_publishes_leaves_nothing_or_all(token: str, step: str) -> None:
     code = f"""{SETUP}
 import os
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.agent.client import AgentClient
 call = AgentClient.{step}
 def call_and_die(*args, **options):
     call(*args, **options)

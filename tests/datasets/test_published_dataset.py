@@ -22,15 +22,16 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import EpochReader, PublishedDataset
 from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
-from bowstring.sharing import ServerOptions, agent_directory, stored_dataset
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing import ServerOptions, stored_dataset
+from bowstring.sharing.agent import directory as agent_directory
+from bowstring.sharing.agent.client import AgentClient
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
 TABLE = bs.table({"a": [1, 2, 3]})
 SETUP = """
 import bowstring as bs
-from bowstring.sharing import agent_directory
+from bowstring.sharing.agent import directory as agent_directory
 agent_directory._DETACHED_TOKEN = token
 """
 
@@ -302,7 +303,7 @@ def test_everything_works_in_functions_that_the_interpreter_calls_at_its_end(tok
 import atexit, threading
 import bowstring as bs
 def at_exit():
-    from bowstring.sharing import agent_directory
+    from bowstring.sharing.agent import directory as agent_directory
     agent_directory._DETACHED_TOKEN = token
     with bs.open_published(name) as dataset, bs.publish(dataset.read_all(), name="at-exit") as other:
         counts = [bs.connect(uri).read_all().num_rows, len(list(other)), bs.dataset(path).num_rows]

@@ -15,7 +15,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import publication
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
-from bowstring.sharing.publications import StreamBatchId
+from bowstring.sharing.agent.publications import StreamBatchId
 
 QUERY = secrets.token_hex(16)
 

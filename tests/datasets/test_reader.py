@@ -22,8 +22,8 @@ from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.order import RowOrder
 from bowstring.datasets.reader import EpochReader
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, InvalidDataError, NotFoundError
-from bowstring.sharing.server import Server
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import Server
 from tests.transports.certificates import Authority
 
 

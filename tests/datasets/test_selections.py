@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 import bowstring as bs
 from bowstring.datasets import Dataset, DatasetPart
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
-from bowstring.sharing.connection import Connection
+from bowstring.sharing.client.connection import Connection
 
 SCHEMA = bs.schema([("x", "int64"), ("name", "string"), ("y", "float64")])
 PART_ROWS = (3, 0, 1, 8, 2)

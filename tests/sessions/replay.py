@@ -39,7 +39,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.sharing.trace import RecordedConnection, TraceStep, decode_trace, describe_message
+from bowstring.sharing.recording.trace import RecordedConnection, TraceStep, decode_trace, describe_message
 from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
 from bowstring.transports.observer import ObservedEvent, ObservedEventKind

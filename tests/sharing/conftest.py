@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bowstring.errors import ConnectionLostError
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent.client import AgentClient, AgentKey
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from contextlib import suppress
 import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import NotFoundError
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.transports.sockets.tcp_address import parse_address
 from bowstring.transports.sockets.unix_socket import encode_unix_address
 from tests.polling import wait_until
@@ -89,7 +89,7 @@ class SoakTest:
     def _uri(self, name: str = "t") -> str:
         return self._uris[f"{self._random.choice(PLAIN_SCHEMES)} {name}"]
 
-    def _connect(self, name: str = "t") -> bs.sharing.client.DatasetReader:
+    def _connect(self, name: str = "t") -> bs.sharing.DatasetReader:
         return bs.connect(self._uri(name), copy=self._random.random() < 0.5, timeout_s=_TIMEOUT_S)
 
     def _read(self) -> None:

@@ -16,8 +16,8 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError
 from bowstring.sharing import DatasetLocations
-from bowstring.sharing.server import Server
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import Server
 from bowstring.testing.descriptors import assert_descriptors_closed, count_open_descriptors
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
@@ -95,7 +95,7 @@ def test_the_next_location_is_used_and_the_reasons_are_kept(server: Server, capl
             assert "nothing is listening there" in reasons[UNREACHABLE]
             assert "want_data is missing" in reasons["unix:@a?nothing"]
             assert repr(dataset).startswith("<bowstring.sharing.DatasetReader 1 part over tcp, not unix, unix>")
-    messages = [record.getMessage() for record in caplog.records if record.name == "bowstring.sharing.connect"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "bowstring.sharing.client.connect"]
     assert len(messages) == 3
     assert messages[0].startswith("unix:@bowstring-nobody: not used: ")
     assert messages[-1] == f"{tcp.partition('?')[0]}: the nearest location that works"

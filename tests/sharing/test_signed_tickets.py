@@ -15,10 +15,10 @@ import bowstring as bs
 from bowstring.dissociated.events import DataRequested
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, BowstringError, InvalidArgumentError, NotFoundError
+from bowstring.sharing.client.part_requests import PartRequest
 from bowstring.sharing.dataset_locations import DatasetLocations
-from bowstring.sharing.part_requests import PartRequest
-from bowstring.sharing.server import Server
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import Server
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
 from bowstring.sharing.uris import Ticket, format_dataset_uri
 from bowstring.testing.descriptors import assert_descriptors_closed

@@ -8,8 +8,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError, ProtocolError
-from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.server import Server
+from bowstring.sharing.agent.client import AgentClient, AgentKey
+from bowstring.sharing.server.server import Server
 from tests.sharing.python_process import PythonProcess, run_python
 
 VERSION = """
@@ -22,7 +22,7 @@ try: bs.connect(uri, timeout_s=60)
 except bs.BowstringError as error: send((type(error).__name__, str(error)))
 """
 OPEN_AGENT = """
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.agent.client import AgentClient
 try: AgentClient.open(key, start=False, timeout_s=60)
 except bs.BowstringError as error: send((type(error).__name__, str(error)))
 """

@@ -94,7 +94,7 @@ def fail_once(failure: str, folder: str) -> Callable[..., Iterator[Any]]:
 
         from pyspark import TaskContext
 
-        from bowstring.sharing.agent_client import AgentClient
+        from bowstring.sharing.agent.client import AgentClient
         from bowstring.sharing.processes import find_java_ancestor
         from bowstring.spark.publication.partition_writer import write_partition
 
@@ -167,7 +167,7 @@ def shuffled_rows(spark: SparkSession, attempts: int = 4) -> DataFrame:
 
 
 def agent_status(published: PublishedFrame) -> dict[str, Any]:
-    from bowstring.sharing.agent_client import AgentClient
+    from bowstring.sharing.agent.client import AgentClient
 
     assert published._job is not None
     with AgentClient.open(published._job.agent_key, start=False) as agent:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datasets.dataset import Dataset
-from bowstring.sharing.connect import connect
+from bowstring.sharing.client.connect import connect
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.uris import parse_scheme
 

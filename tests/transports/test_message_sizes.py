@@ -19,9 +19,9 @@ from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import MissingExtraError, NotFoundError, UnmetRequirementError
 from bowstring.ipc.stream import Decoder
-from bowstring.sharing.served_clients import LIMITS as LIMITS_OF_CLIENTS
-from bowstring.sharing.server import Server
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.server.clients import LIMITS as LIMITS_OF_CLIENTS
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import Server
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingSession, dial

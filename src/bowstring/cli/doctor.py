@@ -30,7 +30,7 @@ from bowstring.memory import cuda
 from bowstring.memory.available_memory import read_memory_limits
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import open_unnamed_file
-from bowstring.sharing.memory_budget import find_spill_folders
+from bowstring.sharing.agent.memory_budget import find_spill_folders
 from bowstring.spark.runtime.java_runtime import find_java
 
 Status = Literal["ok", "missing", "failed"]

@@ -21,7 +21,7 @@ from bowstring.file_formats import (
     write_batches,
 )
 from bowstring.io.io_errors import translate_io_error
-from bowstring.sharing.connect import Target, connect
+from bowstring.sharing.client.connect import Target, connect
 from bowstring.transports.tls import TlsOptions
 
 

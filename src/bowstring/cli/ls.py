@@ -15,7 +15,7 @@ from bowstring.cli.options import json_option
 from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
 from bowstring.datasets.published_dataset import published
 from bowstring.display.printable_text import format_size, to_printable
-from bowstring.sharing.publications import PublishedSummary
+from bowstring.sharing.agent.publications import PublishedSummary
 
 _TITLES = ("id", "rows", "size", "parts", "age", "expires in", "readers", "lifetime", "hosts")
 _DROPPED_TITLES = ("hosts", "lifetime", "parts", "readers", "age", "rows", "size", "expires in")

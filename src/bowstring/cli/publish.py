@@ -28,7 +28,7 @@ from bowstring.datasets.published_dataset import PublishedDataset
 from bowstring.display.printable_text import format_size
 from bowstring.errors import format_count
 from bowstring.file_formats import SourceOptions
-from bowstring.sharing.agent_client import DEFAULT_TTL_S
+from bowstring.sharing.agent.client import DEFAULT_TTL_S
 
 _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME_CHARACTERS = 200

@@ -18,10 +18,10 @@ from bowstring.cli.tls import tls_options
 from bowstring.datasets.sources import dataset, list_files
 from bowstring.display.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
-from bowstring.sharing.server import serve as serve_sources
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import serve as serve_sources
+from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.share import TableSource
-from bowstring.sharing.signals import catch_signals
 from bowstring.sharing.uris import shorten_uri
 from bowstring.transports.registry import list_schemes
 from bowstring.transports.tls import TlsOptions

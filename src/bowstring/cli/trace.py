@@ -11,8 +11,8 @@ from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, prefix_errors_with_source, resolve_source, source_name
 from bowstring.cli.options import all_option, file_argument, json_option
 from bowstring.display.printable_text import to_printable
-from bowstring.sharing.recording import read_entries
-from bowstring.sharing.trace import TraceStep, decode_trace
+from bowstring.sharing.recording.recorder import read_entries
+from bowstring.sharing.recording.trace import TraceStep, decode_trace
 
 _TEXT_CHARACTERS = 200
 

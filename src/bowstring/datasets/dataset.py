@@ -21,7 +21,7 @@ from bowstring.display.tables import MAX_HTML_ROWS, to_html_table
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, check_count, format_count
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.kernels.filters import FiltersLike, parse_filters
-from bowstring.sharing.connect import connect
+from bowstring.sharing.client.connect import connect
 from bowstring.sharing.dataset_locations import hide_secrets, sort_by_distance
 from bowstring.sharing.uris import parse_scheme
 

@@ -17,8 +17,8 @@ from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.memory.thread_pool import group_by_size
-from bowstring.sharing.client import DatasetReader
-from bowstring.sharing.connect import Target, connect
+from bowstring.sharing.client.connect import Target, connect
+from bowstring.sharing.client.dataset_reader import DatasetReader
 from bowstring.sharing.dataset_locations import DatasetLocations, is_shared_memory
 from bowstring.sharing.share import SharedTableHandle, attach
 from bowstring.transports.tls import TlsOptions

@@ -15,11 +15,11 @@ from bowstring.datasets.published_dataset import (
 )
 from bowstring.errors import MissingFileError
 from bowstring.memory.region import Region
-from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentClient, AgentKey
-from bowstring.sharing.agent_directory import open_detached_agent
-from bowstring.sharing.memory_budget import find_spill_folders
+from bowstring.sharing.agent.client import DEFAULT_TTL_S, AgentClient, AgentKey
+from bowstring.sharing.agent.directory import open_detached_agent
+from bowstring.sharing.agent.memory_budget import find_spill_folders
+from bowstring.sharing.agent.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
 from bowstring.sharing.share import SharedTableHandle, TableSource, to_regions
 from bowstring.sharing.stored_dataset import index_stored_dataset, open_region_reader
 

@@ -20,10 +20,10 @@ from bowstring.errors import (
     check_seconds,
 )
 from bowstring.memory.closable import Closable, close_on_error
-from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.agent_directory import find_published, list_published
-from bowstring.sharing.agent_group import AgentGroup
-from bowstring.sharing.publications import (
+from bowstring.sharing.agent.client import AgentClient, AgentKey
+from bowstring.sharing.agent.directory import find_published, list_published
+from bowstring.sharing.agent.group import AgentGroup
+from bowstring.sharing.agent.publications import (
     Publication,
     PublishedSummary,
     compress_description,

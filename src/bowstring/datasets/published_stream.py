@@ -9,9 +9,9 @@ from typing import Any
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, PublishedDataset, open_published
 from bowstring.errors import ConnectionLostError, InvalidDataError, NotFoundError, check_seconds
-from bowstring.sharing.agent_directory import list_published
-from bowstring.sharing.connect import connect
-from bowstring.sharing.publications import StreamBatchId
+from bowstring.sharing.agent.directory import list_published
+from bowstring.sharing.agent.publications import StreamBatchId
+from bowstring.sharing.client.connect import connect
 
 DEFAULT_WAIT_S = 60.0
 

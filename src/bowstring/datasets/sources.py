@@ -19,9 +19,9 @@ from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION, open_bat
 from bowstring.io.fsspec_store import is_path, is_url
 from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.ipc.file import FileReader
-from bowstring.sharing.connect import connect
+from bowstring.sharing.client.connect import connect
+from bowstring.sharing.client.part_requests import FileRequest
 from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets, is_shared_memory
-from bowstring.sharing.part_requests import FileRequest
 from bowstring.sharing.uris import parse_scheme
 
 DatasetSource: TypeAlias = "Dataset | str | os.PathLike[str] | DatasetLocations | Iterable[str | os.PathLike[str]]"

@@ -1,7 +1,7 @@
 """Observe the messages of a session: what it submits and receives, and the memory and the end of its channels.
 
 Each `ObservedEvent` is passed to a function: a message before it is submitted, or when it is complete and before it is
-processed. `bowstring.sharing.recording` writes the events to a file.
+processed. `bowstring.sharing.recording.recorder` writes the events to a file.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ import numpy as np
 
 import bowstring as bs
 from bowstring.errors import BowstringError
-from bowstring.sharing import agent_client
-from bowstring.sharing.agent_client import AgentClient, AgentKey
-from bowstring.sharing.host_agent import TRANSPORT_OPTIONS, HostAgent
-from bowstring.sharing.memory_budget import MemoryRequest
-from bowstring.sharing.server_options import ServerOptions
+from bowstring.sharing.agent import client as agent_client
+from bowstring.sharing.agent.client import AgentClient, AgentKey
+from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
+from bowstring.sharing.agent.memory_budget import MemoryRequest
+from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.stored_dataset import store_in_region
 from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.registry import TRANSPORTS, find_transport
@@ -329,7 +329,7 @@ def _error_of(call: Callable[[], object]) -> type[BowstringError] | None:
 
 
 def run_agent(address: str) -> None:
-    """Run a host agent, as `bowstring.sharing.agent_client.launch` does in a new interpreter."""
+    """Run a host agent, as `bowstring.sharing.agent.client.launch` does in a new interpreter."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(encode_unix_address(address))
         listener.listen()

@@ -9,7 +9,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import DeadlineError
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
 from tests.sharing.faults.children import SCHEMES, numbers

@@ -20,7 +20,7 @@ import bowstring as bs
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ConnectionLostError
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.uris import ROLES
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.faults.children import BATCHES, Step, numbers

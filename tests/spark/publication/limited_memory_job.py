@@ -38,7 +38,7 @@ def main(group: str, folder: str) -> None:
     Path(group, "cgroup.procs").write_text(str(os.getpid()))
 
     from bowstring.errors import ResourceError
-    from bowstring.sharing.agent_client import AgentClient
+    from bowstring.sharing.agent.client import AgentClient
     from bowstring.spark import publish, session
     from bowstring.spark.publication import frame as publication
 

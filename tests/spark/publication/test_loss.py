@@ -15,8 +15,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.sharing.agent.publications import Lifetime
 from bowstring.sharing.processes import start_ticks
-from bowstring.sharing.publications import Lifetime
 from bowstring.spark import PublishedFrame, RemoteOptions, publish
 from tests.polling import wait_until
 from tests.spark.publication.test_publish import agent_datasets, agent_of
@@ -40,7 +40,7 @@ def kill_agent_after(partition: int, times: int, folder: Path) -> Task:
 
         from pyspark import TaskContext
 
-        from bowstring.sharing.agent_client import AgentClient
+        from bowstring.sharing.agent.client import AgentClient
         from bowstring.spark.publication.partition_writer import write_partition
 
         context = TaskContext.get()

@@ -21,7 +21,7 @@ from bowstring.errors import (
     ResourceError,
     UnsupportedTypeError,
 )
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.agent.client import AgentClient
 from bowstring.spark import PublishedFrame, publish, types
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import InvalidArgumentError
-from bowstring.sharing.agent_client import AgentKey
+from bowstring.sharing.agent.client import AgentKey
 from bowstring.spark import PublishedFrame, publish
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python

@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import AccessDeniedError, InvalidArgumentError, NotFoundError
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.agent.client import AgentClient
 from bowstring.spark import RemoteOptions, publish
 from tests.spark.folder.test_faults import fail_first_attempts
 from tests.spark.publication.test_publish import agent_datasets

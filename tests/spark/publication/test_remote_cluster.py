@@ -86,7 +86,7 @@ class Cluster:
         return [pid for pid in self.hosts.process_ids(worker) if name in command_line(pid)]
 
     def find_agents(self) -> list[int]:
-        return [pid for worker in WORKERS for pid in self.find_processes(worker, b"bowstring.sharing.host_agent")]
+        return [pid for worker in WORKERS for pid in self.find_processes(worker, b"bowstring.sharing.agent.host_agent")]
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_the_parts_of_a_killed_agent_are_computed_again_and_those_of_the_other_h
 ) -> None:
     before = cluster_report.published.parts
     lost = [index for index, part in enumerate(before) if part.host == "worker2"]
-    for pid in cluster_report.find_processes("worker2", b"bowstring.sharing.host_agent"):
+    for pid in cluster_report.find_processes("worker2", b"bowstring.sharing.agent.host_agent"):
         os.kill(pid, signal.SIGKILL)
     assert wait_until(lambda: cluster_report.command("missing") == json.dumps(lost))
     error, _ = cluster_report.consume("worker1", cluster_report.published)

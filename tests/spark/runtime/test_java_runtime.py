@@ -203,7 +203,7 @@ def test_another_application_reads_published_rows_on_a_machine_without_java(tmp_
 CONNECT = """
 import os, sys
 import bowstring, bowstring.errors, bowstring.spark
-from bowstring.sharing.agent_client import AgentClient
+from bowstring.sharing.agent.client import AgentClient
 bowstring.spark.set_java_home()
 os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 from pyspark.sql import SparkSession

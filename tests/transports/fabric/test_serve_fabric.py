@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import bowstring as bs
-from bowstring.sharing.server import Server
+from bowstring.sharing.server.server import Server
 from bowstring.transports.fabric.transport import FABRIC, FabricOptions
 from tests.transports.fabric.pairs import require_libfabric, require_provider
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 import bowstring as bs
-from bowstring.sharing.server import Server
+from bowstring.sharing.server.server import Server
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 from tests.sharing.python_process import PythonProcess
 from tests.transports.ucx.ucp_processes import require_libucp
@@ -79,7 +79,7 @@ def test_a_connection_that_arrives_while_another_is_accepted_is_accepted_too() -
 COPYING_CLIENT = """
 import sys
 import bowstring as bs
-from bowstring.sharing.connection import Connection
+from bowstring.sharing.client.connection import Connection
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 
 UCX.configure(UcxOptions(shares_memory=True))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.sharing.server import Server
+from bowstring.sharing.server.server import Server
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
@@ -20,7 +20,7 @@ require_libucp()
 ARENA_BYTES, NUM_TABLES, ROWS = 16 << 20, 8, 1 << 19  # of 4 MB: the arena holds three with their metadata
 CLIENT = """
 import bowstring as bs
-from bowstring.sharing.connection import Connection
+from bowstring.sharing.client.connection import Connection
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 
 UCX.configure(UcxOptions(shares_memory=True))

@@ -22,7 +22,7 @@ from bowstring.cli.demo.summary import TableSummary, private_bytes
 from bowstring.datasets.publication import publish
 from bowstring.display.values import format_value
 from bowstring.errors import BowstringError
-from bowstring.sharing.connect import connect
+from bowstring.sharing.client.connect import connect
 
 if TYPE_CHECKING:
     from bowstring.arrays.table import Table

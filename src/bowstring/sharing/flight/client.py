@@ -25,9 +25,10 @@ from bowstring.errors import (
     LimitError,
 )
 from bowstring.kernels.filters import FiltersLike
-from bowstring.sharing.client import DatasetReader, with_shared_schema
-from bowstring.sharing.connect import ConnectOptions, connect_to_first, connect_to_location
-from bowstring.sharing.connection import ConnectionOptions
+from bowstring.sharing.client.connect import ConnectOptions, connect_to_first, connect_to_location
+from bowstring.sharing.client.connection import ConnectionOptions
+from bowstring.sharing.client.dataset_reader import DatasetReader, with_shared_schema
+from bowstring.sharing.client.read_ahead import ReadAhead
 from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors, sort_by_distance
 from bowstring.sharing.flight.protocol import (
     FLIGHT_SCHEMES,
@@ -38,7 +39,6 @@ from bowstring.sharing.flight.protocol import (
     is_descriptor_error,
     parse_flight_uri,
 )
-from bowstring.sharing.read_ahead import ReadAhead
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
 from bowstring.transports.base import strip_traceback

@@ -31,7 +31,7 @@ from bowstring.sharing.flight.protocol import (
     import_flight,
     to_flight_error,
 )
-from bowstring.sharing.server import Server
+from bowstring.sharing.server.server import Server
 from bowstring.sharing.stored_dataset import StoredDataset, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
 from bowstring.transports.sockets.tcp_address import format_address, parse_address, resolve_host

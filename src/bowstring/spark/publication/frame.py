@@ -14,10 +14,10 @@ from bowstring.arrays.table import Table
 from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.published_dataset import PublishedDataset, end_predecessor
 from bowstring.errors import InvalidArgumentError
-from bowstring.sharing.agent_client import DEFAULT_TTL_S, AgentKey
-from bowstring.sharing.agent_control import RemoteAccess
+from bowstring.sharing.agent.client import DEFAULT_TTL_S, AgentKey
+from bowstring.sharing.agent.control import RemoteAccess
+from bowstring.sharing.agent.publications import DEFAULT_NAME, Lifetime, create_dataset_id
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.publications import DEFAULT_NAME, Lifetime, create_dataset_id
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.publication.options import PublishOptions, RemoteOptions, choose_remote_options, find_driver_host
 from bowstring.spark.publication.partition_job import PartitionJob

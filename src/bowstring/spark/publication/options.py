@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bowstring.errors import InvalidArgumentError
-from bowstring.sharing.publications import Lifetime, check_lifetime
+from bowstring.sharing.agent.publications import Lifetime, check_lifetime
 from bowstring.transports.tls import TlsOptions
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.published_dataset import describe_publication
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, ConnectionLostError, NotFoundError
-from bowstring.sharing.agent_client import AgentKey
-from bowstring.sharing.agent_group import LOCAL_AGENT, AgentGroup
-from bowstring.sharing.publications import parse_time
+from bowstring.sharing.agent.client import AgentKey
+from bowstring.sharing.agent.group import LOCAL_AGENT, AgentGroup
+from bowstring.sharing.agent.publications import parse_time
 from bowstring.spark.publication.partition_writer import (
     REPORT_SCHEMA,
     PartitionReport,

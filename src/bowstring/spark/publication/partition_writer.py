@@ -15,8 +15,8 @@ from bowstring.errors import ConnectionLostError, NotFoundError, ResourceError, 
 from bowstring.ipc.api import new_file
 from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.region import Region
-from bowstring.sharing.agent_client import AgentClient, AgentKey, AttemptLocation
-from bowstring.sharing.partition_memory import PartitionMemory
+from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocation
+from bowstring.sharing.agent.partition_memory import PartitionMemory
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.options import parse_byte_size

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, unpublish
 from bowstring.errors import InvalidArgumentError, NotFoundError
-from bowstring.sharing.agent_client import DEFAULT_TTL_S
-from bowstring.sharing.agent_directory import list_published
-from bowstring.sharing.publications import Lifetime, StreamBatchId, check_name
+from bowstring.sharing.agent.client import DEFAULT_TTL_S
+from bowstring.sharing.agent.directory import list_published
+from bowstring.sharing.agent.publications import Lifetime, StreamBatchId, check_name
 from bowstring.spark.publication.frame import PublishedFrame, publish_as
 from bowstring.spark.publication.options import PublishOptions, RemoteOptions
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import BowstringError
 from bowstring.memory.closable import Closable
-from bowstring.sharing.agent_client import AgentClient, AgentKey
+from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.spark.runtime.job_properties import has_local_properties
 
 if TYPE_CHECKING:

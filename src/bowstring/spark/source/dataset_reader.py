@@ -19,8 +19,8 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.sources import describe_served
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, NotFoundError
-from bowstring.sharing.client import DatasetReader
-from bowstring.sharing.connect import CONNECTORS, connect
+from bowstring.sharing.client.connect import CONNECTORS, connect
+from bowstring.sharing.client.dataset_reader import DatasetReader
 from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets
 from bowstring.sharing.uris import parse_scheme
 from bowstring.spark.arrow_files import prefix_errors

@@ -12,7 +12,7 @@ from bowstring.errors import ClosedError, ConnectionLostError, ResourceError, tr
 from bowstring.transports.base import RECEIVE, Channel, Interest, Listener, TransportOptions
 
 _LOG = logging.getLogger(__name__)
-_LOG.addHandler(logging.NullHandler())  # as in bowstring.sharing.server
+_LOG.addHandler(logging.NullHandler())  # as in bowstring.sharing.server.server
 _BACKLOG = 128
 _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 

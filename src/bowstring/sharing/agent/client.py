@@ -1,0 +1,410 @@
+"""Client of the host agent, for Spark tasks and the driver; starts the agent if it does not run.
+
+The agent listens at an abstract unix address that its key determines. A client that finds no listener binds the address
+itself, which only one process can do, and starts the agent with the listening socket. This needs no lock file, never
+starts two agents, and other clients wait in the socket's queue while the agent starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
+from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.region import Region
+from bowstring.sharing.agent.control import (
+    MAX_GREETING_BYTES,
+    NONCE_BYTES,
+    ControlSession,
+    RemoteAccess,
+    check_nonce,
+)
+from bowstring.sharing.agent.memory_budget import MemoryRequest
+from bowstring.sharing.agent.publications import Publication, PublishedSummary, parse_time
+from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
+from bowstring.sharing.uris import decode_error_message
+from bowstring.transports.address_scope import network_scope
+from bowstring.transports.base import Deadline, TransportOptions
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.registry import find_transport
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_socket import encode_unix_address
+
+DEFAULT_TTL_S = 86_400.0
+
+# The parent of this process exits at once, so that the agent has no parent to wait for it; imports follow the fork.
+_LAUNCH_SCRIPT = """
+import os, sys
+os.fork() and os._exit(0)
+from bowstring.sharing.agent.host_agent import main
+main(int(sys.argv[1]))
+"""
+_BACKLOG = 512
+_RETRY_INTERVAL_S = 0.02
+_LAUNCH_TIMEOUT_S = 30.0
+_MAX_TEXT = 80
+_FieldType = TypeVar("_FieldType")
+
+
+def agent_address_prefix() -> str:
+    """Return the beginning of the addresses of all agents of this user; that of others' agents has their number."""
+    return f"@bowstring-agent-{os.getuid()}-"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentKey:
+    """Identifies the host agents of one owner, one per host. Sent to the executors with a job."""
+
+    token: str
+    owner: ProcessIdentity
+    ttl_s: float = DEFAULT_TTL_S
+    memory_limit_bytes: int | None = None
+    """The memory of an agent up to which partitions are not written to files; None is what is available."""
+    access: RemoteAccess | None = None
+    """How the agents are reached from other hosts, if they are; those of other keys listen only on their host."""
+    is_detached: bool = False
+    """Whether what needs no commit of the owner outlives it."""
+    scope: str = field(default_factory=network_scope)
+    """The network in which the owner can reach an agent by its unix address."""
+
+    @classmethod
+    def create(cls, ttl_s: float = DEFAULT_TTL_S, access: RemoteAccess | None = None) -> AgentKey:
+        """A key owned by this process, whose agents end when the process ends."""
+        return cls(secrets.token_hex(16), ProcessIdentity.current(), ttl_s, access=access)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the agent that this process reaches is that of the owner's host."""
+        return self.owner.is_local and self.scope == network_scope()
+
+    @property
+    def address(self) -> str:
+        """The address of the agent; the same on every host."""
+        return f"{agent_address_prefix()}{self.token}"
+
+    @classmethod
+    def of_others(cls, address: str, access: RemoteAccess) -> AgentKey:
+        """The key of agents that another process owns, by the address of the one of this host."""
+        return cls(address.removeprefix(agent_address_prefix()), ProcessIdentity.current(), access=access)
+
+    def find_local_owner(self) -> ProcessIdentity:
+        """The process of this host whose end ends the agent: the owner if it runs here, else the executor's JVM."""
+        return self.owner if self.owner.is_local else find_java_ancestor() or ProcessIdentity.current()
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLocation:
+    """Where an attempt of a partition is."""
+
+    uris: tuple[str, ...] = field(repr=False)
+    """The URIs for readers, the nearest first."""
+    control_uri: str
+    """The agent that has it, for `AgentClient.dial`; empty if it is reached only on its host."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedEntry:
+    """A published data set of an agent."""
+
+    summary: PublishedSummary
+    publication: Publication
+    access: RemoteAccess | None
+    """How its agents are reached from other hosts, if they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEntry:
+    """The reply of an agent that has no such published data set."""
+
+    ended: str
+    """Why the last one with the name or ID has ended; empty if the agent had none, or has forgotten it."""
+    newest: tuple[PublishedSummary, ...]
+    """The newest data sets that it has."""
+
+
+class AgentClient(Closable):
+    """A connection to the host agent. A context manager."""
+
+    def __init__(
+        self, channel: BlockingChannel, key: AgentKey | None = None, session: ControlSession | None = None
+    ) -> None:
+        self._channel = channel
+        self._key = key
+        self._session = session
+        self.control_uri = ""
+        """The agent's address for `dial`, if `open` connected to one with access for other hosts; otherwise empty."""
+
+    @classmethod
+    def open(cls, key: AgentKey, *, start: bool = True, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent of this host; with `start`, start it if it does not run.
+
+        Raises `ConnectionLostError` if it does not run, `DeadlineError` if it does not answer, `ResourceError` if it
+        can't be started.
+        """
+        request: dict[str, Any] = {"op": "hello", "owner": _encode_process(key.find_local_owner())}
+        if key.access is not None:
+            request["access"] = key.access.resolve_host().to_json()
+        client, reply = cls._open(key.address, key, request, start=start, timeout_s=timeout_s)
+        with close_on_error(client):
+            client.control_uri = _read_field(reply, "control_uri", str)
+        return client
+
+    @classmethod
+    def connect(cls, address: str, *, start: bool = False, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`."""
+        return cls._open(address, None, {"op": "use" if start else "ping"}, start=start, timeout_s=timeout_s)[0]
+
+    @classmethod
+    def _open(
+        cls, address: str, key: AgentKey | None, request: dict[str, Any], *, start: bool, timeout_s: float
+    ) -> tuple[Self, dict[str, Any]]:
+        """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
+        deadline = Deadline(timeout_s)
+        while True:
+            try:
+                channel = BlockingChannel.dial(
+                    UNIX,
+                    address,
+                    timeout_s=max(deadline.remaining_s(), 0.001),
+                    options=TransportOptions(timeout_s=deadline.timeout_s),
+                )
+                client = cls(channel, key)
+                with close_on_error(client):
+                    return client, client._request(request)
+            except ConnectionLostError:
+                if not start or not deadline.remaining_s():
+                    raise
+            if key is not None:
+                key.find_local_owner().check_alive("host agent")  # a late task must not start an agent without an owner
+            if not try_launch_agent(address):  # another process starts it, or it is about to end
+                time.sleep(_RETRY_INTERVAL_S)
+
+    @classmethod
+    def dial(cls, key: AgentKey, control_uri: str, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent of any host by `AttemptLocation.control_uri`, for other calls than `reserve` and `put`.
+
+        Raises `ConnectionLostError` if it does not run or has another secret, `DeadlineError` if it does not answer.
+        """
+        assert key.access is not None
+        scheme, _, address = control_uri.partition(":")
+        options = TransportOptions(timeout_s=timeout_s, tls=key.access.tls)
+        channel = BlockingChannel.dial(find_transport(scheme, control_uri), address, options=options)
+        with close_on_error(channel):
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            channel.send((nonce,))
+            agent_nonce = check_nonce(channel.receive(allocate=_check_greeting).data)
+            session = ControlSession(key.access.secret, nonce, agent_nonce, is_agent=False)
+            client = cls(channel, session=session)
+            client._request({"op": "ping"})
+            return client
+
+    def own(self, owner: ProcessIdentity) -> None:
+        """Own the agent until this connection ends; needs `dial`. A later connection of `owner` replaces this one."""
+        self._request({"op": "own", "owner": _encode_process(owner)})
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the connection, which becomes readable when the agent ends it; -1 if it is closed."""
+        return next(iter(self._channel.channel.descriptors()), -1)
+
+    def reserve(self, request: MemoryRequest) -> tuple[int, str]:
+        """Reserve memory for the partition that this process writes, until `put` or `close`. A request replaces the
+        one before it. Return the reserved bytes, and why they are still those of an earlier request, or "".
+        """
+        reply = self._request({"op": "reserve", "memory": asdict(request)})
+        return _read_field(reply, "reserved_bytes", int), _read_field(reply, "shortage", str)
+
+    def put(
+        self,
+        dataset: str,
+        attempt: tuple[int, int],
+        region: Region,
+        *,
+        rows: int,
+        ttl_s: float = DEFAULT_TTL_S,
+        is_temporary: bool = False,
+    ) -> AttemptLocation:
+        """Pass on the memory of one attempt (partition index, attempt ID). Return where it can be read once it is
+        committed. If it is temporary, the data set ends with this connection unless it is published before.
+
+        Raises `InvalidArgumentError` if the data set is complete or dropped already.
+        """
+        index = self._channel.export(region).index
+        request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
+        key = self._key
+        request["needs_commit"] = key is None or key.is_local or key.access is not None
+        request["is_detached"] = key is not None and key.is_detached
+        request["is_temporary"] = is_temporary
+        uris = _read_field(self._request(request), "locations", list)
+        return AttemptLocation(tuple(map(str, uris)), self.control_uri)
+
+    def find_missing(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
+        """Return the partitions whose attempts the agent lacks. Raises `NotFoundError` if it has no such data set."""
+        return self._request_missing({"op": "find_missing", "dataset": dataset, "attempts": sorted(attempts.items())})
+
+    def reopen(self, dataset: str) -> None:
+        """Accept attempts again until the next commit; those that were committed can be read meanwhile.
+
+        Raises `NotFoundError` if there is no such data set.
+        """
+        self._request({"op": "reopen", "dataset": dataset})
+
+    def commit_attempts(self, dataset: str, attempts: Mapping[int, int], ttl_s: float | None = None) -> list[int]:
+        """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
+        there are any, nothing is committed. The data set expires `ttl_s` after its first commit, by default that of
+        its first attempt.
+        """
+        request = {"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())}
+        return self._request_missing(request if ttl_s is None else {**request, "ttl_s": ttl_s})
+
+    def _request_missing(self, request: dict[str, Any]) -> list[int]:
+        reply = self._request(request)
+        missing = _read_field(reply, "missing", list)
+        if not all(type(partition) is int for partition in missing):
+            raise ProtocolError(f"host agent: missing: expected integers, found {str(missing)[:_MAX_TEXT]}")
+        return missing
+
+    def drop(self, dataset: str, reason: str = "was dropped", *, is_replaced: bool = False) -> None:
+        """Free the memory of a data set; of a replaced one a few seconds later, for those that have found it before.
+
+        Later requests for it get `reason`, the predicate of a sentence. Raises `NotFoundError` if it does not
+        exist any more.
+        """
+        self._request({"op": "drop", "dataset": dataset, "reason": reason, "is_replaced": is_replaced})
+
+    def publish(self, dataset: str, publication: Publication) -> datetime | None:
+        """Publish a committed data set, or update what was published. Return when it expires, None for never.
+
+        Raises `NotFoundError` if there is no such data set.
+        """
+        return parse_time(
+            self._request({"op": "publish", "dataset": dataset, "publication": publication.to_json()}).get("expires_at")
+        )
+
+    def extend(self, dataset: str, ttl_s: float) -> datetime | None:
+        """Let a data set expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
+        return parse_time(self._request({"op": "extend", "dataset": dataset, "ttl_s": ttl_s}).get("expires_at"))
+
+    def find_published(self, name: str) -> PublishedEntry | MissingEntry:
+        """Return the published data set with an ID, or else the newest with a name."""
+        reply = self._request({"op": "find", "name": name})
+        if "summary" not in reply:
+            newest = map(PublishedSummary.from_json, _read_field(reply, "newest", list))
+            return MissingEntry(_read_field(reply, "ended", str), tuple(newest))
+        try:
+            access = None if reply.get("access") is None else RemoteAccess.from_json(reply["access"])
+        except (LookupError, TypeError, ValueError):
+            raise ProtocolError("host agent: access: expected the secret and the host of agents") from None
+        summary, publication = PublishedSummary.from_json(reply["summary"]), reply.get("publication")
+        return PublishedEntry(summary, Publication.from_json(publication), access)
+
+    def list_published(self, name: str | None = None) -> list[PublishedSummary]:
+        """Return the published data sets, or those with a name or ID, in the order in which they were put."""
+        datasets = _read_field(self._request({"op": "list", "name": name}), "datasets", list)
+        return [PublishedSummary.from_json(dataset) for dataset in datasets]
+
+    def status(self) -> dict[str, Any]:
+        """The agent's process (`pid`), the partitions, rows and bytes of each data set, and the `memory` of all:
+        `held_bytes`, `reserved_bytes` by tasks that write partitions, and `spilled_bytes`, which are in files.
+        """
+        status = self._request({"op": "status"})
+        _read_field(status, "pid", int)
+        _read_field(status, "datasets", dict)
+        return status
+
+    def close(self) -> None:
+        """Close the connection; the agent keeps its data sets."""
+        self._channel.close()
+
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        message = json.dumps(request).encode()
+        self._channel.send((message,) if self._session is None else self._session.sign(message))
+        tag, received = self._channel.receive()
+        if self._session is not None:
+            received = self._session.verify(received, tag)
+        if tag is not None:
+            raise decode_error_message(received, "host agent")
+        try:
+            reply = json.loads(bytes(received))
+        except (ValueError, RecursionError):
+            raise ProtocolError(f"host agent: expected JSON, found {bytes(received[:_MAX_TEXT])!r}") from None
+        if not isinstance(reply, dict):
+            raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
+        return reply
+
+
+def _encode_process(process: ProcessIdentity) -> list[int | str]:
+    return [process.pid, process.start_ticks, process.host]
+
+
+def _check_greeting(_tag: int | None, length_bytes: int) -> None:
+    """Refuse to receive a long message of an agent that is not authenticated."""
+    if length_bytes > MAX_GREETING_BYTES:
+        raise ProtocolError(f"host agent: expected {NONCE_BYTES} bytes, found {length_bytes}")
+
+
+def _read_field(reply: dict[str, Any], name: str, kind: type[_FieldType]) -> _FieldType:
+    """Return a field of a reply. Raises `ProtocolError` unless it has this type."""
+    value = reply.get(name)
+    if not isinstance(value, kind):
+        raise ProtocolError(f"host agent: {name}: expected {kind.__name__}, found {str(value)[:_MAX_TEXT]}")
+    return value
+
+
+def try_launch_agent(address: str) -> bool:
+    """Start an agent at an address; False if another process has bound it.
+
+    The agent runs in a new session and inherits no other descriptors, because Spark waits for every process that has
+    its workers' pipes and sockets open. Raises `ResourceError`.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            # Bound and listening before the agent runs: only one process can start it, and clients wait in the backlog.
+            try:
+                listener.bind(encode_unix_address(address))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return False
+                raise
+            listener.listen(_BACKLOG)
+            return_code = _spawn_agent(listener.fileno())
+    except (OSError, subprocess.SubprocessError) as error:
+        message = f"the host agent can't be started: {error}"
+        raise translate_os_error(error, message) if isinstance(error, OSError) else ResourceError(message) from error
+    if return_code != 0:
+        raise ResourceError(f"the host agent can't be started: {sys.executable} exited with code {return_code}")
+    return True
+
+
+def _spawn_agent(descriptor: int) -> int:
+    """Start a process whose child is the agent; return its exit code."""
+    # It finds the packages as this process does, which may be in an archive that Spark has shipped. NumPy's threads of
+    # linear algebra and a working directory, which could not be unmounted, are of no use to it.
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", _LAUNCH_SCRIPT, str(descriptor)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(descriptor,),
+        start_new_session=True,
+        env=environment,
+        cwd="/",
+    ) as process:
+        try:
+            return process.wait(_LAUNCH_TIMEOUT_S)
+        except BaseException:
+            process.kill()
+            raise

@@ -1,0 +1,134 @@
+"""The host agents of this user on this host, and the one that has what plain Python publishes.
+
+Agents listen at abstract unix addresses, which the kernel lists in /proc/net/unix for everyone in the network
+namespace. Any process can listen at such an address. Those of other users are ignored, since the kernel reports the
+user of a peer, and those that do not answer delay others by no more than a time limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TypeVar
+
+from bowstring.errors import BowstringError, DeadlineError, NotFoundError, ResourceError, check_seconds
+from bowstring.memory.thread_pool import map_in_new_threads
+from bowstring.sharing.agent.client import AgentClient, MissingEntry, PublishedEntry, agent_address_prefix
+from bowstring.sharing.agent.publications import PublishedSummary
+from bowstring.transports.base import Deadline, strip_traceback
+from bowstring.transports.sockets.unix_socket import peer_credentials, try_connect
+
+_LOGGER = logging.getLogger(__name__)
+_SOCKETS = "/proc/net/unix"
+_MAX_AGENTS = 1024
+_MAX_THREADS = 32
+_DETACHED_TOKEN = "detached-4-"
+"""The number is the version of the requests: versions of Bowstring with other requests use other agents."""
+_MAX_DETACHED_AGENTS = 64
+_MAX_NAMES = 10
+_MIN_TIMEOUT_S = 0.1
+"""For the second look after a first that has taken most of the time."""
+_Reply = TypeVar("_Reply")
+
+
+def list_agent_addresses() -> list[str]:
+    """Return the addresses of this user's agents in this network namespace; some may be those of other users."""
+    prefix = agent_address_prefix()
+    addresses = set[str]()
+    try:
+        with open(_SOCKETS, encoding="utf-8", errors="replace") as sockets:
+            for line in sockets:
+                address = line.rstrip("\n").rpartition(" ")[2]
+                if address.startswith(prefix) and len(addresses) < _MAX_AGENTS:
+                    addresses.add(address)
+    except OSError as error:
+        raise ResourceError(f"{_SOCKETS}: {error.strerror}: the host agents can't be found", error) from error
+    return sorted(addresses)
+
+
+def list_published(timeout_s: float, name: str | None = None) -> list[tuple[str, PublishedSummary]]:
+    """Return the published data sets of all agents, or those with a name or ID, newest first, each with the address of
+    its agent.
+
+    Agents that do not answer within `timeout_s` are left out. Raises `InvalidArgumentError`, `ResourceError`.
+    """
+    replies, _ = _ask_agents(check_seconds("timeout_s", timeout_s), lambda agent: agent.list_published(name))
+    entries = [(address, summary) for address, summaries in replies.items() for summary in summaries]
+    return sorted(entries, key=lambda entry: entry[1].created_at, reverse=True)
+
+
+def find_published(name: str, timeout_s: float) -> tuple[str, PublishedEntry]:
+    """Return the data set with this ID, or else the newest one with this name, and the address of its agent.
+
+    Raises `NotFoundError` with the reason if the agents have one, `DeadlineError` if an agent does not answer within
+    `timeout_s` and the others have no such data set, and as `list_published`.
+    """
+    deadline = Deadline(check_seconds("timeout_s", timeout_s))
+    previous_state: dict[str, str | None] | None = None
+    while True:
+        timeout_s = max(deadline.remaining_s(), _MIN_TIMEOUT_S)
+        replies, errors = _ask_agents(timeout_s, lambda agent: agent.find_published(name))
+        entries = [(address, reply) for address, reply in replies.items() if isinstance(reply, PublishedEntry)]
+        if entries:
+            return max(entries, key=lambda entry: (entry[1].summary.id == name, entry[1].summary.created_at))
+        silent = [address for address, error in errors.items() if isinstance(error, DeadlineError)]
+        if silent:
+            raise deadline.deadline_error(f"published data set {name!r}: host agent at {', '.join(silent)}")
+        missing = [reply for reply in replies.values() if isinstance(reply, MissingEntry)]
+        # Agents reply one after the other: one may publish the data set when it has replied, before another ends it
+        # that has not. There was none after the first look if the second finds the same agents, and they have ended
+        # none since.
+        state = {address: reply.ended for address, reply in zip(replies, missing, strict=True)} | dict.fromkeys(errors)
+        if state == previous_state or not deadline.remaining_s():
+            raise NotFoundError(_describe_missing(name, missing))
+        previous_state = state
+
+
+def _describe_missing(name: str, replies: Iterable[MissingEntry]) -> str:
+    summaries = sorted((each for reply in replies for each in reply.newest), key=attrgetter("created_at"), reverse=True)
+    newest = ", ".join(dict.fromkeys(summary.name for summary in summaries[:_MAX_NAMES]))
+    others = f"the newest are: {newest}" if newest else "nothing is published"
+    reasons = "".join(f": {reply.ended}" for reply in replies if reply.ended)
+    return f"there is no published data set {name!r} on this host{reasons}; {others}"
+
+
+def _ask_agents(
+    timeout_s: float, ask: Callable[[AgentClient], _Reply]
+) -> tuple[dict[str, _Reply], dict[str, BowstringError]]:
+    """Return the replies of all agents, and the errors of those that do not reply within `timeout_s`, by address."""
+    replies: dict[str, _Reply] = {}
+    errors: dict[str, BowstringError] = {}
+
+    def ask_one(address: str) -> None:
+        try:
+            with AgentClient.connect(address, timeout_s=timeout_s) as agent:
+                replies[address] = ask(agent)
+        except BowstringError as error:
+            _LOGGER.debug("%s: left out: %s", address, error)
+            errors[address] = strip_traceback(error)
+
+    map_in_new_threads(ask_one, list_agent_addresses(), _MAX_THREADS)
+    return replies, errors
+
+
+def open_detached_agent(timeout_s: float = 30.0) -> tuple[str, AgentClient]:
+    """Connect to the agent of this host that no process owns, which is started if it does not run; with its address.
+
+    It has an address that other users can occupy as well: then it has the next one. Raises as `AgentClient.open`.
+    """
+    for number in range(_MAX_DETACHED_AGENTS):
+        address = f"{agent_address_prefix()}{_DETACHED_TOKEN}{number}"
+        if not _is_of_another_user(address):
+            return address, AgentClient.connect(address, start=True, timeout_s=timeout_s)
+    raise ResourceError(f"other users occupy the addresses of the host agent, {address} and before")
+
+
+def _is_of_another_user(address: str) -> bool:
+    """Whether a process of another user listens at an abstract address."""
+    try:
+        with try_connect(address)[0] as connection:
+            return peer_credentials(connection)[1] not in (os.getuid(), 0)
+    except BowstringError:
+        return False  # no process listens

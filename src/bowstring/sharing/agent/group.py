@@ -1,0 +1,247 @@
+"""The host agents that have the partitions of a data set, for the process that owns it: the agents of one key.
+
+The agent of this host is reached by its unix socket; those of a key with `RemoteAccess` on all hosts by their control
+URIs. A data set is committed on all of them or on none. From then on the process keeps a connection to each agent of
+other hosts open until the data set is dropped: the agent's memory is freed when the process ends, however it ends. If
+an agent becomes unreachable, one thread tries to connect to it again; the agent keeps its data sets meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from bowstring.errors import BowstringError, ConnectionLostError, NotFoundError
+from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.thread_pool import map_in_new_threads
+from bowstring.sharing.agent.client import AgentClient, AgentKey
+from bowstring.sharing.agent.publications import Publication
+from bowstring.sharing.processes import redirect_to_devnull
+from bowstring.transports.base import RECEIVE, Interest, Wait
+from bowstring.transports.event_loop import EventHandler, EventLoop
+
+LOCAL_AGENT = ""
+"""The control URI of the agent that is reached only on this host."""
+AttemptsByAgent: TypeAlias = Mapping[str, Mapping[int, int]]
+"""The attempt of each partition, by the control URI of the agent that has it."""
+
+_LOST_AGENT = (ConnectionLostError, NotFoundError)
+"""The errors if an agent has ended with its partitions, can't be reached, or was replaced by another."""
+_REQUEST_TIMEOUT_S = 30.0
+_DROP_TIMEOUT_S = 10.0
+_RECONNECT_TIMEOUT_S = 5.0
+_MIN_INTERVAL_S, _MAX_INTERVAL_S = 1.0, 60.0
+"""Between attempts to connect again."""
+_MAX_THREADS = 16
+_ReplyType = TypeVar("_ReplyType")
+
+
+class AgentGroup:
+    """The agents of a key. Thread-safe. Unreachable agents delay a call by at most 30 s for each 16 of them."""
+
+    def __init__(self, key: AgentKey) -> None:
+        self.key = key
+
+    def find_missing(self, dataset: str, attempts: AttemptsByAgent) -> dict[str, list[int]]:
+        """Return the partitions that each agent lacks: all, if it has ended or can't be reached."""
+        replies = self._call_each(attempts, lambda uri, agent: agent.find_missing(dataset, attempts[uri]))
+        return _list_missing(replies, attempts)
+
+    def commit(self, dataset: str, attempts: AttemptsByAgent, ttl_s: float) -> dict[str, list[int]]:
+        """Commit one attempt of each partition. Return the partitions that each agent lacks; if there are any, nothing
+        is committed.
+        """
+        # In two phases. An agent that ends between them is in the reply to the second one: others have committed then,
+        # and take attempts again after `reopen`.
+        missing = self.find_missing(dataset, attempts) if len(attempts) > 1 else {}
+        if missing:
+            return missing
+
+        def commit_on(uri: str, agent: AgentClient) -> list[int]:
+            # Before the commit: the executors that own the agents of other hosts may end at any time.
+            if uri != LOCAL_AGENT:
+                _ownership.acquire(self.key, uri, dataset)
+            return agent.commit_attempts(dataset, attempts[uri], ttl_s)
+
+        return _list_missing(self._call_each(attempts, commit_on), attempts)
+
+    def reopen(self, dataset: str, uris: Iterable[str]) -> None:
+        """Accept attempts again, on the agents that can be reached."""
+        self._call_each(uris, lambda _, agent: agent.reopen(dataset))
+
+    def publish(self, dataset: str, uris: Iterable[str], publication: Publication) -> list[datetime | None]:
+        """Name a data set on the agents that have it and can be reached. Return when it expires on each of them."""
+        return list(self._call_each(uris, lambda _, agent: agent.publish(dataset, publication)).values())
+
+    def extend(self, dataset: str, uris: Iterable[str], ttl_s: float) -> datetime | None:
+        """Let a data set expire `ttl_s` from now, on the agents that have it and can be reached. Return when, None for
+        never. Raises `NotFoundError` if there are none.
+        """
+        times = list(self._call_each(uris, lambda _, agent: agent.extend(dataset, ttl_s)).values())
+        if not times:
+            raise NotFoundError(f"data set {dataset} does not exist any more, or only on hosts out of reach")
+        return times[0]
+
+    def drop(
+        self, dataset: str, uris: Iterable[str], reason: str = "was dropped", *, is_replaced: bool = False
+    ) -> None:
+        """Free the memory of a data set, on the agents that can be reached, and do not own them for it any more.
+
+        Otherwise as `AgentClient.drop`.
+        """
+        uris = list(uris)
+
+        def drop_on(_uri: str, agent: AgentClient) -> None:
+            agent.drop(dataset, reason, is_replaced=is_replaced)
+
+        self._call_each(uris, drop_on, _DROP_TIMEOUT_S, BowstringError)
+        for uri in uris:
+            _ownership.release(uri, dataset)
+
+    def _call_each(
+        self,
+        uris: Iterable[str],
+        call: Callable[[str, AgentClient], _ReplyType],
+        timeout_s: float = _REQUEST_TIMEOUT_S,
+        ignored: type[BowstringError] | tuple[type[BowstringError], ...] = _LOST_AGENT,
+    ) -> dict[str, _ReplyType]:
+        """Call several agents at once; return the replies of those that can be reached and have the data set."""
+
+        def call_one(uri: str) -> tuple[str, _ReplyType] | None:
+            try:
+                with open_agent(self.key, uri, timeout_s) as agent:
+                    return uri, call(uri, agent)
+            except ignored:
+                return None
+
+        return dict(filter(None, map_in_new_threads(call_one, uris, _MAX_THREADS)))
+
+
+def open_agent(key: AgentKey, uri: str, timeout_s: float = _REQUEST_TIMEOUT_S) -> AgentClient:
+    """Connect to an agent by its control URI, or to that of this host. Raises as `AgentClient.open` and `dial`."""
+    if uri == LOCAL_AGENT:
+        return AgentClient.open(key, start=False, timeout_s=timeout_s)
+    return AgentClient.dial(key, uri, timeout_s)
+
+
+def _list_missing(replies: Mapping[str, list[int]], attempts: AttemptsByAgent) -> dict[str, list[int]]:
+    missing = {uri: replies.get(uri, sorted(partitions)) for uri, partitions in attempts.items()}
+    return {uri: partitions for uri, partitions in missing.items() if partitions}
+
+
+class _OwnedAgent(Closable, EventHandler):
+    """An agent with data sets of this process. Its methods are called in the loop's thread, which may wait for one
+    agent: the others only have to be waited for.
+    """
+
+    deadline: float = math.inf
+    """The time to connect again."""
+
+    def __init__(self, key: AgentKey, uri: str) -> None:
+        self.datasets: set[str] = set()
+        self._key = key
+        self._uri = uri
+        self._client: AgentClient | None = None
+        self._interval_s = _MIN_INTERVAL_S
+
+    def next_wait(self) -> Wait:
+        # The agent sends nothing that was not requested: the connection becomes readable when it ends.
+        return Wait([] if self._client is None else [Interest(self._client.descriptor, RECEIVE)])
+
+    def descriptors(self) -> list[int]:
+        return [] if self._client is None else [self._client.descriptor]
+
+    def set_client(self, client: AgentClient) -> None:
+        """Use a connection that owns the agent."""
+        self.close()
+        self._client = client
+        self._interval_s, self.deadline = _MIN_INTERVAL_S, math.inf
+
+    def handle_events(self, _events: int) -> None:
+        self.close()
+        self.deadline = time.monotonic() + self._interval_s
+
+    def handle_deadline(self) -> None:
+        try:
+            self.set_client(_dial_as_owner(self._key, self._uri, _RECONNECT_TIMEOUT_S))
+        except BowstringError:
+            self._interval_s = min(2 * self._interval_s, _MAX_INTERVAL_S)
+            self.deadline = time.monotonic() + self._interval_s
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class _Ownership:
+    """The agents of other hosts that this process owns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._agents: dict[str, _OwnedAgent] = {}
+        self._loop: EventLoop | None = None
+
+    def acquire(self, key: AgentKey, uri: str, dataset: str) -> None:
+        """Own an agent for a data set. Raises as `AgentClient.dial`."""
+        client = _dial_as_owner(key, uri, _REQUEST_TIMEOUT_S)  # without the lock, because it may take long
+        with self._lock:
+            if self._loop is None:
+                self._loop = EventLoop("bowstring-owner")
+                self._loop.start()
+            agent = self._agents.setdefault(uri, _OwnedAgent(key, uri))
+            agent.datasets.add(dataset)
+            self._loop.call_soon_threadsafe(partial(self._use_client, self._loop, agent, client))
+
+    def release(self, uri: str, dataset: str) -> None:
+        """Do not own an agent for a data set any more. Idempotent."""
+        with self._lock:
+            agent = self._agents.get(uri)
+            if agent is None or self._loop is None:
+                return
+            agent.datasets.discard(dataset)
+            if not agent.datasets:
+                del self._agents[uri]
+                self._loop.call_soon_threadsafe(partial(self._remove, self._loop, agent))
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All descriptors."""
+        return [] if self._loop is None else self._loop.descriptors
+
+    @staticmethod
+    def _use_client(loop: EventLoop, agent: _OwnedAgent, client: AgentClient) -> None:
+        loop.remove(agent)
+        agent.set_client(client)
+        loop.add(agent)
+
+    @staticmethod
+    def _remove(loop: EventLoop, agent: _OwnedAgent) -> None:
+        loop.remove(agent)
+        agent.close()
+
+
+def _dial_as_owner(key: AgentKey, uri: str, timeout_s: float) -> AgentClient:
+    client = AgentClient.dial(key, uri, timeout_s)
+    with close_on_error(client):
+        client.own(key.owner)
+        return client
+
+
+_ownership = _Ownership()
+
+
+def _disown_after_fork() -> None:
+    """Replace the connections in a forked child, which owns nothing: they would outlive the parent there."""
+    global _ownership  # noqa: PLW0603 - the locks and the thread are those of the parent
+    redirect_to_devnull(_ownership.descriptors)
+    _ownership = _Ownership()
+
+
+os.register_at_fork(after_in_child=_disown_after_fork)

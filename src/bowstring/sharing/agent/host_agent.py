@@ -1,0 +1,574 @@
+"""The host agent: a process that holds published partitions after the tasks that wrote them have ended.
+
+Tasks send sealed memfds, or unnamed files where memory is short (`memory_budget`). The driver commits one attempt
+of each partition, and only those can be read, through the same `Server` as `bowstring.serve`. The agent watches its
+owners (the driver, or on other hosts the executors). When the last one has ended, it drops all data sets but detached
+ones, and exits when it has none; also when it has had none for a while. Its memory has no name in any file system:
+nothing is left when it exits, and readers keep the memory that they have mapped.
+
+One thread answers all requests: those of tasks, over the agent's unix socket, and those of drivers on other hosts,
+which have none before their messages are authenticated (`control`). A connection without a request is closed
+after a few seconds, and first of all if there are too many.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import secrets
+import socket
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
+from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.region import Region
+from bowstring.sharing.agent.control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
+from bowstring.sharing.agent.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
+from bowstring.sharing.agent.publications import Publication
+from bowstring.sharing.agent.published_datasets import Attempt, PublishedDatasets, index_partition
+from bowstring.sharing.processes import ProcessIdentity
+from bowstring.sharing.server.accepted_connections import AcceptedConnections
+from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.server import Server
+from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
+from bowstring.transports.base import (
+    BOTH_DIRECTIONS,
+    RECEIVE,
+    SEND,
+    Channel,
+    DirectionEnded,
+    Interest,
+    Listener,
+    MessageOffered,
+    MessageReceived,
+    RemoteMemoryUpdated,
+    TransportOptions,
+    Wait,
+)
+from bowstring.transports.event_loop import EventHandler, EventLoop, ListenerHandler
+from bowstring.transports.registry import find_transport
+from bowstring.transports.sockets.tcp_connector import UNREACHABLE_ERRNOS
+from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix_listener import UnixListener
+
+_FIRST_OWNER_S = 60.0
+"""A process that starts an agent may die before it owns it, or be slow to."""
+_IDLE_S = 120.0
+"""Less would start agents again and again for processes that publish now and then."""
+_TICK_S = 1.0
+_FIRST_REQUEST_S = 10.0
+_NEXT_REQUEST_S = 120.0
+_REQUESTS_PER_TURN = 4
+_MAX_CLIENTS = 4096
+_MAX_CONNECTIONS = 1024
+_MAX_REASON = 300
+TRANSPORT_OPTIONS = TransportOptions(
+    max_plain_bytes=1 << 26,
+    max_tagged_bytes=0,
+    credit_messages=_REQUESTS_PER_TURN,
+    max_regions=1,
+    keep_descriptors=True,
+)
+"""One region at a time, whose descriptor is passed on to readers."""
+
+
+class HostAgent(Closable):
+    """The data sets of the agent, and the loop that answers requests.
+
+    The readers' server has a loop and thread of its own, so that readers do not wait while partitions are packed.
+    """
+
+    def __init__(self) -> None:
+        # Regions, readers, tasks and drivers have fixed shares of them, so that none can take those of the others.
+        self._max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._server = self._create_server(None)
+        self._loop = EventLoop("bowstring-agent")
+        self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
+        self._drivers: dict[ProcessIdentity, set[ControlConnection]] = {}
+        """The connections of owners on any host; none of one that is silent, which may still run."""
+        self._has_had_owner = False
+        self._access: RemoteAccess | None = None
+        self._control_uri = ""
+        self.memory = MemoryBudget()
+        self.datasets = PublishedDatasets(self._server, self.memory, max_regions=self._max_descriptors // 4)
+        self._used_at = time.monotonic()
+
+    def listen(self, listener: Listener) -> None:
+        """Accept tasks from now on. The agent owns the listener."""
+        max_connections = min(self._max_descriptors // 8, _MAX_CONNECTIONS)
+        self._loop.add(_ConnectionAcceptor(self._loop, listener, max_connections, partial(TaskConnection, self)))
+
+    def _create_server(self, access: RemoteAccess | None) -> Server:
+        """Create the readers' server, for this host and with `access` for others."""
+        limit, addresses = self._max_descriptors, {"unix": f"{PUBLISHED_ADDRESS_PREFIX}{secrets.token_hex(8)}"}
+        options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
+        if access is not None:
+            addresses[access.scheme] = access.listen_address
+            # A ticket is valid as long as its data set, whose lifetime may be extended; names are never used twice.
+            lifetime_s = math.inf
+            options = replace(options, ticket_key=access.ticket_key, ticket_lifetime_s=lifetime_s, tls=access.tls)
+            options = replace(options, advertised_host=access.host)
+        return Server(options=options, addresses=addresses)
+
+    def _open_to_other_hosts(self, access: RemoteAccess) -> None:
+        """Listen at a network address, too: for readers, and for control connections. Raises as `serve`."""
+        server = self._create_server(access)
+        with close_on_error(server):
+            options = replace(CONTROL_OPTIONS, tls=access.tls, advertised_host=access.host)
+            listener = find_transport(access.scheme, access.scheme).listen(access.listen_address, options)
+        # The previous server has no data sets, since this is the first request of the first owner.
+        self._server.close()
+        self._server = self.datasets.server = server
+        self._access = access
+        self._control_uri = f"{access.scheme}:{listener.address}"
+        max_connections = min(self._max_descriptors // 16, _MAX_CONNECTIONS)
+        create = partial(ControlConnection, self, secret=access.secret)
+        self._loop.add(_ConnectionAcceptor(self._loop, listener, max_connections, create))
+
+    def run(self) -> None:
+        """Answer requests until the agent is no longer needed."""
+        while not self._is_finished:
+            self.step(_TICK_S)
+            if self.datasets.drop_expired():
+                self._used_at = time.monotonic()
+            if self._has_had_owner and not self._has_owner:
+                self.datasets.drop_attached()
+
+    def step(self, timeout_s: float) -> int:
+        """Wait for connections and requests, and answer some. Return the number of connections that had any."""
+        return self._loop.run_turn(timeout_s)
+
+    def close(self) -> None:
+        """Drop all data sets, and close all connections. Idempotent."""
+        self.datasets.close()
+        self._loop.close()
+        self._server.close()
+
+    @property
+    def _has_owner(self) -> bool:
+        return bool(self._owners or self._drivers)
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether the agent is no longer needed."""
+        now = time.monotonic()
+        return (
+            (not self.datasets and self._has_had_owner and not self._has_owner)
+            or (not self.datasets and not self.memory.has_reservations and now - self._used_at > _IDLE_S)
+            or (not self.datasets and not self._has_had_owner and now - self._used_at > _FIRST_OWNER_S)
+        )
+
+    def answer(self, request: memoryview, connection: AgentConnection) -> tuple[bytes, int | None]:
+        """Return the reply to a request and its tag."""
+        try:
+            return json.dumps(self._execute_request(request, connection)).encode(), None
+        except BowstringError as error:
+            return encode_error_message(error), ERROR_DATA
+
+    def _execute_request(self, data: memoryview, connection: AgentConnection) -> dict[str, Any]:
+        operations = _OPERATIONS if isinstance(connection, TaskConnection) else _CONTROL_OPERATIONS
+        try:
+            request = json.loads(bytes(data))
+            operation = operations[request["op"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
+        try:
+            if "region" in request:
+                # From now on the request owns the region, whose descriptor is closed with its last reference.
+                request["region"] = connection.take_region(int(request["region"]))
+            reply = operation(self, {**request, "connection": connection})
+            # Processes that look for data sets ask all agents, which would not end if that counted. Requests that fail
+            # do not count either, such as those of tasks whose driver has ended.
+            if request["op"] not in _QUERIES:
+                self._used_at = time.monotonic()
+            return reply
+        except BowstringError:
+            raise
+        except Exception as error:  # any error: the agent continues, for other data sets
+            raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from error
+
+    def add_owner(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Add an owner. The first one decides whether other hosts have access."""
+        owner = _parse_owner(request)
+        access = None if request.get("access") is None else RemoteAccess.from_json(request["access"])
+        if access is not None and not self._has_had_owner and self._access is None:
+            self._open_to_other_hosts(access)
+        if (access and access.secret) != (self._access and self._access.secret):
+            raise InvalidArgumentError("the host agent has another secret, or none: it runs with another key")
+        if owner not in self._owners:
+            # A descriptor of the process and not its number, which another process may get.
+            descriptor = owner.open_pidfd()
+            if descriptor is None:
+                raise InvalidArgumentError(
+                    f"process {owner.pid} does not run on this host: it can't own the host agent"
+                )
+            self._owners[owner] = handler = _OwnerHandler(self, owner, descriptor)
+            self._loop.add(handler)
+            self._has_had_owner = True
+        return {"pid": os.getpid(), "control_uri": self._control_uri}
+
+    def add_driver(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Add an owner on any host, until the end of its last connection."""
+        owner, connection = _parse_owner(request), request["connection"]
+        connection.owner = owner
+        # It replaces its connections itself, and its threads may do so in any order.
+        self._drivers.setdefault(owner, set()).add(connection)
+        return {}
+
+    def answer_only(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer: the agent runs, and both ends are authenticated. After "use", it waits for what is published."""
+        return {}
+
+    def end_ownership(self, connection: ControlConnection, *, is_silent: bool) -> None:
+        """The connection of a driver has ended. A silent one owns the agent until its data sets expire."""
+        assert connection.owner is not None
+        connections = self._drivers.get(connection.owner, set())
+        connections.discard(connection)
+        if not connections and not is_silent:
+            self._drivers.pop(connection.owner, None)
+
+    def remove_owner(self, owner: ProcessIdentity) -> None:
+        """Remove an owner that has ended."""
+        handler = self._owners.pop(owner)
+        self._loop.remove(handler)
+        handler.close()
+
+    def reserve(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Reserve memory for the partition that the connection writes; `shortage` is the reason if it is refused."""
+        needs = MemoryRequest(**request["memory"])
+        reservation: MemoryReservation = request["connection"].reservation
+        shortage = self.memory.reserve(reservation, needs)
+        return {"reserved_bytes": reservation.reserved_bytes, "shortage": shortage}
+
+    def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Take the memory or the unnamed file of one attempt. It can be read after `commit`."""
+        index, attempt = request["attempt"]
+        locations = self.datasets.put(
+            str(request["dataset"]),
+            (int(index), int(attempt)),
+            index_partition(request["region"], request["rows"]),
+            ttl_s=float(request["ttl_s"]),
+            needs_commit=bool(request["needs_commit"]),
+            is_detached=bool(request["is_detached"]),
+        )
+        connection: TaskConnection = request["connection"]
+        connection.reservation.close()
+        if request["is_temporary"]:
+            connection.unpublished.add(str(request["dataset"]))
+        return {"locations": locations.uris}
+
+    def find_missing(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The partitions of the attempts that the agent lacks."""
+        return {"missing": self.datasets.find_missing(str(request["dataset"]), _parse_attempts(request))}
+
+    def reopen(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Accept attempts again until the next commit. Committed ones can be read meanwhile."""
+        self.datasets.reopen(str(request["dataset"]))
+        return {}
+
+    def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Serve the committed attempts, and drop the others."""
+        ttl_s = request.get("ttl_s")
+        missing = self.datasets.commit(
+            str(request["dataset"]), _parse_attempts(request), None if ttl_s is None else float(ttl_s)
+        )
+        return {"missing": missing}
+
+    def publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Publish a committed data set, or update what was published."""
+        publication = Publication.from_json(request["publication"])
+        return {"expires_at": self.datasets.publish(str(request["dataset"]), publication)}
+
+    def extend(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Change the lifetime of a data set."""
+        return {"expires_at": self.datasets.extend(str(request["dataset"]), float(request["ttl_s"]))}
+
+    def find_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """A published data set by ID or name, with its description, and the access to the agents of other hosts."""
+        # The peer has the secret already or is a process of this user, which may change all that the agent has.
+        access = None if self._access is None else self._access.to_json()
+        return {**self.datasets.find_published(str(request["name"])), "access": access}
+
+    def list_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The published data sets, or those with a name or ID, without their descriptions."""
+        return {"datasets": self.datasets.list_published(request["name"])}
+
+    def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Drop a data set; a replaced one a few seconds later."""
+        drop = self.datasets.replace if request["is_replaced"] else self.datasets.drop
+        drop(str(request["dataset"]), str(request["reason"])[:_MAX_REASON])
+        return {}
+
+    def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
+        """The data sets, with their partitions, rows, bytes and regions, and the memory of all."""
+        return {"pid": os.getpid(), "datasets": self.datasets.to_json(), "memory": self.memory.to_json()}
+
+
+class _OwnerHandler(Closable):
+    """The handler of an owner's process, whose descriptor becomes readable when it ends."""
+
+    deadline = math.inf
+
+    def __init__(self, agent: HostAgent, owner: ProcessIdentity, descriptor: int) -> None:
+        self._agent = agent
+        self._owner = owner
+        self._descriptor = descriptor
+
+    def next_wait(self) -> Wait:
+        return Wait([Interest(self._descriptor, RECEIVE)])
+
+    def descriptors(self) -> list[int]:
+        return [self._descriptor]
+
+    def handle_events(self, _events: int) -> None:
+        self._agent.remove_owner(self._owner)
+
+    def handle_deadline(self) -> None:
+        pass
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class AgentConnection(Closable, EventHandler):
+    """The handler of a connection: answers its requests in order. Closed after a while without one."""
+
+    deadline: float = math.inf
+
+    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel) -> None:
+        self._agent = agent
+        self._acceptor = acceptor
+        self._channel = channel
+        self.deadline = time.monotonic() + _FIRST_REQUEST_S
+
+    @property
+    def has_sent_request(self) -> bool:
+        """Whether a request was answered."""
+        return self in self._acceptor.connections.active
+
+    @property
+    def _directions(self) -> int:
+        # A client that does not receive its answers gets no more of them: they would fill the agent's memory.
+        return SEND if self._channel.is_sending else BOTH_DIRECTIONS
+
+    def next_wait(self) -> Wait:
+        return self._channel.next_wait(self._directions)
+
+    def descriptors(self) -> list[int]:
+        return self._channel.descriptors()
+
+    def handle_events(self, _events: int) -> None:
+        channel = self._channel
+        try:
+            for event in channel.progress(self._directions):
+                if isinstance(event, MessageReceived):
+                    channel.grant_credit(1, channel.options.credit_bytes_of(len(event.data)))
+                    self._handle_message(event.data)
+                elif isinstance(event, MessageOffered):
+                    self._accept_offered_message(event)
+                elif isinstance(event, RemoteMemoryUpdated):
+                    self._update_memory(event)
+                elif isinstance(event, DirectionEnded):
+                    raise event.error
+            channel.progress(SEND)
+        except (BowstringError, OSError) as error:
+            self._end(error)
+
+    def handle_deadline(self) -> None:
+        self._acceptor.close_connection(self)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    @abstractmethod
+    def take_region(self, index: int) -> Region:
+        """Return a region that the client has sent, which no other request gets. Raises `ProtocolError`."""
+
+    @abstractmethod
+    def _handle_message(self, message: memoryview) -> None:
+        """Answer a message."""
+
+    def _accept_offered_message(self, offer: MessageOffered) -> None:
+        self._channel.accept_offered_message(offer.token)
+
+    def _update_memory(self, event: RemoteMemoryUpdated) -> None:  # noqa: ARG002 - for connections of the same host
+        raise ProtocolError("memory of another host")
+
+    def _end(self, error: Exception) -> None:  # noqa: ARG002 - the agent has no log
+        self._acceptor.close_connection(self)
+
+
+class TaskConnection(AgentConnection):
+    """A connection of a task or of the driver of this host and user."""
+
+    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel) -> None:
+        super().__init__(agent, acceptor, channel)
+        self._regions = UNIX.open_remote_memory(channel, None)
+        self.reservation = MemoryReservation(agent.memory)
+        """The memory that the client has reserved for the partition that it writes."""
+
+        self.unpublished: set[str] = set()
+        """The data sets that end with the connection unless they are published."""
+
+    def take_region(self, index: int) -> Region:
+        return self._regions.pop(index)
+
+    def close(self) -> None:
+        self.reservation.close()
+        self._agent.datasets.drop_unpublished(self.unpublished)
+        self.unpublished = set()
+        super().close()
+
+    def _handle_message(self, message: memoryview) -> None:
+        reply, tag = self._agent.answer(message, self)
+        self._channel.submit((reply,), tag)
+        # A client that does not receive the answer is closed then, too.
+        self._acceptor.connections.activate(self)
+        # A task that writes a partition may compute for long between two requests.
+        self.deadline = math.inf if self.reservation.is_open else time.monotonic() + _NEXT_REQUEST_S
+
+    def _update_memory(self, event: RemoteMemoryUpdated) -> None:
+        self._regions.apply_update(event.update)
+
+
+class ControlConnection(AgentConnection):
+    """A connection of a process with the agent's secret, on any host. It can become an owner of the agent."""
+
+    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel, *, secret: bytes) -> None:
+        super().__init__(agent, acceptor, channel)
+        self._secret = secret
+        self._session: ControlSession | None = None
+        self.owner: ProcessIdentity | None = None
+        """The driver whose end ends the connection, if it is an owner."""
+
+    def take_region(self, index: int) -> Region:
+        raise ProtocolError(f"region {index}: memory of another host")
+
+    def _handle_message(self, message: memoryview) -> None:
+        if self._session is None:
+            nonce = secrets.token_bytes(NONCE_BYTES)
+            self._session = ControlSession(self._secret, check_nonce(message), nonce, is_agent=True)
+            self._channel.submit((nonce,))
+            return
+        reply, tag = self._agent.answer(self._session.verify(message), self)
+        self._channel.submit(self._session.sign(reply, tag), tag)
+        self._acceptor.connections.activate(self)
+        self.deadline = math.inf if self.owner is not None else time.monotonic() + _NEXT_REQUEST_S
+
+    def _accept_offered_message(self, offer: MessageOffered) -> None:
+        if not self.has_sent_request:
+            raise ProtocolError(f"a message of {offer.length_bytes} bytes before the first request")
+        super()._accept_offered_message(offer)
+
+    def _end(self, error: Exception) -> None:
+        if self.owner is not None:
+            # The system of a driver's host ends its connections with its process. Without any sign of that host, or
+            # after bytes that are not the driver's, it may still run.
+            is_lost = isinstance(error, ConnectionError) and getattr(error, "errno", None) not in UNREACHABLE_ERRNOS
+            self._agent.end_ownership(self, is_silent=not is_lost)
+        super()._end(error)
+
+
+class _ConnectionAcceptor(ListenerHandler):
+    """Accepts connections of a listener up to a limit; others wait in the socket's queue."""
+
+    connections_per_turn = 1
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        listener: Listener,
+        max_connections: int,
+        create: Callable[[_ConnectionAcceptor, Channel], AgentConnection],
+    ) -> None:
+        super().__init__(listener)
+        self._loop = loop
+        self._max_connections = max_connections
+        self._create = create
+        self.connections = AcceptedConnections(self.close_connection)
+
+    @property
+    def _can_accept(self) -> bool:
+        """Whether one more connection can be accepted, if necessary in place of one without a request."""
+        return len(self.connections) < self._max_connections or bool(self.connections.silent)
+
+    def next_wait(self) -> Wait:
+        return super().next_wait() if self._can_accept else Wait([])
+
+    def handle_events(self, events: int) -> None:
+        # Without events, a connection was closed: only what to wait for has changed. Accepting here could replace
+        # another connection, whose end would lead here again.
+        if events and self._can_accept:
+            super().handle_events(events)
+
+    def add_channel(self, channel: Channel) -> None:
+        if len(self.connections) >= self._max_connections:
+            self.connections.end_oldest_silent()
+        connection = self._create(self, channel)
+        self.connections.add(connection)
+        self._loop.add(connection)
+
+    def close_unused_connection(self, error: Exception) -> bool:  # noqa: ARG002 - the agent has no log
+        return self.connections.end_oldest_silent()
+
+    def close_connection(self, connection: AgentConnection) -> None:
+        """Close a connection, after which another one may be accepted."""
+        self.connections.remove(connection)
+        self._loop.remove(connection)
+        connection.close()
+        self._loop.notify_handler(self, 0)
+
+
+_Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]
+_CONTROL_OPERATIONS: dict[str, _Operation] = {
+    "ping": HostAgent.answer_only,
+    "use": HostAgent.answer_only,
+    "own": HostAgent.add_driver,
+    "find_missing": HostAgent.find_missing,
+    "reopen": HostAgent.reopen,
+    "commit": HostAgent.commit,
+    "publish": HostAgent.publish,
+    "extend": HostAgent.extend,
+    "find": HostAgent.find_published,
+    "list": HostAgent.list_published,
+    "drop": HostAgent.drop,
+    "status": HostAgent.status,
+}
+"""The requests that any host may send."""
+_QUERIES = {"ping", "find_missing", "find", "list", "status"}
+"""The requests that do not keep the agent running."""
+_OPERATIONS: dict[str, _Operation] = {
+    **_CONTROL_OPERATIONS,
+    "hello": HostAgent.add_owner,
+    "reserve": HostAgent.reserve,
+    "put": HostAgent.put,
+}
+
+
+def _parse_owner(request: Mapping[str, Any]) -> ProcessIdentity:
+    pid, start_ticks, host = request["owner"]
+    return ProcessIdentity(int(pid), int(start_ticks), str(host))
+
+
+def _parse_attempts(request: Mapping[str, Any]) -> set[Attempt]:
+    return {(int(index), int(attempt)) for index, attempt in request["attempts"]}
+
+
+def main(descriptor: int) -> None:
+    """Run the agent on an inherited listening socket."""
+    # The soft limit is often 1024, and each region and reader needs a descriptor.
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    with socket.socket(fileno=descriptor) as listening_socket:
+        os.set_inheritable(descriptor, False)
+        agent = HostAgent()
+        agent.listen(UnixListener.from_socket(listening_socket, TRANSPORT_OPTIONS))
+        agent.run()
+    os._exit(0)  # the server's thread has nothing to clean up

@@ -1,0 +1,330 @@
+"""Connect to data sets: by a URI, by the URIs of several parts, or by several locations of one.
+
+A service that finds data sets, such as Flight, is a connector: an entry point of the group `bowstring.connectors`, a
+function of the URI's text and `ConnectOptions` that returns a `DatasetReader`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.dissociated.uri import StreamURI
+from bowstring.errors import (
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidArgumentError,
+    InvalidDataError,
+    NotFoundError,
+    check_count,
+    check_seconds,
+)
+from bowstring.io.fsspec_store import is_store_scheme
+from bowstring.memory.closable import close_on_error
+from bowstring.sharing.client.connection import ConnectionOptions
+from bowstring.sharing.client.dataset_reader import DatasetReader
+from bowstring.sharing.client.lost_parts import check_parts, list_servers
+from bowstring.sharing.client.part_requests import FileRequest, PartRequest, PartRequests
+from bowstring.sharing.dataset_locations import (
+    DatasetLocations,
+    check_same_address_scope,
+    hide_secrets,
+    is_local_or_encrypted,
+    merge_location_errors,
+    sort_by_distance,
+)
+from bowstring.sharing.recording.recorder import Recorder, RecorderOrPath, open_recorder
+from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
+from bowstring.transports.base import strip_traceback
+from bowstring.transports.entry_points import EntryPointGroup
+from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS, TRANSPORTS, find_transport
+from bowstring.transports.tls import TlsOptions
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class LocatedPart(Protocol):
+    """A part of a data set, such as `bowstring.datasets.DatasetPart`."""
+
+    @property
+    def locations(self) -> Sequence[str]:
+        """URIs of the same rows."""
+
+    @property
+    def num_rows(self) -> int | None:
+        """The rows, if known."""
+
+
+class PartitionedDataset(Protocol):
+    """A data set of several parts, such as `bowstring.datasets.Dataset`.
+
+    If it has `column_indices` that are not None, only these columns of the parts are read, and `schema` is theirs.
+    """
+
+    @property
+    def parts(self) -> Sequence[LocatedPart]:
+        """The parts, in order."""
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of all parts."""
+
+
+Target: TypeAlias = str | os.PathLike[str] | DatasetLocations | Sequence[str | os.PathLike[str]] | PartitionedDataset
+"""One URI or path of a file, several locations, the URIs or paths of several parts with one schema, or an object with
+`parts` and `schema`.
+"""
+
+
+_ENCRYPTED_STORES = frozenset(("file", "https", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"))
+"""The schemes of files of this host and of stores with encrypted connections, unless their own options change that."""
+_FLIGHT = "bowstring.sharing.flight.client:connect_through_flight"
+CONNECTORS = EntryPointGroup(
+    "bowstring.connectors", {"grpc": _FLIGHT, "grpc+tcp": _FLIGHT, "grpc+tls": _FLIGHT, "grpc+unix": _FLIGHT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOptions:
+    """The arguments of `connect`."""
+
+    ticket: str | bytes | None
+    connection: ConnectionOptions
+    recorder: Recorder | None
+    requires_encryption: bool
+    """Whether connections to other hosts have to be encrypted."""
+    allow_file_locations: bool
+    """Whether the locations that a server lists may be files and URLs. Those that the caller passed may always be."""
+
+
+def connect(  # noqa: PLR0913 -- all but two are options
+    target: Target,
+    ticket: str | bytes | None = None,
+    *,
+    copy: bool = False,
+    timeout_s: float = 30.0,
+    tls: TlsOptions | None = None,
+    record: RecorderOrPath | None = None,
+    allow_other_users: bool = False,
+    allow_file_locations: bool = False,
+    schema: SchemaLike | None = None,
+    prefetch_bytes: int = 0,
+) -> DatasetReader:
+    """Connect to a data set of another process, and read its schema.
+
+    `target` is a URI; `DatasetLocations` or their text (the nearest that works is used); the URIs of several parts;
+    a `Dataset`, such as a published one; or a `Path` of an Arrow file. The URI of a file or of an object of a store
+    refers to its rows; local files are mapped. The URI of a Flight server, `grpc://HOST:PORT/NAME`, stands for the
+    locations that the server lists, if they are no less secure than itself; the data is requested from itself if none
+    works.
+
+    `ticket` is the name of the data set, or the bytes that another implementation's server expects; the default is that
+    of the URI. With `copy`, bytes are copied into this process's memory; otherwise memory is shared and nothing is
+    copied, if the transport can do that. `timeout_s` limits each wait for the server; it applies to each location.
+    `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
+    `schema` is the expected schema, required if there are no URIs, as for an empty data set without parts.
+    `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
+    With `prefetch_bytes`, a thread receives up to so many bytes and one batch ahead of a loop over the batches, except
+    for parts in shared memory of this host.
+    `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
+    `allow_file_locations` permits a Flight server to list files of this host and URLs, which are then read.
+
+    Raises `NotFoundError` if the server has no such data set, `AccessDeniedError` if the ticket is not valid,
+    `ConnectionLostError` if the server does not run, disconnects or has too many clients, and with their indices if
+    parts of a data set are lost with their servers, `DeadlineError` if it is silent, `InvalidDataError` for another
+    schema, `ProtocolError` for a malformed URI or a violation of the protocol, `InvalidArgumentError` for other targets
+    and a timeout that is not positive. If no location works, the error has the reason for each.
+
+    >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}, scheme="tcp") as server:
+    ...     with bs.connect(server.uri("visits")) as reader:
+    ...         [batch.num_rows for batch in reader]
+    [3]
+    """
+    check_seconds("connect: timeout_s", timeout_s)
+    check_count("connect: prefetch_bytes", prefetch_bytes)
+    connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users, prefetch_bytes)
+    options = ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None, allow_file_locations)
+    if schema is None:
+        return _connect_to_target(target, None, options)
+    expected = as_schema(schema, "connect: the schema")
+    dataset = _connect_to_target(target, expected, options)
+    if dataset.schema != expected:
+        dataset.close()
+        raise InvalidDataError(f"connect: expected {expected!r}, found {dataset.schema!r}")
+    return dataset
+
+
+def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOptions) -> DatasetReader:
+    if isinstance(target, str) and len(target.split()) > 1 and all(":" in text for text in target.split()):
+        target = DatasetLocations.parse(target)
+    if isinstance(target, DatasetLocations):
+        uris = sort_by_distance(target.uris)
+        options = replace(options, allow_file_locations=True)
+        return connect_to_first({uri: partial(connect_to_location, uri, options) for uri in uris})
+    if isinstance(target, str) and (scheme := parse_scheme(target)) not in TRANSPORTS:
+        connector = CONNECTORS.load(scheme)
+        if connector is not None:
+            dataset: DatasetReader = connector(target, options)
+            return dataset
+    if hasattr(target, "parts") and hasattr(target, "schema"):  # paths have parts, too
+        return _connect_to_dataset(target, options)
+    texts = [target] if isinstance(target, str | os.PathLike) else _list_uris(target)
+    requests = [PartRequests(index, (_create_request(text, options),)) for index, text in enumerate(texts)]
+    return DatasetReader(requests, getattr(target, "schema", schema), options.connection, options.recorder)
+
+
+def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
+    """Connect to all servers of a data set in parts: an incomplete one is an error, which names the lost parts."""
+    getattr(dataset, "uris", ())  # an error if it is closed
+    parts, columns = dataset.parts, getattr(dataset, "column_indices", None)
+    checked: dict[StreamURI, BowstringError | None] = {}
+    requests = [
+        _create_part_requests(index, part, options, checked)
+        for index, part in enumerate(parts)
+        if part.locations or part.num_rows
+    ]
+    hosts = {index: getattr(part, "host", None) for index, part in enumerate(parts)}
+    check = partial(check_parts, requests, options.connection, getattr(dataset, "name", None), hosts)
+    try:
+        reader = DatasetReader(requests, dataset.schema, options.connection, options.recorder, columns)
+    except (ConnectionLostError, DeadlineError):
+        check()
+        raise
+    # The reader has connected to one of them, unless it begins with a file.
+    if len(list_servers(requests)) > (parse_scheme(reader.uris[0]) in TRANSPORTS if requests else 0):
+        with close_on_error(reader):
+            check()
+    return reader
+
+
+def _list_uris(target: object) -> Iterable[str | os.PathLike[str]]:
+    """Return the URIs of several parts. Raises `InvalidArgumentError` for other objects."""
+    uris: object = getattr(target, "uris", target)
+    if isinstance(uris, Mapping):
+        raise InvalidArgumentError(
+            "connect: expected one URI or several parts of one data set; choose one of a server's: server.uri(name)"
+        )
+    if not isinstance(uris, Iterable) or isinstance(uris, bytes):
+        raise InvalidArgumentError(f"connect: expected a URI or an object with `parts`, found {type(target).__name__}")
+    return uris
+
+
+def _create_part_requests(
+    index: int, part: LocatedPart, options: ConnectOptions, checked: dict[StreamURI, BowstringError | None]
+) -> PartRequests:
+    """Return the requests for a part at its locations that this process can use.
+
+    `checked` has the servers that were checked before, with the reason why they can't be used.
+    """
+    locations = part.locations
+    if not locations:
+        raise NotFoundError(f"part {index}: {part.num_rows} rows, but no location")
+    if len(locations) == 1:
+        request = _create_request(locations[0], options)
+        if isinstance(request, FileRequest):
+            request = replace(request, length_bytes=getattr(part, "nbytes", None) or None)
+        return PartRequests(index, (request,), (), part.num_rows)
+    requests, errors = [], []
+    for uri in sort_by_distance(locations):
+        try:
+            request = _create_request(uri, options)
+            if isinstance(request, FileRequest):
+                _check_file_location(uri, options)
+            else:
+                if request.server not in checked:
+                    checked[request.server] = _find_unusable_reason(request.uri, options)
+                if (reason := checked[request.server]) is not None:
+                    errors.append((uri, reason))
+                    continue
+            requests.append(request)
+        except BowstringError as error:
+            errors.append((uri, strip_traceback(error)))
+    if not requests:
+        raise merge_location_errors(dict(errors), f"part {index}: no location")
+    return PartRequests(index, tuple(requests), tuple(errors), part.num_rows)
+
+
+def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> PartRequest | FileRequest:
+    """Return a request for the server or file of a URI, or for the file of a path object. Raises as `connect`."""
+    if isinstance(uri, os.PathLike):
+        return FileRequest(str(Path(uri).absolute()))
+    if _is_url_of_file(uri):
+        return FileRequest.for_uri(uri)
+    parsed, name = parse_dataset_uri(uri, options.ticket)
+    return PartRequest.for_dataset(parsed, name, copy=options.connection.copy)
+
+
+def _is_url_of_file(uri: object) -> bool:
+    """Whether a URI names a file or an object of a store; URIs of servers have parameters of the protocol."""
+    if not isinstance(uri, str):
+        return False
+    scheme = parse_scheme(uri)
+    is_server = scheme in TRANSPORTS or scheme in TRANSPORT_ENTRY_POINTS.own or "want_data=" in uri
+    return scheme == "file" or ("://" in uri and not is_server and is_store_scheme(scheme))
+
+
+def connect_to_first(candidates: Mapping[str, Callable[[], DatasetReader]]) -> DatasetReader:
+    """Connect to the first location that works, and keep the reasons why those before can't be used.
+
+    Raises the error of a single location as it is.
+    """
+    errors: dict[str, BowstringError] = {}
+    for uri, open_dataset in candidates.items():
+        try:
+            dataset = open_dataset()
+        except BowstringError as error:
+            _LOGGER.debug("%s: not used: %s", hide_secrets(uri), error)
+            errors[uri] = strip_traceback(error)
+            continue
+        _LOGGER.debug("%s: the nearest location that works", hide_secrets(uri))
+        dataset.unusable_locations = {uri: str(error) for uri, error in errors.items()}
+        return dataset
+    raise merge_location_errors(errors)
+
+
+def connect_to_location(text: str, options: ConnectOptions) -> DatasetReader:
+    """Connect to the server of one URI, which a server may have listed. Raises as `connect`."""
+    connection = options.connection
+    request = _create_request(text, options)
+    if isinstance(request, FileRequest):
+        if not options.allow_file_locations:
+            # Whoever lists locations could otherwise make this process read its own files, and use its network.
+            raise InvalidArgumentError(
+                f"{parse_scheme(text)}: a file or URL that a server lists is read only with allow_file_locations=True"
+            )
+        _check_file_location(text, options)
+    else:
+        if (reason := _find_unusable_reason(request.uri, options)) is not None:
+            raise reason
+        servers = servers_by_role(request.uri).values()
+        if not any(find_transport(server.scheme, server).supports_tls for server in servers):
+            connection = replace(connection, tls=None)
+    return DatasetReader([PartRequests(0, (request,))], None, connection, options.recorder)
+
+
+def _check_file_location(url: str, options: ConnectOptions) -> None:
+    """Raise `InvalidArgumentError` if a file or URL has to be read over an encrypted connection, and is not.
+
+    A chained URL has the scheme of a cache, which may read from anywhere.
+    """
+    if options.requires_encryption and parse_scheme(url) not in _ENCRYPTED_STORES:
+        raise InvalidArgumentError(f"{parse_scheme(url)}: a connection to another host that is not encrypted")
+
+
+def _find_unusable_reason(uri: StreamURI, options: ConnectOptions) -> BowstringError | None:
+    """Return an error if the servers of a URI are not those of this process, or a connection has to be encrypted."""
+    try:
+        for server in servers_by_role(uri).values():
+            check_same_address_scope(server)
+            if options.requires_encryption and not is_local_or_encrypted(server):
+                raise InvalidArgumentError(f"{server.scheme}: a connection to another host that is not encrypted")
+    except BowstringError as error:
+        return strip_traceback(error)
+    return None

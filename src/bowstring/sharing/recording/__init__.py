@@ -1,0 +1,1 @@
+"""Recordings of the messages of servers and clients: how they are written, read and decoded."""

@@ -1,0 +1,1 @@
+"""The server of data sets, its options, clients and statistics."""
