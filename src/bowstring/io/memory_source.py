@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 
 from bowstring.errors import TruncatedError
@@ -78,11 +77,6 @@ class MemorySource:
 
     def prefetch(self, spans: Sequence[Span]) -> None:
         """Do nothing: all bytes are in memory."""
-
-    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
-        """The offset of the first match of a pattern from `start` on; the source's size if there is none."""
-        match = pattern.search(self.memory.bytes.data, start)
-        return self.size if match is None else match.start()
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer only at the end."""

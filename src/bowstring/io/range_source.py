@@ -6,7 +6,6 @@ into parallel requests of at most 8 MiB, and more than 64 MiB are fetched in sev
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,6 @@ _MAX_REQUEST_BYTES = 8 << 20
 _MIN_EDGE_BYTES = 1 << 16
 _MAX_EDGE_BYTES = 4 << 20
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
-_MAX_MATCH_BYTES = 64
 _FIRST_WINDOW_BYTES, _MAX_WINDOW_BYTES, _MAX_WINDOWS = 1 << 18, 8 << 20, 4
 """The windows that are read ahead: the sizes of the first and of the largest, and the number that is kept."""
 
@@ -121,21 +119,6 @@ class RangeSource:
         if fetch_bytes <= _MAX_WINDOW_BYTES:
             self._readahead.add(offset, buffer)
         return buffer
-
-    def search(self, pattern: re.Pattern[bytes], start: int) -> int:
-        """The offset of the first match of a pattern, of at most 64 bytes, from `start` on; the source's size if there
-        is none. The bytes searched are not kept.
-        """
-        offset = start
-        while offset < self.size:
-            window = self._fetch_with_readahead(offset, min(_MAX_MATCH_BYTES, self.size - offset))
-            match = pattern.search(window.bytes.data)
-            if match is not None:
-                return offset + match.start()
-            if offset + window.size >= self.size:
-                break
-            offset += window.size - _MAX_MATCH_BYTES + 1
-        return self.size
 
     def read_lazily(self, offset: int, size_bytes: int) -> LazyRangeBytes | bytes:
         """The bytes at `offset`; many bytes are fetched lazily. The caller has checked the bounds."""

@@ -6,6 +6,7 @@ import io
 import os
 import socket
 import stat
+import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any, TypeAlias
@@ -21,11 +22,12 @@ from bowstring.errors import (
 from bowstring.io import fsspec_store
 from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_text_file
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import FileObjectRangeReader, RangeSource
+from bowstring.io.range_source import MAX_ROUND_BYTES, FileObjectRangeReader, RangeSource
 from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import GrowingFile, StreamSource
 from bowstring.memory.buffer import Buffer, Memory
-from bowstring.memory.descriptors import map_file
+from bowstring.memory.descriptors import map_file, pwrite_all
+from bowstring.memory.unnamed_file import check_free_space, open_unnamed_file, order_folders
 
 RandomAccessSource: TypeAlias = MemorySource | RangeSource
 """A source with random access, local or remote."""
@@ -311,3 +313,22 @@ def read_into_memory(source: StreamSource, max_bytes: int) -> MemorySource:
                 "(--max-piped-bytes)"
             )
     return MemorySource(Memory(content), source.name)
+
+
+def download(source: RangeSource) -> MemorySource:
+    """Copy a remote file to a temporary file without a name, and map that. Raises `ResourceError` without space."""
+    descriptor, folder = open_unnamed_file(order_folders([[tempfile.gettempdir(), "/var/tmp"]]))
+    try:
+        check_free_space(folder, source.size, source.name)
+        for offset in range(0, source.size, MAX_ROUND_BYTES):
+            size_bytes = min(MAX_ROUND_BYTES, source.size - offset)
+            chunk = source.fetch([(offset, size_bytes)]).find(offset, size_bytes)
+            assert chunk is not None
+            pwrite_all(descriptor, chunk.bytes.data, offset)
+    except OSError as error:
+        os.close(descriptor)
+        raise translate_io_error(error, f"{source.name} in {folder}", "copied") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return map_descriptor(descriptor, source.name)

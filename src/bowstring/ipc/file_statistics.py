@@ -105,26 +105,16 @@ class FileStatistics:
         Raises `TypeMismatchError` for bounds of another type, `InvalidArgumentError` for NaN.
         """
         column = self.columns.get(index)
-        all_indices = list(range(len(self.row_counts)))
         if column is None or column.minima is None or column.maxima is None:
-            return all_indices
-        bounds_arrays = [column.minima.layout.from_pylist([bound]) for bound in (low, high) if bound is not None]
-        for bound in bounds_arrays:
-            if min_max(bound) is None:
-                raise InvalidArgumentError(f"a bound must be a value with an order, found {bound.to_pylist()[0]!r}")
-        batch_indices = np.flatnonzero(~_is_null(column.minima))
-        # Minima, maxima and bounds are ranked together: ranks compare like the values of any layout with an order.
-        values = column.minima.layout.concat(
-            [column.minima.take(batch_indices), column.maxima.take(batch_indices), *bounds_arrays]
-        )
-        value_ranks = compute_dense_ranks(values)
-        lows, highs, bounds = np.split(value_ranks, [len(batch_indices), 2 * len(batch_indices)])
-        is_candidate = np.ones(len(batch_indices), np.bool_)
-        if low is not None:
-            is_candidate &= highs >= bounds[0]
-        if high is not None:
-            is_candidate &= lows <= bounds[-1]
-        candidates: list[int] = batch_indices[is_candidate].tolist()
+            return list(range(len(self.row_counts)))
+        is_candidate = ~_is_null(column.minima)
+        for bound, symbol, extremes in ((low, ">=", column.maxima), (high, "<=", column.minima)):
+            if bound is not None:
+                value = extremes.layout.from_pylist([bound])
+                if min_max(value) is None:
+                    raise InvalidArgumentError(f"a bound must be a value with an order, found {bound!r}")
+                is_candidate &= compare(extremes, symbol, value)
+        candidates: list[int] = np.flatnonzero(is_candidate).tolist()
         return candidates
 
     def may_match(self, filters: Filters) -> Mask:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from bowstring.layouts.base import ArrayData, Values
-from bowstring.layouts.byte_comparison import are_bytes_equal, compare_bytes
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.sort_keys import ByteStrings, compare_keys
+from bowstring.layouts.sort_keys import ByteStrings, compare_bytes, compare_keys
 from bowstring.layouts.value_codecs.fixed_size_binary import FixedSizeBinaryCodec
 from bowstring.memory.bitmap import Mask
 
@@ -27,22 +26,22 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def compare(array: ArrayData, symbol: str, other: ArrayData) -> Mask:
-    """Compare the slots of a plain array with those of another of its type, or with its only one; slots of nulls may
-    match. The type has an order.
+    """Compare the slots of a plain array with the only value of another of its type; slots of nulls may match. The type
+    has an order.
     """
     comparison: Callable[[Any, Any], Mask] = COMPARISONS[symbol]
     keys = get_order_keys(array)
     if keys is not None:
         bounds = get_order_keys(other) or ()
         return comparison(keys[0], bounds[0]) if len(keys) == 1 else comparison(compare_keys(keys, bounds), 0)
-    if isinstance(array.layout, ByteStringLayout) and other.length == 1:
+    if isinstance(array.layout, ByteStringLayout):
         shared = array.layout.find_values_and_indices(array)
         if shared is not None:
             values, codes = shared
             return compare(values, symbol, other)[codes]
-    if symbol in ("==", "!="):
-        return comparison(are_bytes_equal(get_byte_strings(array), get_byte_strings(other)), True)
-    return comparison(compare_bytes(get_byte_strings(array), get_byte_strings(other)), 0)
+    data, starts, lengths = get_byte_strings(other)
+    bound = data[starts[0] : starts[0] + lengths[0]].tobytes()
+    return comparison(compare_bytes(get_byte_strings(array), bound), 0)
 
 
 def get_order_keys(array: ArrayData) -> tuple[Values, ...] | None:

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, cast
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.io.sources import RandomAccessSource
+from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.dictionaries.reader import get_dictionary_declaration, read_dictionary_values
 from bowstring.ipc.footer import Footer, read_footer_at_end
 from bowstring.ipc.format_detection import check_format
@@ -41,7 +41,7 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metad
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import create_columns
 from bowstring.ipc.schema_cache import get_ipc_schema
-from bowstring.ipc.tools.scan import BatchMessage, HeaderPrefetch, MessageWalk
+from bowstring.ipc.tools.scan import BatchMessage, MessageWalk
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 
 # The marker, and a length below 2**28, the default limit of metadata: of all bytes 0xff in data, few are followed by
@@ -96,7 +96,7 @@ class DecodedFooter:
     pairs: Metadata
 
     @classmethod
-    def read(cls, source: RandomAccessSource, limits: ReadLimits) -> DecodedFooter:
+    def read(cls, source: MemorySource, limits: ReadLimits) -> DecodedFooter:
         """Read the footer at the end of a source, whatever its first bytes are. Raises `InvalidDataError` if it or its
         schema is malformed.
         """
@@ -153,8 +153,9 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
     The total size of metadata that is read is limited, as bytes may contain any number of overlapping candidates.
     """
 
-    def __init__(self, source: RandomAccessSource, limits: ReadLimits, first_offset: int) -> None:
+    def __init__(self, source: MemorySource, limits: ReadLimits, first_offset: int) -> None:
         super().__init__(source, limits, self._read_header)
+        self._memory = source.memory.bytes.data
         self._first_offset = first_offset
         self._headers = HeaderReader(limits)
         # The size of candidates and not their number: one near the beginning may claim nearly all bytes.
@@ -200,7 +201,8 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
         # After the budget is spent, the rest counts as damaged: what was found is still recovered.
         if self.is_legacy_framing or self._remaining_bytes < 0:
             return self._source.size
-        return self._source.search(_MARKER_AND_LENGTH, offset)
+        match = _MARKER_AND_LENGTH.search(self._memory, offset)
+        return self._source.size if match is None else match.start()
 
 
 class MessageSearch:
@@ -208,7 +210,7 @@ class MessageSearch:
     without one.
     """
 
-    def __init__(self, source: RandomAccessSource, limits: ReadLimits) -> None:
+    def __init__(self, source: MemorySource, limits: ReadLimits) -> None:
         self.source = source
         self.limits = limits
         self.footer: DecodedFooter | None = None
@@ -227,7 +229,6 @@ class MessageSearch:
             self.schema = replace(self.schema, dropped_range=damaged_magic)
         self.single_batch_losses: set[int] = set()  # offsets at which exactly one record batch was lost
         self._footer_offsets = [] if self.footer is None else self.footer.sorted_offsets
-        self._prefetch = HeaderPrefetch(source, None if self.footer is None else self.footer.footer, limits)
 
     # Schema
 
@@ -319,7 +320,6 @@ class MessageSearch:
         # begins at `search_start`, the end of the buffers of that message.
         offset, search_start, size = self.schema.stop, self.schema.stop, self.source.size
         while offset < size:
-            self._prefetch.fetch_from(offset)
             try:
                 candidate = self._read_valid_message(offset)
             except InvalidDataError as error:
@@ -566,7 +566,7 @@ def _compute_next_offset_by_buffers(message: BatchMessage) -> int:
     return message.start + size_bytes + -size_bytes % 8
 
 
-def _has_nonzero_padding(message: BatchMessage, source: RandomAccessSource) -> bool:
+def _has_nonzero_padding(message: BatchMessage, source: MemorySource) -> bool:
     """Whether bytes between the buffers of a body, or after the last one, are not zero as writers leave them."""
     buffers, paddings, end = message.header.buffers(), [], 0
     for start, stop in sorted(
@@ -578,11 +578,10 @@ def _has_nonzero_padding(message: BatchMessage, source: RandomAccessSource) -> b
             if 0 < start - end < _MAX_PADDING_BYTES:
                 paddings.append((message.body_offset + end, start - end))
             end = max(end, stop)
-    chunks = source.fetch(paddings)
-    return any(any(chunks.read(*padding)) for padding in paddings) or any(_read_body_padding(message, source))
+    return any(any(source.read_at(*padding)) for padding in paddings) or any(_read_body_padding(message, source))
 
 
-def _read_body_padding(message: BatchMessage, source: RandomAccessSource) -> bytes:
+def _read_body_padding(message: BatchMessage, source: MemorySource) -> bytes:
     """Return the padding after the last buffer of a body."""
     buffers = message.header.buffers()
     end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0

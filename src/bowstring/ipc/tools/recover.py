@@ -9,16 +9,15 @@ have changed are dropped too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from bowstring.arrays.array import Array
 from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
+from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
-from bowstring.io.sources import ensure_random_access, open_source
+from bowstring.io.sources import download, ensure_random_access, open_source
 from bowstring.ipc.dictionaries.delta import DeltaDictionary
 from bowstring.ipc.dictionaries.reader import (
     StreamDictionaries,
@@ -32,9 +31,8 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeaderBuilder
-from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, ColumnPositions
+from bowstring.ipc.metadata.schema import V4, BatchColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
-from bowstring.ipc.record_batch.remote import RemoteBody, RemoteColumns, fetch_body
 from bowstring.ipc.record_batch.writer import EncodedBody
 from bowstring.ipc.tools.message_search import DroppedRange, MessageSearch
 from bowstring.ipc.tools.message_writer import MessageWriter
@@ -42,10 +40,8 @@ from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.expansion_limits import check_expanded_values
+from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import abandon_on_error
-
-_MAX_GROUP_LENGTH = 1000
-_Message = TypeVar("_Message")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -117,15 +113,14 @@ def recover(  # noqa: PLR0913 -- each is an option of its own
 ) -> RecoveryReport:
     """Save the complete record batches of a damaged file or stream, and the dictionaries that they need.
 
-    `source` is an argument of `open_file` or `open_stream`. Piped input is kept in memory, and a URL is read by ranges,
-    some batches at a time: headers first, then bodies. A file is saved as a file and a stream as a stream; `sink` is an
+    `source` is an argument of `open_file` or `open_stream`. Piped input is kept in memory, and the file of a URL in a
+    temporary file, since every byte of it is checked. A file is saved as a file and a stream as a stream; `sink` is an
     argument of `new_file`, and not the source. Each batch is checked, with `full` every value of it, and then copied
     without decoding. A damaged column becomes null, and its batch is dropped if `damaged_columns` is "drop", no column
     is intact, the column is not nullable, or bytes may be missing. The search for messages continues after damage.
-    Batches are in the footer's order if all its blocks are complete.
-    A batch is also dropped if no message follows directly and its padding is not zero. A lost dictionary that no
-    recovered index refers to is written without values. A dictionary that contains others is checked with the batches
-    that use it.
+    Batches are in the footer's order if all its blocks are complete. A batch is also dropped if no message follows
+    directly and its padding is not zero. A lost dictionary that no recovered index refers to is written without values.
+    A dictionary that contains others is checked with the batches that use it.
     `report_progress(done, total)` is called at the beginning and after each message, in bytes.
 
     Raises `InvalidArgumentError` if the source is the sink, by any path or link, `InvalidDataError` if there is no
@@ -148,10 +143,10 @@ def recover(  # noqa: PLR0913 -- each is an option of its own
     reject_same_file([source], sink)
     opened_source = open_source(source)
     try:
-        seekable = ensure_random_access(opened_source, max_piped_bytes)
+        source = ensure_random_access(opened_source, max_piped_bytes)
         if report_progress is not None:
-            report_progress(0, seekable.size)
-        search = MessageSearch(seekable, limits)
+            report_progress(0, source.size)
+        search = MessageSearch(download(source) if isinstance(source, RangeSource) else source, limits)
         messages = list(search.find_messages())
         create_selector = _FileSelector if search.is_file else _StreamSelector
         selector = create_selector(search, messages, full, damaged_columns == "null")
@@ -168,14 +163,13 @@ def _write_selected(
     selector: _MessageSelector, writer: MessageWriter, report_progress: Callable[[int, int | None], None] | None
 ) -> RecoveryReport:
     search = selector.search
-    memory = search.source if isinstance(search.source, MemorySource) else None
     pending: list[BatchMessage] = []
     damaged_columns: list[DamagedColumn] = []
     rows = batches = dictionaries = 0
     for message in selector.select():
         header, template = message.header, message.header.template
         if isinstance(message, _RepairedBatch):
-            writer.copy_messages(pending, memory)
+            writer.copy_messages(pending, search.source)
             pending.clear()
             body, builder = message.new_body, BatchHeaderBuilder(template.version, template.compression)
             metadata = builder.build(body.header_values, body.size_bytes, template.pairs)
@@ -187,9 +181,6 @@ def _write_selected(
             ]
         else:
             pending.append(message)
-            if memory is None:
-                writer.copy_messages(pending, None)
-                pending.clear()
         if template.kind == headers.RECORD_BATCH:
             batches += 1
             rows += header.length
@@ -197,7 +188,7 @@ def _write_selected(
             dictionaries += 1
         if report_progress is not None:
             report_progress(message.body_offset + header.body_bytes, search.source.size)
-    writer.copy_messages(pending, memory)
+    writer.copy_messages(pending, search.source)
     footer = search.footer
     writer.finish(() if footer is None else replace_statistics(footer.pairs, None, ()))
     dropped = sorted(selector.dropped, key=lambda dropped_range: (dropped_range.start, dropped_range.stop))
@@ -291,7 +282,7 @@ class _MessageSelector:
     def _find_damaged_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> dict[int, str]:
         """Return the reason for each column that is not valid, by its index."""
         null_counts = message.header.nodes()["null_count"].tolist()
-        columns = self._create_columns(message, lookup)
+        columns = iter(self._create_columns(message, lookup))
         reasons = {}
         for index, position in enumerate(self._get_positions(message)):
             stop = position.first_node + position.node_count
@@ -321,11 +312,8 @@ class _MessageSelector:
     def _replace_columns(
         self, message: BatchMessage, lookup: DictionaryLookup, reasons: dict[int, str]
     ) -> _RepairedBatch:
-        """Return the batch with null in place of some columns. A remote body is fetched as a whole."""
-        header, body, location = message.header, message.body, message.location_words
-        positions = self._get_positions(message)
-        assert body is not None
-        columns = BatchColumns(positions, header, fetch_body(body), lookup, location)
+        """Return the batch with null in place of some columns."""
+        header, positions, columns = message.header, self._get_positions(message), self._create_columns(message, lookup)
         check_expanded_values(header.length * len(reasons), 8 * header.body_bytes)
         nulls = {index: positions[index].layout.nulls(header.length) for index in reasons}
         new_body = encode_with_replacements(columns, nulls, message.location)
@@ -335,7 +323,7 @@ class _MessageSelector:
             message.body_bytes,
             message.metadata_bytes,
             message.is_legacy_framing,
-            location,
+            message.location_words,
             new_body=new_body,
             reasons=reasons,
         )
@@ -343,21 +331,10 @@ class _MessageSelector:
     def _get_positions(self, message: BatchMessage) -> BatchColumnPositions:
         return self.search.schema.ipc_schema.column_positions(message.header.template.version)
 
-    def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> Iterator[Array]:
-        """Return the columns; those of a body too large to prefetch are fetched one after another, and none is kept.
-
-        The iterator is a `map`: unlike a generator, it continues after the error of a column.
-        """
-        header, body, location = message.header, message.body, message.location_words
+    def _create_columns(self, message: BatchMessage, lookup: DictionaryLookup) -> BatchColumns:
+        assert isinstance(message.body, Buffer)
         positions = self._get_positions(message)
-        assert body is not None
-        if not isinstance(body, RemoteBody):
-            return iter(BatchColumns(positions, header, body, lookup, location))
-
-        def fetch_column(position: ColumnPositions) -> Array:
-            return RemoteColumns(positions, header, body, lookup, location, [position])[0]
-
-        return map(fetch_column, positions)
+        return BatchColumns(positions, message.header, message.body, lookup, message.location_words)
 
 
 class _StreamSelector(_MessageSelector):
@@ -368,7 +345,7 @@ class _StreamSelector(_MessageSelector):
     def select(self) -> Iterable[BatchMessage]:
         """Yield the messages to keep, in order."""
         dictionaries = StreamDictionaries()
-        for message in _prefetch_bodies(self.messages):
+        for message in self.messages:
             if isinstance(message, DroppedRange):
                 self.dropped.append(message)
                 if self.may_contain_dictionary(message):
@@ -441,8 +418,8 @@ class _FileSelector(_MessageSelector):
         readable_ids = {
             id(message) for id_, messages in messages_by_id.items() if id_ in arrays for message in messages
         }
-        yield from _prefetch_bodies([message for message in dictionaries if id(message) in readable_ids])
-        yield from self.select_valid_batches(_prefetch_bodies(batches), get_dictionary)
+        yield from (message for message in dictionaries if id(message) in readable_ids)
+        yield from self.select_valid_batches(batches, get_dictionary)
 
     def _sort_by_footer(self, batch_messages: list[BatchMessage], kind: str) -> list[BatchMessage]:
         """Return the messages of a kind, in the footer's order if all that it lists are present, else by offset."""
@@ -506,7 +483,7 @@ class _FileSelector(_MessageSelector):
 
     def _read_dictionary(self, messages: list[BatchMessage], lookup: DictionaryLookup) -> Array | None:
         parts: list[Array] = []
-        for number, message in enumerate(_prefetch_bodies(list(messages))):
+        for number, message in enumerate(list(messages)):
             try:
                 parts.append(self.read_checked_dictionary(message, lookup, self.full))
             except InvalidDataError as error:
@@ -534,42 +511,3 @@ def _check_null_counts(array: ArrayData, message: BatchMessage, null_counts: Ite
 
 def _is_any_offset_between(offsets: list[int], start: int, stop: int) -> bool:
     return any(start < offset < stop for offset in offsets)
-
-
-def _prefetch_bodies(messages: Iterable[_Message]) -> Iterator[_Message]:
-    """Yield the same in the same order, with the remote bodies of `BatchMessage`s fetched.
-
-    A body larger than `MAX_ROUND_BYTES` stays remote; its columns are fetched on access.
-    """
-    group: list[_Message] = []
-    group_bytes = 0
-    for message in messages:
-        body = message.body if isinstance(message, BatchMessage) else None
-        size_bytes = body.size if isinstance(body, RemoteBody) else 0
-        if group_bytes + size_bytes > MAX_ROUND_BYTES or len(group) == _MAX_GROUP_LENGTH:
-            yield from _fetch_bodies(group)
-            group, group_bytes = [], 0
-        group.append(message)
-        group_bytes += size_bytes
-    yield from _fetch_bodies(group)
-
-
-def _fetch_bodies(group: list[_Message]) -> Iterator[_Message]:
-    remote_bodies = [
-        message.body for message in group if isinstance(message, BatchMessage) and isinstance(message.body, RemoteBody)
-    ]
-    small_bodies = [body for body in remote_bodies if body.size <= MAX_ROUND_BYTES]
-    if not small_bodies:
-        yield from group
-        return
-    source: RangeSource = small_bodies[0].source
-    chunks = source.fetch([(body.offset, body.size) for body in small_bodies])
-    for message in group:
-        if (
-            isinstance(message, BatchMessage)
-            and isinstance(message.body, RemoteBody)
-            and message.body.size <= MAX_ROUND_BYTES
-        ):
-            yield replace(message, body=chunks.find(message.body.offset, message.body.size))
-        else:
-            yield message
