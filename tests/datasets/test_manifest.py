@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,8 @@ from bowstring.errors import (
     LimitError,
     NotDirectoryError,
 )
+from bowstring.io.local_path import as_folder
+from bowstring.io.store_path import StorePath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.folder import staging
 
@@ -153,14 +156,17 @@ def test_replacing_partitions_keeps_the_files_of_others(tmp_path: Path) -> None:
     assert (third.generation, third.base, third.has_batch(StreamBatch("query", 1))) == (3, None, True)
 
 
-def test_part_files_are_found_in_partition_folders_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_in_store", [False, True])
+def test_part_files_are_found_in_partition_folders_only(tmp_path: Path, is_in_store: bool) -> None:
+    if is_in_store:
+        pytest.importorskip("fsspec")
+    folder = StorePath(f"memory://{uuid.uuid4().hex}/data") if is_in_store else as_folder(tmp_path)
     name = part_file_name(JOB, 0, 1, 2)
-    for folder in ("", "k=1", "k=1/l=2", "_staging", "plain", "_k=1", "=k"):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        (tmp_path / folder / name).touch()
-        (tmp_path / folder / "other.arrow").touch()
-    paths = set(iter_part_files(tmp_path))
-    assert paths == {tmp_path / folder / name for folder in ("", "k=1", "k=1/l=2")}
+    for parent in (folder, *(folder / each for each in ("k=1", "k=1/l=2", "_staging", "plain", "_k=1", "=k", ".k=1"))):
+        assert (parent / name).create(b"data")
+        assert (parent / "other.arrow").create(b"data")
+    paths = {find_relative_name(path, folder) for path in iter_part_files(folder)}
+    assert paths == {name, f"k=1/{name}", f"k=1/l=2/{name}", f"_k=1/{name}"}
 
 
 @pytest.mark.parametrize("adds_to", [0, 3, 4, -1, "1"])

@@ -22,13 +22,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
 from bowstring.errors import (
@@ -39,7 +36,8 @@ from bowstring.errors import (
     NotFoundError,
     translate_os_error,
 )
-from bowstring.io.store_path import FolderPath, StorePath, read_files
+from bowstring.io.local_path import as_folder
+from bowstring.io.store_path import FolderEntry, FolderPath, read_files
 
 MANIFEST_FOLDER = "_manifest"
 STAGING_FOLDER = "_staging"
@@ -172,12 +170,8 @@ def is_part_file_name(name: str, job: str | None = None) -> bool:
 
 def iter_part_files(folder: FolderPath) -> Iterator[FolderPath]:
     """Yield the files in `folder` and its partition folders that jobs of Bowstring's wrote, listed or not."""
-    if isinstance(folder, StorePath):
-        yield from (path for path in folder.iter_files() if is_part_file_name(path.name))
-        return
-    for parent, folder_names, names in os.walk(folder):
-        folder_names[:] = [name for name in folder_names if "=" in name[1:] and not name.startswith(("_", "."))]
-        yield from (Path(parent, name) for name in names if is_part_file_name(name))
+    paths = as_folder(folder).iter_files(lambda name: "=" in name[1:] and not name.startswith("."))
+    return (path for path in paths if is_part_file_name(path.name))
 
 
 def read_manifest(folder: FolderPath) -> Manifest | None:
@@ -190,8 +184,8 @@ def read_manifest(folder: FolderPath) -> Manifest | None:
     try:
         for _ in range(10):  # a commit may remove the listed manifests before they are read
             # Not all numbers: after thousands of commits, to parse them takes most of the time.
-            listing = _list_store_manifests(folder) if isinstance(folder, StorePath) else {}
-            newest_name = max(listing or _list_manifest_names(folder), default=None)
+            listing = _list_manifests(folder)
+            newest_name = max(listing, default=None)
             if newest_name is None:
                 return None
             with contextlib.suppress(FileNotFoundError):
@@ -218,31 +212,8 @@ def try_create_manifest(folder: FolderPath, manifest: Manifest) -> bool:
     Raises:
         BowstringError, also an OSError: the file system can't create it.
     """
-    path = _manifest_path(folder, manifest.sequence_number)
     content = json.dumps(_to_record(manifest), separators=(",", ":")).encode()
-    return path.create(content) if isinstance(path, StorePath) else _link_new_file(path, content)
-
-
-def _link_new_file(path: Path, content: bytes) -> bool:
-    """Create a file, durably and atomically; False if it exists."""
-    temporary = path.with_name(f".{uuid.uuid4().hex}")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        sync_folder(path.parent)
-    except OSError as problem:
-        raise translate_os_error(problem, f"{path}: cannot be created: {problem.strerror}") from problem
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-    return True
+    return as_folder(_manifest_path(folder, manifest.sequence_number)).create(content)
 
 
 def remove_old_manifests(folder: FolderPath) -> None:
@@ -276,7 +247,9 @@ def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = D
         raise translate_os_error(problem, message) from problem
     is_written_by_jobs = (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
     for path in paths:
-        if "=" in path.name[1:] and path.is_dir() and not (is_written_by_jobs and _has_only_part_files(path)):
+        if "=" not in path.name[1:] or not path.is_dir():
+            continue
+        if not is_written_by_jobs or not all(is_part_file_name(file.name) for file in as_folder(path).iter_files()):
             raise InvalidArgumentError(
                 f"{folder}: partition folders such as {path.name!r} are not supported here: name one of them"
             )
@@ -290,57 +263,33 @@ def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = D
     ]
 
 
-def _has_only_part_files(folder: FolderPath) -> bool:
-    if isinstance(folder, StorePath):
-        return all(is_part_file_name(path.name) for path in folder.iter_files())
-    return all(is_part_file_name(name) for _, _, names in os.walk(folder) for name in names)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _manifest_path(folder: FolderPath, sequence_number: int) -> FolderPath:
     return folder / MANIFEST_FOLDER / f"{sequence_number:020d}.json"
 
 
 def _list_sequence_numbers(folder: FolderPath) -> list[int]:
-    return sorted(map(_parse_sequence_number, _list_manifest_names(folder)))
+    return sorted(map(_parse_sequence_number, _list_manifests(folder)))
 
 
-def _list_manifest_names(folder: FolderPath) -> Iterator[str]:
-    if isinstance(folder, StorePath):
-        return iter(_list_store_manifests(folder))
+def _list_manifests(folder: FolderPath) -> dict[str, FolderEntry]:
+    """The manifests by name; those in a store with their versions, which would otherwise be a request for each."""
     try:
-        return filter(_MANIFEST_FILE_NAME.fullmatch, os.listdir(folder / MANIFEST_FOLDER))
-    except FileNotFoundError:
-        return iter(())
-
-
-def _list_store_manifests(folder: StorePath) -> dict[str, StorePath]:
-    """The manifests in a store by name, with their versions, which would otherwise be a request for each."""
-    try:
-        paths = list((folder / MANIFEST_FOLDER).iterdir())
+        entries = as_folder(folder / MANIFEST_FOLDER).scan()
     except FileNotFoundError:
         return {}
-    return {path.name: path for path in paths if _MANIFEST_FILE_NAME.fullmatch(path.name)}
+    return {entry.name: entry for entry in entries if _MANIFEST_FILE_NAME.fullmatch(entry.name)}
 
 
 def _parse_sequence_number(name: str) -> int:
     return int(name.removesuffix(".json"))
 
 
-def _read_manifest(folder: FolderPath, number: int, listing: Mapping[str, FolderPath]) -> Manifest:
+def _read_manifest(folder: FolderPath, number: int, listing: Mapping[str, FolderEntry]) -> Manifest:
     """Read a manifest and those that it adds to. Raises `FileNotFoundError`, and as `read_manifest`."""
 
     def find_path(number: int) -> FolderPath:
         path = _manifest_path(folder, number)
-        return listing.get(path.name, path)
+        return as_folder(listing.get(path.name, path))
 
     path = find_path(number)
     newest = _read_records([path])[0]
@@ -430,8 +379,6 @@ _recent_records: dict[tuple[FolderPath, tuple[object, ...]], _Record] = {}
 
 
 def _get_version(path: FolderPath) -> tuple[object, ...]:
-    if isinstance(path, StorePath):
-        return path.version
     status = path.stat()
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 

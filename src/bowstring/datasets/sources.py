@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from glob import glob, has_magic
+from glob import has_magic
 from pathlib import Path
 from typing import TypeAlias, cast
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
 from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION, open_batches
 from bowstring.io.fsspec_store import is_path, is_url
+from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.ipc.file import FileReader
 from bowstring.sharing.client.connect import connect
@@ -105,21 +106,17 @@ def list_files(source: str | os.PathLike[str]) -> list[str]:
         url = str(source)
         if "::" in url or parse_scheme(url) in ("http", "https"):  # web servers and chained URLs have no folders
             return [url]
-        path: FolderPath = StorePath(url)
+        path = as_folder(StorePath(url))
     else:
-        path = Path(source)
+        path = as_folder(source)
     if path.is_dir():
-        files = [_get_url(file) for file in _list_files(path)]
+        files = [as_folder(file).url for file in _list_files(path)]
         if not files:
             raise MissingFileError(f"{path}: found no Arrow, Parquet, CSV or JSON files", filename=str(path))
         return files
     if not has_magic(str(path)) or path.exists():
         return [os.fspath(source)]
-    if isinstance(path, StorePath):
-        file_system, pattern = path.resolve_location()
-        matches = [file_system.unstrip_protocol(name) for name in file_system.glob(pattern)]
-    else:
-        matches = glob(str(path))
+    matches = path.glob_urls()
     if not matches:
         raise MissingFileError(f"{path}: there is no file with such a name", filename=str(path))
     return [file for match in sorted(matches) for file in list_files(match)]
@@ -157,11 +154,11 @@ def _list_files(folder: FolderPath) -> list[FolderPath]:
                 f"{folder}: has files of several formats ({', '.join(sorted(formats))}): use a glob"
             )
         return files
-    paths_by_name = {path.name: path for path in folder.iterdir()} if isinstance(folder, StorePath) else {}
+    listing = {entry.name: entry for entry in as_folder(folder).scan()}  # in a store with the sizes
     for entry in manifest.entries:
-        path = paths_by_name.get(entry.name, folder / entry.name)
+        path = folder / entry.name
         try:
-            size_bytes = path.stat().st_size
+            size_bytes = listing.get(entry.name, path).stat().st_size
         except OSError as error:
             raise translate_os_error(error, f"{path}: is in the folder's manifest: {error.strerror}") from error
         if size_bytes != entry.length_bytes:
@@ -169,10 +166,6 @@ def _list_files(folder: FolderPath) -> list[FolderPath]:
                 f"{path}: expected {entry.length_bytes} bytes, as in the folder's manifest, found {size_bytes}"
             )
     return [folder / entry.name for entry in manifest.entries]
-
-
-def _get_url(path: FolderPath) -> str:
-    return path.url if isinstance(path, StorePath) else str(path)
 
 
 def _describe_file(source: str, uri: str) -> tuple[Schema, DatasetPart]:

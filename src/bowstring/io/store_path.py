@@ -11,7 +11,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,15 +62,24 @@ def resolve_url(url: str, options: Mapping[str, Any] = _NO_OPTIONS) -> tuple[Any
 
 @dataclass(frozen=True, slots=True)
 class StoreFileStatus:
-    """What `StorePath.stat` returns."""
+    """What `StorePath.stat` returns, with some of the names of `os.stat_result`."""
 
     st_size: int
     st_mtime: float
+    st_ino: object
+    """The object's ETag, if any: it changes when the object is replaced, as an inode does."""
 
     @property
     def st_mtime_ns(self) -> int:
-        """The time of the last change in nanoseconds, as in `os.stat_result`."""
+        """The time of the last change in nanoseconds."""
         return int(self.st_mtime * 1e9)
+
+    @property
+    def st_ctime(self) -> float:
+        """The time of the last change: an object is never renamed."""
+        return self.st_mtime
+
+    st_ctime_ns = st_mtime_ns
 
 
 class StorePath:
@@ -121,22 +130,13 @@ class StorePath:
     @property
     def parent(self) -> StorePath:
         """The folder of the path."""
-        scheme, _, path = self.url.partition("://")
-        return StorePath(f"{scheme}://{path.rpartition('/')[0]}", self.options)
+        return next(iter(self.parents), self)
 
     @property
     def parents(self) -> Sequence[StorePath]:
         """The folders that contain the path, the innermost first, and the bucket last."""
-        parents = [self.parent]
-        while parents[-1].url != self.root.url:
-            parents.append(parents[-1].parent)
-        return parents
-
-    @property
-    def root(self) -> StorePath:
-        """The bucket."""
-        scheme, _, path = self.url.partition("://")
-        return StorePath(f"{scheme}://{path.partition('/')[0]}", self.options)
+        scheme, *names = self.parts
+        return [StorePath(scheme + "/".join(names[:stop]), self.options) for stop in range(len(names) - 1, 0, -1)]
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -153,13 +153,13 @@ class StorePath:
         return resolve_url(self.url, {"use_listings_cache": False, **self.options})
 
     def stat(self) -> StoreFileStatus:
-        """Size and time of the last change."""
+        """Size, time of the last change and ETag."""
         info = self._info if self._info is not None else self._request_info()
         modified = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0.0)
         if isinstance(modified, str):
             modified = datetime.fromisoformat(modified)
         modified_s = modified.timestamp() if isinstance(modified, datetime) else float(modified)
-        return StoreFileStatus(int(info.get("size") or 0), modified_s)
+        return StoreFileStatus(int(info.get("size") or 0), modified_s, info.get("ETag") or info.get("etag"))
 
     def exists(self) -> bool:
         """Whether there is an object with this name, or below it."""
@@ -173,12 +173,9 @@ class StorePath:
         """Whether there is an object with this name."""
         return self._find_kind() == "file"
 
-    @property
-    def version(self) -> tuple[object, ...]:
-        """A value that changes when the object is replaced."""
-        info = self._info if self._info is not None else self._request_info()
-        status = self.stat()
-        return info.get("ETag") or info.get("etag"), status.st_mtime_ns, status.st_size
+    def is_symlink(self) -> bool:
+        """False: a store has no links."""
+        return False
 
     def _find_kind(self) -> str | None:
         try:
@@ -188,49 +185,58 @@ class StorePath:
         return str(info.get("type"))
 
     def _request_info(self) -> dict[str, Any]:
-        file_system, path = self.resolve_location()
-        return dict(self._call("read", file_system.info, path))
+        return dict(self._call("read", "info"))
 
     def iterdir(self) -> Iterator[StorePath]:
         """The objects and folders in this folder."""
-        file_system, path = self.resolve_location()
-        for info in self._call("read", file_system.ls, path, detail=True):
+        _, path = self.resolve_location()
+        for info in self._call("read", "ls", detail=True):
             name = str(info["name"]).rstrip("/")
             if name.rpartition("/")[2] and name.strip("/") != path.strip("/"):
                 yield StorePath(f"{self.url}/{name.rpartition('/')[2]}", self.options, info)
 
-    def iter_files(self) -> Iterator[StorePath]:
-        """The objects in this folder and those below it, by path."""
-        file_system, path = self.resolve_location()
-        infos: dict[str, Any] = self._call("read", file_system.find, path, detail=True)
-        base = path.strip("/") + "/"
+    def scan(self) -> Sequence[FolderEntry]:
+        """The objects and folders in this folder, with their kinds."""
+        return list(self.iterdir())
+
+    def glob_urls(self) -> list[str]:
+        """The URLs that match this one as a pattern."""
+        file_system, _ = self.resolve_location()
+        return [file_system.unstrip_protocol(name) for name in self._call("read", "glob")]
+
+    def find_missing_folders(self) -> tuple[StorePath, ...]:
+        """Nothing: folders need not be created."""
+        return ()
+
+    def iter_files(self, enters: Callable[[str], bool] = bool) -> Iterator[StorePath]:
+        """The objects in this folder and those below it whose names are accepted by `enters`, by path."""
+        infos: dict[str, Any] = self._call("read", "find", detail=True)
+        base = self.resolve_location()[1].strip("/") + "/"
         for name in sorted(infos):
-            yield StorePath(f"{self.url}/{name.strip('/').removeprefix(base)}", self.options, infos[name])
+            relative_name = name.strip("/").removeprefix(base)
+            if all(map(enters, relative_name.split("/")[:-1])):
+                yield StorePath(f"{self.url}/{relative_name}", self.options, infos[name])
 
     def open(self, mode: str = "rb") -> Any:
         """Open an object for reading; each read requests only its own bytes."""
-        file_system, path = self.resolve_location()
-        return self._call("opened", file_system.open, path, mode, cache_type="none")
+        return self._call("opened", "open", mode, cache_type="none")
 
     def read_bytes(self) -> bytes:
         """Read the whole object."""
-        file_system, path = self.resolve_location()
-        return bytes(self._call("read", file_system.cat_file, path))
+        return bytes(self._call("read", "cat_file"))
 
     def read_text(self) -> str:
         """Read the whole object as text in UTF-8."""
         return self.read_bytes().decode()
 
-    def write_text(self, text: str) -> None:
-        """Create or replace the object."""
-        file_system, path = self.resolve_location()
-        self._call("written", file_system.pipe_file, path, text.encode())
+    def replace_text(self, text: str) -> None:
+        """Create or replace the object; a concurrent reader gets the previous content or this one."""
+        self._call("written", "pipe_file", text.encode())
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object."""
-        file_system, path = self.resolve_location()
         try:
-            self._call("removed", file_system.rm_file, path)
+            self._call("removed", "rm_file")
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -240,6 +246,20 @@ class StorePath:
 
     def rmdir(self) -> None:
         """Do nothing: a folder exists with its objects."""
+
+    def sync(self) -> None:
+        """Do nothing: an object that was written is durable."""
+
+    def stage(self, staging: str, name: str) -> StorePath:  # noqa: ARG002 -- LocalPath's
+        """The path of a file until its commit, which is its final one, since a store cannot rename objects."""
+        return self / name
+
+    def iter_staged(self, staging: str) -> Iterator[StorePath]:  # noqa: ARG002 -- LocalPath's
+        """The files that have such paths, among others."""
+        return self.iter_files()
+
+    def place(self, staging: str, name: str) -> None:
+        """Do nothing: the file is in its place."""
 
     def create(self, content: bytes) -> bool:
         """Create the object by a conditional put; False if an object with other content exists.
@@ -290,9 +310,11 @@ class StorePath:
         if key is not None:
             _checked_stores.add(key)
 
-    def _call(self, operation: str, function: Any, *arguments: Any, **options: Any) -> Any:
+    def _call(self, operation: str, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the file system with the path, and translate its errors."""
+        file_system, path = self.resolve_location()
         try:
-            return function(*arguments, **options)
+            return getattr(file_system, method)(path, *arguments, **options)
         except Exception as error:
             raise self.translate_error(error, operation) from error
 
@@ -307,6 +329,8 @@ class StorePath:
 
 FolderPath: TypeAlias = Path | StorePath
 """The path of a folder or file, local or in a store."""
+FolderEntry: TypeAlias = os.DirEntry[str] | StorePath
+"""A file or folder with what its folder's listing tells about it."""
 
 _checked_stores: set[tuple[str, object]] = set()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, translate_os_error
-from bowstring.io.store_path import FolderPath, StorePath
+from bowstring.io.store_path import FolderPath
 
 MAX_ALTERNATIVES = 1000
 """How many patterns the braces of one may stand for."""
@@ -40,7 +40,7 @@ def expand_glob(pattern: FolderPath) -> list[FolderPath]:
         InvalidArgumentError: the pattern is malformed.
     """
     matches: dict[str, FolderPath] = {}
-    root: FolderPath = Path("/") if isinstance(pattern, Path) else pattern.root
+    root: FolderPath = [pattern, *pattern.parents][-1]
     text = "/".join(pattern.parts[len(root.parts) :])
     for alternative in _expand_braces(text):
         paths = [root]
@@ -56,7 +56,7 @@ def _match_component(folder: FolderPath, component: str) -> Iterator[FolderPath]
         return
     if not _SPECIAL.search(component):  # a name that is spelled out may be hidden, and its folder need not be listed
         path = folder / component
-        if path.exists() if isinstance(path, StorePath) else os.path.lexists(path):
+        if os.path.lexists(path) if isinstance(path, Path) else path.exists():
             yield path
         return
     expression = re.compile(_translate(component), re.DOTALL)
@@ -70,17 +70,13 @@ def _iter_folders(folder: FolderPath) -> Iterator[FolderPath]:
     yield folder
     for name in _list_names(folder):
         path = folder / name
-        if not is_hidden(name) and path.is_dir() and not (isinstance(path, Path) and path.is_symlink()):
+        if not is_hidden(name) and path.is_dir() and not path.is_symlink():
             yield from _iter_folders(path)
 
 
 def _list_names(folder: FolderPath) -> list[str]:
     try:
-        return (
-            sorted(path.name for path in folder.iterdir())
-            if isinstance(folder, StorePath)
-            else sorted(os.listdir(folder))
-        )
+        return sorted(path.name for path in folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as problem:

@@ -43,7 +43,7 @@ def commit_file(folder: StorePath, attempts: int = 1) -> str:
     batch = pa.record_batch({"id": pa.array([1, 2], pa.int64())})
     for attempt in range(attempts):
         name_file = partial(part_file_name, job.id, 0, attempt)
-        entries = PartFiles(folder, name_file, ["id"], WriteOptions(), None).write(iter([batch]))
+        entries = PartFiles(lambda name: folder / name, name_file, ["id"], WriteOptions(), None).write(iter([batch]))
     job.commit(entries)
     return entries[0].name
 

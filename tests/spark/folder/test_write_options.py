@@ -105,7 +105,11 @@ def test_a_task_with_many_partitions_writes_a_file_for_each_in_limited_memory(
 
     monkeypatch.setattr(part_files._GatheredRows, "_spill", spill)
     writer = part_files.PartFiles(
-        tmp_path, lambda index: f"f{index}", frame.columns, WriteOptions(partition_by=("k",)), None
+        lambda name: tmp_path / name.rpartition("/")[2],
+        lambda index: f"f{index}",
+        frame.columns,
+        WriteOptions(partition_by=("k",)),
+        None,
     )
     entries = writer.write(iter(batches))
     assert len(spilled_bytes) > 10
@@ -148,7 +152,7 @@ def test_a_batch_ends_before_its_strings_exceed_their_offsets_whatever_the_optio
     monkeypatch.setattr(part_files, "_MAX_BATCH_BYTES", 2000)  # 1 GiB: pyarrow has several arrays for 2 GiB of strings
     rows = pa.record_batch({"text": ["x" * 996] * 7})
     options = WriteOptions(max_bytes_per_batch=3 << 30)
-    files = part_files.PartFiles(tmp_path, lambda index: f"{index}.arrow", ["text"], options, None)
+    files = part_files.PartFiles(tmp_path.joinpath, lambda index: f"{index}.arrow", ["text"], options, None)
     (entry,) = files.write(iter([rows]))
     assert [batch.num_rows for batch in bs.open_file(tmp_path / entry.name)] == [2, 2, 2, 1]
 

@@ -106,7 +106,7 @@ options = WriteOptions()
 job = folder_job.FolderJob.begin(folder, StructType().add("id", LongType()), "append", options)
 staging.create_staging_folder(folder, job.id, owner=ProcessIdentity.current())
 batch = pa.record_batch({"id": pa.array(range(10))})
-files = PartFiles(folder, lambda index: part_file_name(job.id, 0, 1), ["id"], options, None)
+files = PartFiles(lambda name: folder / name, lambda index: part_file_name(job.id, 0, 1), ["id"], options, None)
 entries = files.write(iter([batch]))
 if sys.argv[3] == "after":
     create = folder_job.try_create_manifest

@@ -33,7 +33,6 @@ from bowstring.datasets.manifest import (
     part_file_name,
     read_manifest,
     remove_old_manifests,
-    sync_folder,
     try_create_manifest,
 )
 from bowstring.datatypes.schema import Schema, import_schema
@@ -46,7 +45,8 @@ from bowstring.errors import (
     UnmetRequirementError,
     translate_os_error,
 )
-from bowstring.io.store_path import FolderPath, StorePath, find_relative_name
+from bowstring.io.local_path import as_folder
+from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.folder import staging
@@ -154,11 +154,9 @@ class FolderJob:
         if query is not None:
             staging.create_staging_folder(self.folder, self.id, query, driver)
         if not self.staging_folder.is_dir():
-            if isinstance(self.folder, StorePath):
-                raise UnmetRequirementError(f"{self.staging_folder} does not exist any more: the job has ended")
             raise UnmetRequirementError(
                 f"{self.staging_folder} does not exist for partition {partition_id} on {os.uname().nodename}: "
-                f"the job has ended, or {self.folder} is not on a file system that every executor mounts"
+                f"the job has ended, or {self.folder} is not in a store or file system that every executor reaches"
             )
         if schema is None:
             # By the batches, since a data source does not get the session's useLargeVarTypes.
@@ -169,8 +167,8 @@ class FolderJob:
         names = self.schema.names
         schema = schema.select([name for name in names if name not in self.options.partition_by])
         name_file = partial(part_file_name, self.id, partition_id, attempt)
-        parts_folder = self.folder if isinstance(self.folder, StorePath) else self.staging_folder
-        return PartFiles(parts_folder, name_file, names, self.options, schema, self.time_zone).write(batches)
+        stage = partial(as_folder(self.folder).stage, self._staging_name)
+        return PartFiles(stage, name_file, names, self.options, schema, self.time_zone).write(batches)
 
     def commit(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None = None) -> None:
         """Commit the files of these attempts atomically, on the driver; a batch of a stream that is committed already
@@ -205,32 +203,30 @@ class FolderJob:
     @property
     def staging_folder(self) -> FolderPath:
         """The folder of the job's files until the commit."""
-        return self.folder / STAGING_FOLDER / self.id
+        return self.folder / self._staging_name
+
+    @property
+    def _staging_name(self) -> str:
+        return f"{STAGING_FOLDER}/{self.id}"
 
     def _place_files(self, entries: Sequence[ManifestEntry]) -> list[str]:
-        """Move the staged files to the folder, where no manifest lists them yet; in a store they are there.
+        """Move the staged files to the folder, where no manifest lists them yet.
 
-        Return the names of the job's other files in a store, from attempts that were killed, or slower than a copy.
+        Return the names of the job's other files, from attempts that were killed, or slower than a copy.
         """
+        folder = as_folder(self.folder)
         # If the commit fails from here on, `discard` finds moved files by the job's ID in their names.
         try:
-            staging.take_over(self.folder, self.id)
-            if isinstance(self.folder, StorePath):
-                written = {path: path for path in staging.list_part_files(self.folder, self.id)}
-                for entry in entries:
-                    path = self.folder / entry.name
-                    _check_size(written.pop(path, path), entry)  # a listed path has its size
-                return [find_relative_name(path, self.folder) or "" for path in written]
-            staging_folder = self.folder / STAGING_FOLDER / self.id
+            staging.take_over(folder, self.id)
+            written: dict[FolderPath, FolderPath] = {path: path for path in staging.list_staged_files(folder, self.id)}
             for entry in entries:
-                target = self.folder / entry.name
-                source = staging_folder / target.name
-                _check_size(source, entry)
-                staging.move(source, target)
+                path = folder.stage(self._staging_name, entry.name)
+                _check_size(written.pop(path, path), entry)  # a listed path has its size
+                folder.place(self._staging_name, entry.name)
             if self.options.fsync:
-                for folder in {self.folder, *((self.folder / entry.name).parent for entry in entries)}:
-                    sync_folder(folder)
-            return []  # they are in the staging folder
+                for changed in {folder, *((folder / entry.name).parent for entry in entries)}:
+                    changed.sync()
+            return [find_relative_name(path, folder) or "" for path in written]
         except FileNotFoundError as problem:
             raise MissingFileError(
                 f"{problem.filename}: was written by a task, but does not exist at the commit", problem
@@ -343,8 +339,7 @@ def _check_folder_and_schema(folder: FolderPath, schema: StructType) -> None:
         raise InvalidArgumentError(f"{folder}: a DataFrame without columns has nothing to write")
     if folder.exists() and not folder.is_dir():
         raise InvalidArgumentError(f"{folder}: is a file; a DataFrame is written to a folder")
-    if isinstance(folder, StorePath):
-        folder.check_conditional_put()
+    as_folder(folder).check_conditional_put()
 
 
 def _check_option_columns(schema: StructType, options: WriteOptions) -> None:

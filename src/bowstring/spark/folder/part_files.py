@@ -11,15 +11,15 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 from bowstring.arrays.record_batch import import_batch
 from bowstring.datasets.manifest import ManifestEntry
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import translate_os_error
+from bowstring.io.local_path import as_folder
 from bowstring.io.sinks import ChecksumSink, open_sink
-from bowstring.io.store_path import FolderPath, StorePath
+from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_file
 from bowstring.ipc.writers import FileWriter
 from bowstring.memory.unnamed_file import open_unnamed_file, order_folders
@@ -37,10 +37,10 @@ _MAX_BATCH_BYTES = 1 << 30
 
 @dataclass(slots=True)
 class PartFiles:
-    """Writes the rows of a task to new files in a folder."""
+    """Writes the rows of a task to new files of a folder."""
 
-    folder: FolderPath
-    """In a store, that of the data; otherwise a staging folder, which does not have the folders of partitions."""
+    stage: Callable[[str], FolderPath]
+    """Returns the path of a file until the commit, for its path in the folder of the data."""
     name_file: Callable[[int], str]
     """Returns the name of the file with an index in the task."""
     column_names: Sequence[str]
@@ -83,18 +83,17 @@ class PartFiles:
 
     def _write_file(self, partition: str, rows: _Rows) -> None:
         """Write one file, and add its entry."""
-        folder = self.folder / partition if partition and isinstance(self.folder, StorePath) else self.folder
-        path = folder / self.name_file(len(self.entries))
+        file_name = self.name_file(len(self.entries))
+        name = f"{partition}/{file_name}" if partition else file_name
+        path = self.stage(name)
         self._paths.append(path)
         sink = ChecksumSink(open_sink(path))
         num_rows, num_batches = write_batches(sink, self._take_file(rows, sink), self.schema, self.options)
         try:
-            if self.options.fsync and isinstance(path, Path):
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
+            if self.options.fsync:
+                as_folder(path).sync()
         except OSError as problem:
             raise translate_os_error(problem, f"{path}: cannot be written: {problem.strerror}") from problem
-        name = f"{partition}/{path.name}" if partition else path.name
         self.entries.append(ManifestEntry(name, sink.position, num_rows, num_batches, f"crc32:{sink.crc32:08x}"))
 
     def _take_file(self, rows: _Rows, sink: ChecksumSink) -> Iterator[Any]:

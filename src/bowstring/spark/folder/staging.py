@@ -13,28 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import time
-import uuid
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from bowstring.datasets.manifest import STAGING_FOLDER, is_part_file_name, iter_part_files, read_manifest
 from bowstring.errors import BowstringError, translate_os_error
-from bowstring.io.store_path import FolderPath, StorePath, find_relative_name
+from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder
+from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 
 ORPHAN_AGE_S = 24 * 3600.0
 OWNER_FILE_NAME = "owner.json"
-_MKDIR_ATTEMPTS = 10
-
-
-def find_missing_folders(folder: FolderPath) -> tuple[Path, ...]:
-    """`folder` and the folders above it that do not exist, the innermost first; none in a store."""
-    if isinstance(folder, StorePath):
-        return ()
-    return tuple(path for path in (folder, *folder.parents) if not path.exists())
 
 
 def create_staging_folder(
@@ -48,14 +39,14 @@ def create_staging_folder(
             disk); then nothing is left.
     """
     staging = folder / STAGING_FOLDER / job
-    missing = find_missing_folders(folder)
+    missing = as_folder(folder).find_missing_folders()
     try:
-        for attempt in range(_MKDIR_ATTEMPTS):
+        for attempt in range(MKDIR_ATTEMPTS):
             try:
                 staging.mkdir(parents=True, exist_ok=query is not None)
                 break
             except FileNotFoundError:  # another job has just removed an empty folder above it
-                if attempt == _MKDIR_ATTEMPTS - 1:
+                if attempt == MKDIR_ATTEMPTS - 1:
                     raise
         # All tasks of a stream write the same owner. Once it exists they do not replace it, since the process that
         # commits may have become the owner.
@@ -78,24 +69,10 @@ def take_over(folder: FolderPath, job: str) -> None:
     _write_owner(staging, ProcessIdentity.current(), _read_owner_record(staging).get("query"))
 
 
-def move(source: Path, target: Path) -> None:
-    """Move a staged file to its final path, and create the folder of its partition. Raises `OSError`."""
-    for attempt in range(_MKDIR_ATTEMPTS):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            source.rename(target)
-            return
-        except FileNotFoundError:  # another job has just removed an empty folder above it
-            if attempt == _MKDIR_ATTEMPTS - 1 or not source.exists():
-                raise
-
-
 def remove_empty_partition_folders(folder: FolderPath, names: Iterable[str]) -> None:
     """Remove the partition folders that had these files of `folder`, relative paths, and are empty."""
-    if isinstance(folder, StorePath):
-        return
     parents = {parent for name in names for parent in PurePosixPath(name).parents if parent.name}
-    remove_empty_folders(sorted((folder / parent for parent in parents), key=lambda path: -len(path.parts)))
+    remove_empty_folders(sorted((folder / str(parent) for parent in parents), key=lambda path: -len(path.parts)))
 
 
 def remove_empty_folders(folders: Iterable[FolderPath]) -> None:
@@ -123,16 +100,19 @@ def list_part_files(folder: FolderPath, job: str) -> list[FolderPath]:
     return [path for path in iter_part_files(folder) if is_part_file_name(path.name, job)]
 
 
+def list_staged_files(folder: FolderPath, job: str) -> list[FolderPath]:
+    """The files that tasks of `job` have written, and that its commit has not moved."""
+    staged = as_folder(folder).iter_staged(f"{STAGING_FOLDER}/{job}")
+    return [path for path in staged if is_part_file_name(path.name, job)]
+
+
 def remove_staging_folder(folder: FolderPath, job: str) -> None:
     """Remove the staging folder of `job`, and the folder above it if it is the last."""
     staging = folder / STAGING_FOLDER / job
-    if isinstance(staging, StorePath):  # whose folders disappear with their last object
-        with contextlib.suppress(BowstringError):
-            (staging / OWNER_FILE_NAME).unlink(missing_ok=True)
-        return
-    shutil.rmtree(staging, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        (folder / STAGING_FOLDER).rmdir()
+    for path in _list_folder(staging):
+        with contextlib.suppress(BowstringError, OSError):
+            path.unlink(missing_ok=True)
+    remove_empty_folders((staging, folder / STAGING_FOLDER))
 
 
 def discard_orphaned_jobs(folder: FolderPath) -> None:
@@ -143,40 +123,29 @@ def discard_orphaned_jobs(folder: FolderPath) -> None:
 
 def list_orphaned_jobs(folder: FolderPath) -> list[str]:
     """The jobs whose owner is dead, or unknown and unchanged for ORPHAN_AGE_S."""
-    return [staging.name for staging in _list_staging_folders(folder) if _is_orphaned(staging)]
+    return [staging.name for staging in _list_folder(folder / STAGING_FOLDER) if _is_orphaned(staging)]
 
 
 def list_jobs(folder: FolderPath) -> list[str]:
     """The jobs that have a staging folder."""
-    return [staging.name for staging in _list_staging_folders(folder)]
-
-
-def get_staging_folder(folder: FolderPath, job: str) -> FolderPath:
-    """The folder of a job's files until the commit."""
-    return folder / STAGING_FOLDER / job
+    return [staging.name for staging in _list_folder(folder / STAGING_FOLDER)]
 
 
 def discard_jobs_of_query(folder: FolderPath, query: str) -> None:
     """Discard the jobs of the batches of a streaming query: those that failed, or of which a task was late."""
-    for staging in _list_staging_folders(folder):
+    for staging in _list_folder(folder / STAGING_FOLDER):
         if _read_owner_record(staging).get("query") == query:
             discard_job(folder, staging.name)
 
 
 def _write_owner(staging: FolderPath, owner: ProcessIdentity | None, query: str | None) -> None:
     """Write the owner's file; a concurrent reader gets the previous one or this one."""
-    content = encode_owner_json(owner, query)
-    if isinstance(staging, StorePath):  # whose puts are atomic
-        (staging / OWNER_FILE_NAME).write_text(content)
-        return
-    temporary = staging / f".{uuid.uuid4().hex}"
-    temporary.write_text(content)
-    temporary.replace(staging / OWNER_FILE_NAME)
+    as_folder(staging / OWNER_FILE_NAME).replace_text(encode_owner_json(owner, query))
 
 
-def _list_staging_folders(folder: FolderPath) -> list[FolderPath]:
+def _list_folder(folder: FolderPath) -> list[FolderPath]:
     try:
-        return list((folder / STAGING_FOLDER).iterdir())
+        return list(folder.iterdir())
     except OSError:
         return []  # there is none, or `create_staging_folder` reports why it can't be read
 
@@ -196,8 +165,8 @@ def _is_orphaned(staging: FolderPath) -> bool:
         return not owner.is_alive()
     # The process of another machine or container can't be seen from here: only its files show that it still writes.
     with contextlib.suppress(OSError):  # if another process removes them meanwhile
-        written = list_part_files(staging.parent.parent, staging.name) if isinstance(staging, StorePath) else [staging]
-        modified_times_s: list[float] = [path.stat().st_mtime for path in (*written, *staging.iterdir())]
+        written = list_staged_files(staging.parent.parent, staging.name)
+        modified_times_s = [path.stat().st_mtime for path in (staging, *staging.iterdir(), *written)]
         return max(modified_times_s, default=0.0) < time.time() - ORPHAN_AGE_S
     return False
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from bowstring.datasets.manifest import (
+    STAGING_FOLDER,
     is_part_file_name,
     iter_part_files,
     read_listed_names,
@@ -40,7 +41,7 @@ def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: boo
         orphaned = staging.list_orphaned_jobs(folder)
         staged: list[FolderPath] = []
         for job in orphaned:
-            staged += staging.get_staging_folder(folder, job).iterdir()
+            staged += (folder / STAGING_FOLDER / job).iterdir()
         staged.sort(key=str)
         unlisted = _find_unlisted_files(folder, time.time() - older_than_s, orphaned)
         if dry_run:
@@ -71,7 +72,6 @@ def _find_unlisted_files(folder: FolderPath, oldest_s: float, orphaned_jobs: lis
             status = file.stat()
         except FileNotFoundError:
             continue
-        # A move to the folder changes the ctime only; a store has none, and its files are written there at once.
-        if max(status.st_mtime, getattr(status, "st_ctime", 0.0)) <= oldest_s:
+        if max(status.st_mtime, status.st_ctime) <= oldest_s:  # a move to the folder changes the latter only
             unlisted.append(file)
     return unlisted

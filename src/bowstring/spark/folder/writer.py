@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError
+from bowstring.io.local_path import as_folder
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import SaveMode, WriteOptions, parse_path
@@ -87,7 +88,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     job = FolderJob.begin(folder, as_nullable(df.schema), save_mode, options, settings.get(_TIME_ZONE_SETTING))
     if job is None:
         return
-    created_folders = staging.find_missing_folders(folder)  # which a failed job removes again
+    created_folders = as_folder(folder).find_missing_folders()  # which a failed job removes again
     staging.create_staging_folder(folder, job.id)
     try:
         rows = ArrowBatchJob(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()

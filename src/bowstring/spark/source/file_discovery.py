@@ -27,7 +27,8 @@ from bowstring.datasets.manifest import (
     read_manifest,
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
-from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath, find_relative_name
+from bowstring.io.local_path import as_folder
+from bowstring.io.store_path import FolderPath, StoreFileStatus, find_relative_name
 from bowstring.spark.folder.partition_values import PartitionValue, infer_partition_schema, parse_partition_folder
 from bowstring.spark.options import ReadOptions
 from bowstring.spark.path_globs import expand_glob, is_hidden
@@ -213,7 +214,7 @@ def _walk(
         if any(_is_same_folder(status, other) for other in ancestors):
             raise InvalidDataError(f"{folder}: is a link to a folder that contains it")
         is_written_by_jobs = is_written_by_jobs or _is_written_by_jobs(folder)
-        sorted_entries = sorted(_scan(folder), key=lambda entry: entry.name)
+        sorted_entries = sorted(as_folder(folder).scan(), key=lambda entry: entry.name)
         partition = () if options.recursive_file_lookup else _parse_partition(folder, base)
         files = []
         subfolders = []
@@ -241,13 +242,6 @@ def _walk(
 def _is_same_folder(status: os.stat_result | StoreFileStatus, other: os.stat_result | StoreFileStatus) -> bool:
     """Whether two paths are links to the same folder, which a store does not have."""
     return isinstance(status, os.stat_result) and isinstance(other, os.stat_result) and os.path.samestat(status, other)
-
-
-def _scan(folder: FolderPath) -> Sequence[os.DirEntry[str] | StorePath]:
-    if isinstance(folder, StorePath):
-        return list(folder.iterdir())
-    with os.scandir(folder) as entries:
-        return list(entries)
 
 
 def _parse_partition(folder: FolderPath, base: FolderPath) -> tuple[PartitionValue, ...]:

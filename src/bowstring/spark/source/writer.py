@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, StreamBatch
 from bowstring.errors import InvalidArgumentError
+from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.folder import staging
@@ -57,7 +58,7 @@ class ArrowWriter(DataSourceArrowWriter):
     def __init__(self, folder: FolderPath, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
         self.job = FolderJob.begin(folder, as_nullable(schema), mode, options)
-        self._created_folders = staging.find_missing_folders(folder)
+        self._created_folders = as_folder(folder).find_missing_folders()
         if self.job is not None:
             staging.create_staging_folder(folder, self.job.id)
 

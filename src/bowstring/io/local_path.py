@@ -1,0 +1,117 @@
+"""Folders that several processes write, local or in an object store: `as_folder` gives both the same methods.
+
+fsspec has local files, too, but is an extra, and neither links files nor flushes them to the disk. So those of
+`LocalPath` use `os`.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from glob import glob
+from pathlib import PosixPath
+from typing import TypeAlias
+
+from bowstring.errors import translate_os_error
+from bowstring.io.store_path import FolderEntry, StorePath
+
+MKDIR_ATTEMPTS = 10
+
+
+class LocalPath(PosixPath):
+    """The path of a local file or folder."""
+
+    __slots__ = ()
+
+    @property
+    def url(self) -> str:
+        """The path itself, as text."""
+        return str(self)
+
+    def glob_urls(self) -> list[str]:
+        """The paths that match this one as a pattern."""
+        return glob(str(self))
+
+    def scan(self) -> Sequence[FolderEntry]:
+        """The files and folders in this folder, with their kinds."""
+        with os.scandir(self) as entries:
+            return list(entries)
+
+    def iter_files(self, enters: Callable[[str], bool] = bool) -> Iterator[LocalPath]:
+        """The files in this folder and those below it whose names are accepted by `enters`."""
+        for parent, folder_names, names in os.walk(self):
+            folder_names[:] = filter(enters, folder_names)
+            yield from (LocalPath(parent, name) for name in names)
+
+    def find_missing_folders(self) -> tuple[LocalPath, ...]:
+        """This folder and those above it that do not exist, the innermost first."""
+        return tuple(path for path in (self, *self.parents) if not path.exists())
+
+    def check_conditional_put(self) -> None:
+        """Do nothing: file systems link a file only to a name that is not taken."""
+
+    def create(self, content: bytes) -> bool:
+        """Create the file and its folder, durably and atomically; False if it exists."""
+        temporary = self.with_name(f".{uuid.uuid4().hex}")
+        try:
+            self.parent.mkdir(exist_ok=True)
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, self)
+            except FileExistsError:
+                return False
+            self.parent.sync()
+        except OSError as problem:
+            raise translate_os_error(problem, f"{self}: cannot be created: {problem.strerror}") from problem
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+        return True
+
+    def replace_text(self, text: str) -> None:
+        """Create or replace the file; a concurrent reader gets the previous content or this one."""
+        temporary = self.with_name(f".{uuid.uuid4().hex}")
+        temporary.write_text(text)
+        temporary.replace(self)
+
+    def sync(self) -> None:
+        """Make the content of a file durable, or the names in a folder."""
+        descriptor = os.open(self, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def stage(self, staging: str, name: str) -> LocalPath:
+        """The path of a file until its commit: in the folder `staging` of this one, which has no folders."""
+        return self / staging / name.rpartition("/")[2]
+
+    def iter_staged(self, staging: str) -> Iterator[LocalPath]:
+        """The files that have such paths."""
+        return (self / staging).iter_files()
+
+    def place(self, staging: str, name: str) -> None:
+        """Move a staged file to its name in this folder, and create the folder of its partition."""
+        source, target = self.stage(staging, name), self / name
+        for attempt in range(MKDIR_ATTEMPTS):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                source.rename(target)
+                return
+            except FileNotFoundError:  # another job has just removed an empty folder above it
+                if attempt == MKDIR_ATTEMPTS - 1 or not source.exists():
+                    raise
+
+
+Folder: TypeAlias = LocalPath | StorePath
+"""A path with the methods that `pathlib.Path` and `StorePath` share, and those of `LocalPath`."""
+
+
+def as_folder(path: str | os.PathLike[str] | StorePath) -> Folder:
+    """The same path, with the methods for folders."""
+    return path if isinstance(path, StorePath) else LocalPath(path)
