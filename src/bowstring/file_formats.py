@@ -108,8 +108,8 @@ class SourceOptions:
     `columns` selects columns; empty for all. `max_piped_bytes` limits a file that is read from a pipe into memory,
     `batch_rows` is the number of rows of batches of Parquet. CSV and JSON are read in blocks of `block_bytes`, of which
     the first determines the types; None reads them at once, and infers the types from all rows. All others are the
-    dialect and the types of CSV; `column_types` is also for JSON. Without a `delimiter`, it is detected. An empty
-    `quote` disables quoting.
+    dialect and the types of CSV; `column_types` and `timestamp_formats` are also for JSON. Without a `delimiter`, it is
+    detected. An empty `quote` disables quoting.
     """
 
     columns: tuple[str, ...] = ()
@@ -608,6 +608,10 @@ def _open_json(file: Any, name: str, options: SourceOptions, _: str) -> _SchemaA
     """
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
     explicit = pa.schema(list(options.column_types.items()))
+    formats, timestamps = options.timestamp_formats, {}
+    if formats:  # pyarrow's reader of JSON takes ISO 8601 only: read the text, then parse it
+        timestamps = {each.name: each.type for each in explicit if pa.types.is_timestamp(each.type)}
+        explicit = pa.schema([(each.name, pa.string() if each.name in timestamps else each.type) for each in explicit])
     block_bytes = options.block_bytes or -1
     if file.peek(3).startswith(codecs.BOM_UTF8):
         file.read(3)
@@ -629,16 +633,43 @@ def _open_json(file: Any, name: str, options: SourceOptions, _: str) -> _SchemaA
                 pj.ParseOptions(schema, unexpected_field_behavior="error" if rows else "infer"),
             )
 
+    def parse_timestamps(table: Any, rows: int) -> Any:
+        for index, column in enumerate(table.schema):
+            if column.name in timestamps:
+                with _translate_pyarrow_errors(f"{name}: after {rows:,} rows, column {column.name!r}", _JSON_NOTE):
+                    values = _parse_timestamps(table[index], formats, timestamps[column.name])
+                table = table.set_column(index, column.name, values)
+        return table
+
     def iterate() -> Iterator[RecordBatch]:
         table, rows = first, 0
         while table is not None:
+            yield from _read_batches(parse_timestamps(table, rows), name, options.columns)
             rows += table.num_rows
-            yield from _read_batches(table, name, options.columns)
             table = parse(first.schema, rows)
 
     first = parse(explicit if len(explicit) else None, 0)
-    schema = import_schema(explicit if first is None else first.schema)
+    if first is not None and formats:  # as in CSV, text of which each value fits becomes timestamps
+        for column in first.schema:
+            if pa.types.is_string(column.type) and column.name not in options.column_types:
+                with suppress(pa.ArrowInvalid):
+                    _parse_timestamps(first[column.name], formats, pa.timestamp("s"))
+                    timestamps[column.name] = pa.timestamp("s")
+    types = explicit if first is None else first.schema
+    schema = import_schema(pa.schema([(each.name, timestamps.get(each.name, each.type)) for each in types]))
     return schema.select(options.columns) if options.columns else schema, iterate()
+
+
+def _parse_timestamps(text: Any, formats: Sequence[str], type: Any) -> Any:
+    """Parse a column of text in ISO 8601, or each value in the first of `formats` that fits it."""
+    pa, pc = import_pyarrow(), import_pyarrow("pyarrow.compute")
+    with suppress(pa.ArrowInvalid):
+        return text.cast(type)
+    values = pc.coalesce(*(pc.strptime(text, each, type.unit, error_is_null=True) for each in formats))
+    if values.null_count > text.null_count:
+        unparsed = text.filter(pc.and_(pc.is_null(values), pc.is_valid(text)))
+        raise pa.ArrowInvalid(f"{unparsed[0].as_py()!r} has none of the formats {', '.join(map(repr, formats))}")
+    return pc.assume_timezone(values, type.tz) if type.tz else values
 
 
 def _read_lines(file: Any, name: str, block_bytes: int) -> Iterator[bytes]:

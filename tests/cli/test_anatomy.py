@@ -82,3 +82,17 @@ def test_data_that_is_not_arrow_is_one_error_line_and_no_page(tmp_path: Path) ->
     assert process.returncode == 1
     assert process.stderr.count(b"\n") == 1
     assert not page.exists()
+
+
+def test_each_file_of_a_folder_has_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a/x.arrow", "a/y.arrow", "b/x.arrow"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, TABLE)
+    assert main(["anatomy", "a"]) == 0
+    assert sorted(path.name for path in tmp_path.glob("*.html")) == ["x.anatomy.html", "y.anatomy.html"]
+    assert main(["anatomy", "a", "-o", "page.html"]) == 2
+    assert main(["anatomy", "*/x.arrow"]) == 2
+    assert "several files of one name" in capsys.readouterr().err

@@ -120,3 +120,23 @@ def test_the_error_for_a_text_file_mentions_text(tmp_path: Path, size: int, caps
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"bowstring: {path}: expected an Arrow file or stream, found text, perhaps CSV")
     assert "metadata" not in line
+
+
+def test_the_files_of_a_folder_or_glob_are_recovered_into_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    for name in ("day=1", "day=2", "_staging"):
+        (source / name).mkdir(parents=True)
+        write_damaged(source / name / "part.arrow")
+    write(source / "intact.arrow", TABLE, 3)
+    assert main(["recover", str(source), str(tmp_path / "folder")]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    found = sorted(str(path.relative_to(tmp_path / "folder")) for path in (tmp_path / "folder").rglob("*.arrow"))
+    assert found == ["day=1/part.arrow", "day=2/part.arrow", "intact.arrow"]
+    assert main(["recover", "--json", f"{source}/day=*/part.arrow", str(tmp_path / "glob")]) == 1
+    assert [file["rows"] for file in json.loads(capsys.readouterr().out)["files"]] == [9, 9]
+    assert bs.read_table(tmp_path / "glob" / "day=2" / "part.arrow").num_rows == 9
+    (tmp_path / "empty").mkdir()
+    assert main(["recover", str(tmp_path / "empty"), str(tmp_path / "none")]) == 1
+    assert "found no Arrow files" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`bowstring anatomy`: draw an Arrow file or stream to scale, as one HTML page."""
+"""`bowstring anatomy`: draw Arrow files and streams to scale, each as one HTML page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import open_output, resolve_output, resolve_source, source_name
+from bowstring.cli.input_output import list_inputs, open_output, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.display.printable_text import format_size, to_printable
@@ -36,11 +36,25 @@ def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_byte
 
     FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
     terminal. The page shows every message, buffer and padding byte, its meaning according to the specification, its
-    bytes and values, and the size of each column. The readable parts of a damaged file are drawn.
+    bytes and values, and the size of each column. The readable parts of a damaged file are drawn. If FILE is a folder
+    or a glob in quotes, each of its files gets a page.
     """
-    source, is_path = resolve_source(file), file is not None and file != "-"
-    target = output or (f"{Path(file).stem}.anatomy.html" if is_path and file else "anatomy.html")
-    name = Path(file).name if is_path and file else source_name(file)
+    files = list_inputs(file)
+    if len(files) > 1 and output is not None:
+        raise click.UsageError(f"{file} has {len(files):,} files, and --output is the page of one")
+    pages = [output or _name_page(each) for each in files]
+    if len(set(pages)) < len(pages):
+        raise click.UsageError(f"{file} has several files of one name, whose pages would replace each other")
+    for each, page in zip(files, pages, strict=True):
+        _draw(each, page, quick, max_piped_bytes)
+
+
+def _name_page(file: str | None) -> str:
+    return "anatomy.html" if file in (None, "-") else f"{Path(str(file)).stem}.anatomy.html"
+
+
+def _draw(file: str | None, target: str, quick: bool, max_piped_bytes: int) -> None:
+    source, name = resolve_source(file), Path(source_name(file)).name
     out = resolve_output(target, file)
     with progress_bar("reading", "parts") as report_progress:
         html, errors = build_page_and_count_faults(

@@ -57,7 +57,7 @@ _SOURCE_OPTIONS = {
     "column_names": ("csv",),
     "column_types": ("csv", "json", "jsonl"),
     "null_values": ("csv",),
-    "timestamp_formats": ("csv",),
+    "timestamp_formats": ("csv", "json", "jsonl"),
     "skip_rows": ("csv",),
     "encoding": ("csv",),
     "quote": ("csv",),
@@ -207,7 +207,7 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
     "timestamp_formats",
     type=UTF8_TEXT,
     multiple=True,
-    help="A strptime format of timestamps in CSV, in addition to ISO 8601; may be repeated.",
+    help="A strptime format of timestamps in CSV and JSON, in addition to ISO 8601; may be repeated.",
 )
 @click.option("--skip-rows", type=click.IntRange(min=0), default=0, help="Lines of CSV to skip before the header.")
 @click.option("--encoding", type=UTF8_TEXT, callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import choose_arrow_format, echo_json, resolve_output, resolve_source, source_name
+from bowstring.cli.input_output import (
+    choose_arrow_format,
+    echo_json,
+    list_inputs,
+    resolve_output,
+    resolve_source,
+    source_name,
+)
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.display.printable_text import to_printable
-from bowstring.errors import format_count
+from bowstring.errors import MissingFileError, format_count
+from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION
 from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import DamagedColumn, RecoveryReport, recover as recover_data
 
@@ -55,26 +65,61 @@ def recover(  # noqa: PLR0913 -- one parameter for each option
     """Save the intact batches and columns of a damaged or truncated Arrow file or stream, and list the losses.
 
     SOURCE and TARGET are two paths, or - for standard input and output. A file is written as a file, a stream as a
-    stream. The report is written to standard error if the data is written to standard output. The exit status is 1 if
-    data was lost. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
+    stream. If SOURCE is a folder or a glob in quotes, TARGET is a folder for files of the same names. The report is
+    written to standard error if the data is written to standard output. The exit status is 1 if data was lost. TARGET
+    is valid, but changed values can't be detected: Arrow has no checksums.
     """
-    choose_arrow_format(target, None)
-    out = resolve_output(target, source)
-    with progress_bar("recovering", "bytes") as report_progress:
-        report = recover_data(
-            resolve_source(source),
-            out,
-            not quick,
-            max_piped_bytes=max_piped_bytes,
-            report_progress=report_progress,
-            damaged_columns=damaged_columns,
-        )
+    targets = _choose_targets(source, target)
     count = None if show_all else _LOSSES_SHOWN
+    documents, is_lost = [], False
+    for each, path in targets:
+        choose_arrow_format(path, None)
+        out = resolve_output(path, each)
+        with progress_bar("recovering", "bytes") as report_progress:
+            report = recover_data(
+                resolve_source(each),
+                out,
+                not quick,
+                max_piped_bytes=max_piped_bytes,
+                report_progress=report_progress,
+                damaged_columns=damaged_columns,
+            )
+        is_lost = is_lost or bool(report.dropped or report.damaged_columns)
+        documents.append(_to_json(source_name(each), path, report, count))
+        if not as_json:
+            _show_report(to_printable(source_name(each)), to_printable(path), report, count, target == "-")
     if as_json:
-        echo_json(_to_json(source_name(source), target, report, count), err=target == "-")
+        echo_json(documents[0] if len(documents) == 1 else {"files": documents}, err=target == "-")
+    return EXIT_FAILURE if is_lost else 0
+
+
+def _choose_targets(source: str, target: str) -> list[tuple[str, str]]:
+    """Return each source with its target; the files of a folder keep their paths in it.
+
+    A manifest is not read: the damaged files may have other sizes than those in it.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        files = [path for path in sorted(folder.rglob("*")) if _is_data_file(path.relative_to(folder))]
+        if not files:
+            raise MissingFileError(f"{folder}: found no Arrow files", filename=source)
+        pairs = [(str(path), Path(target) / path.relative_to(folder)) for path in files]
     else:
-        _show_report(to_printable(source_name(source)), to_printable(target), report, count, target == "-")
-    return EXIT_FAILURE if report.dropped or report.damaged_columns else 0
+        inputs = list_inputs(source)
+        if len(inputs) == 1:
+            return [(str(inputs[0]), target)]
+        folder = Path(os.path.commonpath([Path(str(path)).parent for path in inputs]))
+        # Files of several folders may have equal names. The path of a URL has one slash after its scheme.
+        pairs = [(str(path), Path(target) / Path(str(path)).relative_to(folder)) for path in inputs]
+    for _, path in pairs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return [(path, str(out)) for path, out in pairs]
+
+
+def _is_data_file(path: Path) -> bool:
+    """Return whether a path in a folder is an Arrow file, and not of a manifest or a job that has not committed."""
+    is_hidden = any(name.startswith(("_", ".")) for name in path.parts)
+    return not is_hidden and FORMATS_BY_EXTENSION.get(path.suffix.lower()) in ARROW_FORMATS
 
 
 def _show_report(name: str, target: str, report: RecoveryReport, count: int | None, to_error: bool) -> None:
