@@ -151,6 +151,34 @@ def test_iterating_fetches_many_batches_at_once(monkeypatch: pytest.MonkeyPatch)
     assert reader.messages.source.num_rounds <= 6
 
 
+def numbered_batches(rows: int, batches: int) -> list[bs.RecordBatch]:
+    """Batches of the columns c0 to c3, whose values are 10 times the number of the row, plus that of the column."""
+    table = bs.table({f"c{i}": np.arange(rows * batches) * 10 + i for i in range(4)})
+    return [table.slice(start, rows).to_batches()[0] for start in range(0, rows * batches, rows)]
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("columns", [None, ["c3", "c0"]])
+def test_filters_are_evaluated_for_many_batches_in_a_few_rounds(
+    monkeypatch: pytest.MonkeyPatch, compression: str | None, columns: list[str] | None
+) -> None:
+    monkeypatch.setattr(range_source, "_MIN_EDGE_BYTES", 256)
+    data = samples.as_file(*numbered_batches(10, 300), compression=compression)
+    filters: Any = [[("c1", ">", 150), ("c2", "<", 420)], [("c1", "in", [31, 29_991])]]
+    reader = open_counting_file(data, columns=columns)
+    table = reader.read_all(filters)
+    assert table.equals(bs.open_file(data, columns=columns).read_all(filters))
+    assert [batch.num_rows for batch in table.to_batches()] == [1, 5, 10, 10, 2, 1]
+    assert reader.messages.source.num_rounds <= 6
+
+
+def test_only_the_columns_of_filters_are_fetched_of_batches_without_matches() -> None:
+    data = samples.as_file(*numbered_batches(20_000, 10))
+    file = CountingFile(data)
+    assert bs.open_file(file).read_all([("c2", "==", 400_002)])["c0"].to_pylist() == [400_000]
+    assert file.read_bytes < 0.5 * len(data)
+
+
 def test_a_large_body_is_fetched_in_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_source, "MAX_ROUND_BYTES", 1 << 17)
     monkeypatch.setattr(range_source, "_MAX_REQUEST_BYTES", 1 << 15)

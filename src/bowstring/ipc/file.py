@@ -41,7 +41,7 @@ from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.stream import create_lazy_batch
-from bowstring.kernels.filters import FiltersLike, parse_filters
+from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
 
@@ -446,12 +446,17 @@ class FileReader(Closable):
         if statistics is not None:
             candidates = np.flatnonzero(statistics.may_match(parsed)).tolist()
         if selected is None:
-            yield from filter_batches(self.iter_batches(candidates), parsed)
+            yield from filter_batches(self._iter_candidates(candidates, parsed), parsed)
             return
         columns = [*selected, *(index for index in parsed.column_indices if index not in selected)]
         reader = type(self)(self.messages.source, columns, self.messages.limits)
         filters_of_columns = parsed.with_column_indices({index: at for at, index in enumerate(columns)})
-        yield from filter_batches(reader.iter_batches(candidates), filters_of_columns, len(selected))
+        batches = reader._iter_candidates(candidates, filters_of_columns)
+        yield from filter_batches(batches, filters_of_columns, len(selected))
+
+    def _iter_candidates(self, indices: Iterable[int], _filters: Filters) -> Iterator[RecordBatch]:
+        """Iterate over those of the record batches at `indices` that may have matching rows."""
+        return self.iter_batches(indices)
 
     def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over the record batches at `indices`.

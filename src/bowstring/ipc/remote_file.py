@@ -40,13 +40,14 @@ from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
 from bowstring.ipc.record_batch.remote import (
+    MAX_FETCH_BYTES,
     RemoteBatchHeader,
     RemoteBody,
     RemoteColumns,
     compute_column_header_spans,
     link_for_fetching,
 )
-from bowstring.kernels.filters import FiltersLike
+from bowstring.kernels.filters import Filters, FiltersLike
 from bowstring.memory.buffer import Buffer
 
 _VECTOR_LENGTH = struct.Struct("<I")
@@ -256,8 +257,7 @@ class RemoteFileReader(FileReader):
     def _read_batches(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> list[RecordBatch]:
         self._fetch_batch_headers(indices, column_indices)
         batches = [super(RemoteFileReader, self).get_batch(index) for index in indices]
-        link_for_decompression(batches)
-        link_for_fetching(batches)
+        _link(batches)
         return batches
 
     def column(self, key: str | int) -> ChunkedArray:
@@ -286,16 +286,48 @@ class RemoteFileReader(FileReader):
 
     def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over the record batches at `indices`, of which up to 64, or 64 MiB, are fetched together."""
+        for group in self._group_batches(indices, _MAX_ITERATED_BATCHES, MAX_ROUND_BYTES):
+            yield from self._read_batches(group, self._select_columns().indices)
+
+    def _iter_candidates(self, indices: Iterable[int], filters: Filters) -> Iterator[RecordBatch]:
+        """As in `FileReader`, without the batches that have no matching rows.
+
+        The columns of the filters are fetched for many batches together, then the others for those with matches.
+        """
+        selected = self._select_columns().indices
+        filtered_columns = [index if selected is None else selected[index] for index in filters.column_indices]
+        for group in self._group_batches(indices, _MAX_HEADERS_PER_FETCH, MAX_FETCH_BYTES):
+            # Only the batches with matches stay in memory, and linked to each other.
+            matching = [batch for batch in self._read_batches(group, filtered_columns) if _has_matches(batch, filters)]
+            _link(matching)
+            yield from matching
+
+    def _group_batches(self, indices: Iterable[int], max_batches: int, max_bytes: int) -> Iterator[list[int]]:
+        """Group batches, in order: up to `max_batches`, and none after `max_bytes` of headers and bodies."""
         group: list[int] = []
         total_bytes = 0
         for index in indices:
-            if len(group) == _MAX_ITERATED_BATCHES or total_bytes > MAX_ROUND_BYTES:
-                yield from self._read_batches(group, self._select_columns().indices)
+            if len(group) == max_batches or total_bytes > max_bytes:
+                yield group
                 group, total_bytes = [], 0
             group.append(index)
-            total_bytes += max(self._get_block(index)[2], 0)
+            _, metadata_bytes, body_bytes = self._get_block(index)
+            total_bytes += max(metadata_bytes, 0) + max(body_bytes, 0)
         if group:
-            yield from self._read_batches(group, self._select_columns().indices)
+            yield group
+
+
+def _link(batches: Sequence[RecordBatch]) -> None:
+    """Link the batches of a table, so that access to a column of one reads it for the following ones too."""
+    link_for_decompression(batches)
+    link_for_fetching(batches)
+
+
+def _has_matches(batch: RecordBatch, filters: Filters) -> bool:
+    columns = batch.lazy_columns
+    assert isinstance(columns, RemoteColumns)
+    columns.fetch(filters.column_indices)
+    return bool(filters.evaluate(columns).any())
 
 
 def _find_round_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:

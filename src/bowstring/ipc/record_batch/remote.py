@@ -21,7 +21,7 @@ from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, Dictio
 from bowstring.memory.buffer import EMPTY, Buffer
 
 # What one access may fetch ahead and keep: several rounds in flight, and no more than that in memory.
-_MAX_FETCH_BYTES = 4 * MAX_ROUND_BYTES
+MAX_FETCH_BYTES = 4 * MAX_ROUND_BYTES
 
 
 class RemoteBody:
@@ -103,6 +103,10 @@ class RemoteColumns(BatchColumns):
             self._last_index = index
         return super().__getitem__(index)
 
+    def fetch(self, indices: Iterable[int]) -> None:
+        """Fetch several columns, for all following batches of the table."""
+        self._fetch_missing([self._selected_columns[index] for index in indices])
+
     def __iter__(self) -> Iterator[Array]:
         self._fetch_missing(self._selected_columns)
         return super().__iter__()
@@ -136,7 +140,7 @@ class RemoteColumns(BatchColumns):
         fetch_header_entries(self.source, group, positions)
         spans: list[Span] = []
         fetch: list[tuple[RemoteColumns, ColumnPositions]] = []
-        left_bytes = _MAX_FETCH_BYTES
+        left_bytes = MAX_FETCH_BYTES
         for number, column in enumerate(positions):
             for columns in group:
                 if columns is not self and columns._is_fetched(column):
