@@ -138,8 +138,8 @@ USAGE_ERRORS = {
     "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
     "convrt a b": "no such command 'convrt'; did you mean convert? (bowstring --help shows how)",
     "--no-such-option": "no such option '--no-such-option' (bowstring --help shows how)",
-    "demo --lines 0": "invalid value for '--lines': 0 is not in the range x>=1 (bowstring demo --help shows how)",
-    "demo --lines": "option '--lines' requires an argument (bowstring demo --help shows how)",
+    "demo --rounds 0": "invalid value for '--rounds': 0 is not in the range x>=1 (bowstring demo --help shows how)",
+    "demo --rounds": "option '--rounds' requires an argument (bowstring demo --help shows how)",
     "head a b": "got unexpected extra argument (b) (bowstring head --help shows how)",
     'head -c "a a': (
         "invalid value for '-c' / '--columns' / '--column': expected names separated by commas: unexpected end of data "

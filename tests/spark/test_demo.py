@@ -31,7 +31,7 @@ from bowstring.cli.demo.methods import (
     measure_memory,
     summarize_frame,
 )
-from bowstring.cli.demo.rows import create_line_frame, find_python_files, read_dataframe
+from bowstring.cli.demo.rows import create_orders, read_dataframe
 from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import InvalidArgumentError, NotFoundError
 from tests.polling import wait_until
@@ -103,15 +103,10 @@ def test_few_rows_are_compared_with_many_of_them_and_many_with_few(spark: SparkS
     assert demo_command.create_other_frame(many, 1000, 16 << 20).count() == 100
 
 
-def test_lines_are_classified_and_joined_with_their_file(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "bow.py"
-    path.write_text("import os\n\n\nclass Bow:\n    # strung\n    def draw(self): ...\n")
-    rows = create_line_frame(spark, [str(path)]).orderBy("line").collect()
-    assert [row.kind for row in rows] == ["import", "blank", "blank", "class", "comment", "function", "blank"]
-    assert [row.name for row in rows] == [None, None, None, "Bow", None, "draw", None]
-    assert rows[5].indent == 4
-    assert (rows[0].path, rows[0].file.lines, rows[0].file.comments) == (str(path), 7, Decimal("0.1429"))
-    assert create_line_frame(spark, find_python_files(2_000)).count() > 1_000
+def test_orders_are_joined_with_those_of_their_customer(spark: SparkSession) -> None:
+    rows = create_orders(spark, 20_014).where("customer = 'customer 7919'").orderBy("id").collect()
+    assert [(row.id, row.amount) for row in rows] == [(1, Decimal("0.01")), (10_008, Decimal("0.35"))]
+    assert {(row.history.orders, row.history.total) for row in rows} == {(2, Decimal("0.36"))}
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +163,7 @@ def test_a_signal_ends_the_command_and_its_processes_without_a_traceback(
 ) -> None:
     (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "bowstring", "demo", "--lines", "50000"],
+        [sys.executable, "-m", "bowstring", "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -239,7 +234,7 @@ def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypat
         with pytest.raises(problem):
             demo.main([f"--input={tmp_path / name}"], standalone_mode=False)
     with pytest.raises(click.UsageError, match="range x>=1"):
-        demo.main(["--lines=0"], standalone_mode=False)
+        demo.main(["--rounds=0"], standalone_mode=False)
 
 
 def test_an_input_without_rows_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -249,7 +244,7 @@ def test_an_input_without_rows_is_an_error(spark: SparkSession, tmp_path: Path) 
         with (
             pytest.raises(InvalidArgumentError, match=r"x\.csv: there are no rows to publish"),
         ):
-            demo_command.compare_methods(Console(file=StringIO()), spark, str(tmp_path / "x.csv"), 1, 1)
+            demo_command.compare_methods(Console(file=StringIO()), spark, str(tmp_path / "x.csv"), 1)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
 

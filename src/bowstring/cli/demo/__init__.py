@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 from rich.console import Console
@@ -23,7 +23,7 @@ from bowstring.cli.demo.killed_writers import kill_writers
 from bowstring.cli.demo.methods import PUBLISH, TRANSFER_METHODS, Readers, measure, measure_memory, summarize_frame
 from bowstring.cli.demo.page import build_page
 from bowstring.cli.demo.report import show_report
-from bowstring.cli.demo.rows import create_line_frame, find_python_files, infer_input_format, read_dataframe
+from bowstring.cli.demo.rows import create_orders, infer_input_format, read_dataframe
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import open_output, resolve_output
 from bowstring.display.printable_text import to_printable
@@ -38,14 +38,12 @@ if TYPE_CHECKING:
 _JAVA_NOTICE = "WARNING: Using incubator modules"
 _PIPE_WIDTH = 200
 _PAGE = "bowstring-demo.html"
-_LINES = 300_000
-_QUICK_ROWS = 1_000_000
+_ROWS = 1_000_000
 _ROUNDS = 7
 _EXECUTOR_MEBIBYTES = 2048
 _SMALL_BYTES = 16 << 20
 _LARGE_BYTES = 32 << 20
 _FEW_ROWS = 100
-_INTERRUPT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def create_other_frame(frame: DataFrame, rows: int, size_bytes: int) -> DataFrame:
@@ -70,7 +68,7 @@ def _compare(console: Console, frame: DataFrame, rows: int, rounds: int, readers
 
 
 def compare_methods(
-    console: Console, spark: SparkSession, path: str | None, lines: int | None, rounds: int, *, is_quick: bool = False
+    console: Console, spark: SparkSession, path: str | None, rounds: int, *, is_quick: bool = False
 ) -> DemoReport:
     """Compute the rows, and compare the methods; unless `is_quick` also with another number of rows, and kill writers.
 
@@ -78,13 +76,8 @@ def compare_methods(
     """
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     with Readers() as readers:
-        with console.status("Computing: Spark reads, parses, joins and aggregates"):
-            if path is not None:
-                frame = read_dataframe(spark, path)
-            elif lines is not None:
-                frame = create_line_frame(spark, find_python_files(lines))
-            else:
-                frame = spark.range(_QUICK_ROWS).selectExpr("id", "id % 7 AS weekday", "id * 0.01D AS price")
+        with console.status("Computing: Spark joins and aggregates"):
+            frame = create_orders(spark, _ROWS) if path is None else read_dataframe(spark, path)
             summary = summarize_frame(frame.cache())
         if not summary.rows:
             raise InvalidArgumentError(f"{path}: there are no rows to publish")
@@ -132,17 +125,8 @@ def show_log_on_failure() -> Iterator[BinaryIO]:
 def _run_spark(console: Console, master: str, log: BinaryIO) -> Iterator[SparkSession]:
     """Start Spark, with the standard error of its processes in `log`, and stop it at the end of the block.
 
-    SIGINT and SIGTERM raise `KeyboardInterrupt` and `SystemExit`, also during a call of py4j, and Spark does not log
-    aborted jobs.
+    SIGINT raises `KeyboardInterrupt`, also during a call of py4j: PySpark's own handler would use the same connection.
     """
-    interrupts: list[BaseException] = []
-
-    def raise_exit_error(number: int, _frame: object) -> NoReturn:
-        for ignored_number in _INTERRUPT_SIGNALS:
-            signal.signal(ignored_number, signal.SIG_IGN)  # Spark is being stopped
-        interrupts.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
-        raise interrupts[0]
-
     sys.stderr.flush()
     standard_error = os.dup(2)
     os.dup2(log.fileno(), 2)
@@ -153,19 +137,11 @@ def _run_spark(console: Console, master: str, log: BinaryIO) -> Iterator[SparkSe
         os.dup2(standard_error, 2)
         os.close(standard_error)
     if threading.current_thread() is threading.main_thread():
-        for number in _INTERRUPT_SIGNALS:
-            signal.signal(number, raise_exit_error)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        try:
-            yield spark
-        finally:
-            if interrupts:
-                spark.sparkContext.setLogLevel("OFF")
-            spark.stop()
-    except Exception as error:
-        if interrupts:
-            raise interrupts[0] from error
-        raise
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _default_master() -> str:
@@ -176,15 +152,10 @@ def _default_master() -> str:
 
 
 @click.command(epilog=examples("bowstring demo", "bowstring demo --quick", "bowstring demo --input flights.parquet"))
-@click.option("--quick", is_flag=True, help="Only compare the methods, with generated rows: half a minute.")
+@click.option("--quick", is_flag=True, help="Only compare the methods: half a minute.")
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
 @click.option(
     "--master", metavar="URL", help="The Spark master.  [default: a local cluster with one executor; local[*] if quick]"
-)
-@click.option(
-    "--lines",
-    type=click.IntRange(min=1),
-    help=f"Approximate number of lines of Python without --input.  [default: {_LINES}; generated rows if quick]",
 )
 @click.option(
     "--rounds",
@@ -201,9 +172,7 @@ def _default_master() -> str:
     show_default=True,
     help="Path of the page with plots.",
 )
-def demo(
-    *, quick: bool, path: str | None, master: str | None, lines: int | None, rounds: int | None, output: str
-) -> int:
+def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | None, output: str) -> int:
     """Compute in Spark and hand the rows over to other processes by three methods, compared side by side.
 
     Publishing: the executors write the rows to shared memory, and other processes read them in place, without a copy.
@@ -211,8 +180,7 @@ def demo(
     processes read. Four processes read all rows three times each. Then the demo kills writers, and shows what readers
     get.
 
-    By default Spark parses the Python source files that are installed on this machine, line by line, and joins each
-    line with statistics of its file.
+    By default Spark computes a million orders, and joins each with the number and the sum of its customer's.
     """
     warnings.filterwarnings(
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
@@ -225,7 +193,6 @@ def demo(
     if not console.is_terminal:
         console.width = _PIPE_WIDTH  # no line breaks in a pipe
     start = time.perf_counter()
-    lines = lines or (None if quick else _LINES)
     rounds = rounds or (MIN_ROUNDS if quick else _ROUNDS)
     master = master or ("local[*]" if quick else _default_master())
     with open_output(out) as sink:
@@ -233,11 +200,9 @@ def demo(
             show_log_on_failure() as log,
             _run_spark(console, master, log) as spark,
         ):
-            report = compare_methods(console, spark, path, lines, rounds, is_quick=quick)
+            report = compare_methods(console, spark, path, rounds, is_quick=quick)
         report.elapsed_s = time.perf_counter() - start
-        page = build_page(
-            report, path or ("lines of the installed Python files" if lines else "generated rows")
-        ).encode()
+        page = build_page(report, path or "generated orders").encode()
         sink.write([page], len(page))
     show_report(console, report)
     console.print(f"Plots: {to_printable(output)}", highlight=False)
