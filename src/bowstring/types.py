@@ -11,40 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bowstring.datatypes import types as arrow
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.datatypes.nested import (
-    BaseList,
-    Dictionary,
-    FixedSizeList,
-    LargeList,
-    LargeListView,
-    List,
-    ListView,
-    Map,
-    RunEndEncoded,
-    Struct,
-    Union,
-)
-from bowstring.datatypes.non_nested import (
-    BaseTemporal,
-    Binary,
-    BinaryView,
-    Bool,
-    Date,
-    Decimal,
-    Duration,
-    FixedSizeBinary,
-    FloatingPoint,
-    Int,
-    Interval,
-    LargeBinary,
-    LargeUtf8,
-    Null,
-    Time,
-    Timestamp,
-    Utf8,
-    Utf8View,
-)
 
 
 def _instance_of(*classes: type) -> Callable[[TypeLike], bool]:
@@ -63,64 +31,66 @@ def _with_width(class_: type, bit_width: int, is_signed: bool | None = None) -> 
     return has_width
 
 
-is_null = _instance_of(Null)
-is_boolean = _instance_of(Bool)
+is_null = _instance_of(arrow.Null)
+is_boolean = _instance_of(arrow.Bool)
 
-is_integer = _instance_of(Int)
-is_int8, is_int16, is_int32, is_int64 = (_with_width(Int, width, True) for width in (8, 16, 32, 64))
-is_uint8, is_uint16, is_uint32, is_uint64 = (_with_width(Int, width, False) for width in (8, 16, 32, 64))
-is_floating = _instance_of(FloatingPoint)
-is_float16, is_float32, is_float64 = (_with_width(FloatingPoint, width) for width in (16, 32, 64))
-is_decimal = _instance_of(Decimal)
-is_decimal32, is_decimal64, is_decimal128, is_decimal256 = (_with_width(Decimal, width) for width in (32, 64, 128, 256))
+is_integer = _instance_of(arrow.Int)
+is_int8, is_int16, is_int32, is_int64 = (_with_width(arrow.Int, width, True) for width in (8, 16, 32, 64))
+is_uint8, is_uint16, is_uint32, is_uint64 = (_with_width(arrow.Int, width, False) for width in (8, 16, 32, 64))
+is_floating = _instance_of(arrow.FloatingPoint)
+is_float16, is_float32, is_float64 = (_with_width(arrow.FloatingPoint, width) for width in (16, 32, 64))
+is_decimal = _instance_of(arrow.Decimal)
+is_decimal32, is_decimal64, is_decimal128, is_decimal256 = (
+    _with_width(arrow.Decimal, width) for width in (32, 64, 128, 256)
+)
 
-is_temporal = _instance_of(BaseTemporal, Interval)
-is_date = _instance_of(Date)
-is_date32, is_date64 = _with_width(Date, 32), _with_width(Date, 64)
-is_time = _instance_of(Time)
-is_time32, is_time64 = _with_width(Time, 32), _with_width(Time, 64)
-is_timestamp = _instance_of(Timestamp)
-is_duration = _instance_of(Duration)
+is_temporal = _instance_of(arrow.BaseTemporal, arrow.Interval)
+is_date = _instance_of(arrow.Date)
+is_date32, is_date64 = _with_width(arrow.Date, 32), _with_width(arrow.Date, 64)
+is_time = _instance_of(arrow.Time)
+is_time32, is_time64 = _with_width(arrow.Time, 32), _with_width(arrow.Time, 64)
+is_timestamp = _instance_of(arrow.Timestamp)
+is_duration = _instance_of(arrow.Duration)
 
-is_string = is_unicode = _instance_of(Utf8)
-is_large_string = is_large_unicode = _instance_of(LargeUtf8)
-is_string_view = _instance_of(Utf8View)
-is_binary = _instance_of(Binary)
-is_large_binary = _instance_of(LargeBinary)
-is_binary_view = _instance_of(BinaryView)
-is_fixed_size_binary = _instance_of(FixedSizeBinary)
+is_string = is_unicode = _instance_of(arrow.Utf8)
+is_large_string = is_large_unicode = _instance_of(arrow.LargeUtf8)
+is_string_view = _instance_of(arrow.Utf8View)
+is_binary = _instance_of(arrow.Binary)
+is_large_binary = _instance_of(arrow.LargeBinary)
+is_binary_view = _instance_of(arrow.BinaryView)
+is_fixed_size_binary = _instance_of(arrow.FixedSizeBinary)
 
-is_nested = _instance_of(BaseList, Map, Struct, Union, RunEndEncoded)
-is_list = _instance_of(List)
-is_large_list = _instance_of(LargeList)
-is_list_view = _instance_of(ListView)
-is_large_list_view = _instance_of(LargeListView)
-is_fixed_size_list = _instance_of(FixedSizeList)
-is_map = _instance_of(Map)
-is_struct = _instance_of(Struct)
-is_union = _instance_of(Union)
-is_dictionary = _instance_of(Dictionary)
-is_run_end_encoded = _instance_of(RunEndEncoded)
+is_nested = _instance_of(arrow.BaseList, arrow.Map, arrow.Struct, arrow.Union, arrow.RunEndEncoded)
+is_list = _instance_of(arrow.List)
+is_large_list = _instance_of(arrow.LargeList)
+is_list_view = _instance_of(arrow.ListView)
+is_large_list_view = _instance_of(arrow.LargeListView)
+is_fixed_size_list = _instance_of(arrow.FixedSizeList)
+is_map = _instance_of(arrow.Map)
+is_struct = _instance_of(arrow.Struct)
+is_union = _instance_of(arrow.Union)
+is_dictionary = _instance_of(arrow.Dictionary)
+is_run_end_encoded = _instance_of(arrow.RunEndEncoded)
 
 
 def is_interval(t: TypeLike) -> bool:
     """Whether a type is an interval of months, days and nanoseconds; pyarrow has no others."""
-    return isinstance(type_ := as_type(t), Interval) and type_.unit == "month_day_nano"
+    return isinstance(type_ := as_type(t), arrow.Interval) and type_.unit == "month_day_nano"
 
 
 def is_signed_integer(t: TypeLike) -> bool:
     """Whether a type is one of signed integers."""
-    return isinstance(type_ := as_type(t), Int) and type_.is_signed
+    return isinstance(type_ := as_type(t), arrow.Int) and type_.is_signed
 
 
 def is_unsigned_integer(t: TypeLike) -> bool:
     """Whether a type is one of unsigned integers."""
-    return isinstance(type_ := as_type(t), Int) and not type_.is_signed
+    return isinstance(type_ := as_type(t), arrow.Int) and not type_.is_signed
 
 
 def is_primitive(t: TypeLike) -> bool:
     """Whether values of a type are numbers, booleans or times of a fixed width; decimals are not."""
-    return isinstance(as_type(t), (Bool, Int, FloatingPoint, BaseTemporal)) or is_interval(t)
+    return isinstance(as_type(t), (arrow.Bool, arrow.Int, arrow.FloatingPoint, arrow.BaseTemporal)) or is_interval(t)
 
 
 def _name_functions(functions: dict[str, Any]) -> None:

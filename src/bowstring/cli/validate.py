@@ -161,14 +161,9 @@ def _format_location(fault: Fault) -> str:
 
 def _to_json(name: str, validation: ValidationSummary, faults: list[Fault], is_full: bool) -> dict[str, Any]:
     return {
+        **asdict(validation),
         "source": name,
-        "format": validation.format,
         "valid": not validation.fault_count,
         "full": is_full,
-        "columns": validation.columns,
-        "record_batches": validation.record_batches,
-        "rows": validation.rows,
-        "fault_count": validation.fault_count,
         "faults": [asdict(fault) for fault in faults],
-        "warnings": validation.warnings,
     }

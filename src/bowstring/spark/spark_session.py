@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
+from bowstring.memory.available_memory import read_memory_limits
 from bowstring.sharing.processes import ProcessIdentity, parent_pid, wait_for_exit
 from bowstring.spark.runtime.java_runtime import set_java_home
 
@@ -223,14 +224,9 @@ def _create_session_folder() -> Path:
 
 
 def _driver_memory_mib() -> int:
-    """Return a quarter of the memory available to this process, between 1 and 8 GiB, in MiB."""
-    available_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            available_bytes = min(available_bytes, int(Path(limit).read_text()))
-        except (OSError, ValueError):
-            continue
-    return max(1024, min(8192, available_bytes // 4 >> 20))
+    """Return a quarter of the memory of the machine or container, between 1 and 8 GiB, in MiB."""
+    total_bytes = min((limit.total_bytes for limit in read_memory_limits()), default=0)
+    return max(1024, min(8192, total_bytes // 4 >> 20))
 
 
 def _remove_worker_folder_at_exit(spark: SparkSession) -> None:
