@@ -9,10 +9,8 @@ from bowstring.cli.demo.killed_writers import KilledWriter
 from bowstring.cli.demo.methods import Measurement, MemoryUse
 
 NOISE = (0.97, 1.0, 1.03, 0.99, 1.01, 0.98, 1.02)
-SAMPLE: dict[str, Any] = {
-    "names": ["Airport Name", "n", "Aircraft Make Model"] * 4,
-    "rows": [["BARKSDALE AIR FORCE BASE ARPT, LOUISIANA", "1.5", "日本語"] * 4] * 2,
-}
+NAMES = ["Airport Name", "n", "Aircraft Make Model"] * 4
+SAMPLE = [["BARKSDALE AIR FORCE BASE ARPT, LOUISIANA", "1.5", "日本語"] * 4] * 2
 
 
 def compare(
@@ -43,7 +41,7 @@ def create_report(**changes: Any) -> DemoReport:
         "main": compare(100 << 20, (1.0, 0.1, 0.4), (1.4, 0.4, 3.0), (2.0, 0.5, 4.0), rows=1_000_000),
         "other": compare(1 << 10, (0.3, 0.01, 0.05), (0.1, 0.01, 0.05), (0.4, 0.01, 0.05), rows=100),
         "memory": memory,
-        "num_columns": 12,
+        "names": NAMES,
         "num_sums": 4,
         "killed_writers": [KilledWriter("The executor", "a reader reads <all> [bold]rows", True)],
         "sample": SAMPLE,

@@ -92,8 +92,7 @@ def test_bars_are_as_long_as_medians_and_every_round_has_a_dot(browser: Browser,
 
 
 def test_text_of_the_input_is_not_markup() -> None:
-    sample = {"names": [HOSTILE] * 9, "rows": [[HOSTILE] * 9]}
-    text = build_page(create_report(sample=sample), HOSTILE)
+    text = build_page(create_report(names=[HOSTILE] * 9, sample=[[HOSTILE] * 9]), HOSTILE)
     assert "<script" not in text
     assert "and 1 more column<" in text
     assert "a reader reads &lt;all&gt; [bold]rows" in text

@@ -20,7 +20,7 @@ from rich.console import Console
 from bowstring import spark as bowstring_spark
 from bowstring.cli.demo.comparison import MIN_ROUNDS, Comparison, DemoReport
 from bowstring.cli.demo.killed_writers import kill_writers
-from bowstring.cli.demo.methods import PUBLISH, TRANSFER_METHODS, Readers, measure, measure_memory, summarize_frame
+from bowstring.cli.demo.methods import TRANSFER_METHODS, Readers, measure, measure_memory, summarize_frame
 from bowstring.cli.demo.page import build_page
 from bowstring.cli.demo.report import show_report
 from bowstring.cli.demo.rows import create_orders, infer_input_format, read_dataframe
@@ -44,6 +44,7 @@ _EXECUTOR_MEBIBYTES = 2048
 _SMALL_BYTES = 16 << 20
 _LARGE_BYTES = 32 << 20
 _FEW_ROWS = 100
+_SAMPLE_ROWS = 8
 
 
 def create_other_frame(frame: DataFrame, rows: int, size_bytes: int) -> DataFrame:
@@ -92,11 +93,10 @@ def compare_methods(
             other_frame = create_other_frame(frame, main.rows, main.size_bytes).cache()
             other = _compare(console, other_frame, other_frame.count(), rounds, readers)
             other_frame.unpersist()
-        report = DemoReport(main, other, memory, len(summary.names), sum(total is not None for total in summary.sums))
+        report = DemoReport(main, other, memory, summary.names, sum(total is not None for total in summary.sums))
         read = [found for measurements in main.rounds.values() for run in measurements for found in run.summaries]
         report.differences = list(dict.fromkeys(text for found in read for text in found.find_differences(summary)))
-        with PUBLISH.write(frame) as written:
-            report.sample = readers.request("read_sample", written.location)
+        report.sample = [[str(value) for value in row] for row in frame.limit(_SAMPLE_ROWS).collect()]
         if not is_quick:
             with console.status("Killing writers"):
                 report.killed_writers = kill_writers(frame, summary, readers)

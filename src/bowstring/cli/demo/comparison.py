@@ -13,7 +13,6 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from bowstring.cli.demo.killed_writers import KilledWriter
 from bowstring.cli.demo.methods import PUBLISH, READERS, READS, Measurement, MemoryUse
@@ -130,12 +129,14 @@ class DemoReport:
     """With many more rows of the same columns, or far fewer; None if not compared."""
     memory: dict[str, MemoryUse]
     """What each method takes, with the rows of the input."""
-    num_columns: int
+    names: list[str]
+    """Of the columns."""
     num_sums: int
     killed_writers: list[KilledWriter] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     """The differences of published rows from Spark's."""
-    sample: dict[str, Any] = field(default_factory=dict)
+    sample: list[list[str]] = field(default_factory=list)
+    """The texts of a few rows."""
     elapsed_s: float = 0.0
 
     @property

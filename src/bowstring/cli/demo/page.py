@@ -68,7 +68,7 @@ def build_page(report: DemoReport, source: str) -> str:
             unit=2**20,
         ),
         measurements=describe_measurements(report),
-        sample=_create_sample(report.sample),
+        sample=_create_sample(report),
     )
 
 
@@ -89,7 +89,7 @@ def _describe_machine(report: DemoReport) -> list[tuple[str, str]]:
     return [
         ("rows", f"{report.main.rows:,}"),
         ("published", format_size(report.main.size_bytes)),
-        ("columns", f"{report.num_columns:,}"),
+        ("columns", f"{len(report.names):,}"),
         ("rounds", str(report.main.num_rounds)),
         ("processors", str(len(os.sched_getaffinity(0)))),
         ("memory", format_size(memory_bytes)),
@@ -145,11 +145,10 @@ def _ratio_ends(comparison: Comparison) -> list[float]:
     return [ratio.interval[1] if ratio.interval else ratio.median for ratio in ratios]
 
 
-def _create_sample(sample: dict[str, Any]) -> dict[str, Any]:
+def _create_sample(report: DemoReport) -> dict[str, Any]:
+    names, hidden = report.names[:_MAX_COLUMNS], len(report.names) - _MAX_COLUMNS
     return {
-        "names": [to_printable(name, _CELL_CHARACTERS) for name in sample["names"][:_MAX_COLUMNS]],
-        "rows": [[to_printable(cell, _CELL_CHARACTERS) for cell in row[:_MAX_COLUMNS]] for row in sample["rows"]],
-        "note": format_count(len(sample["names"]) - _MAX_COLUMNS, "more column")
-        if len(sample["names"]) > _MAX_COLUMNS
-        else "",
+        "names": [to_printable(name, _CELL_CHARACTERS) for name in names],
+        "rows": [[to_printable(cell, _CELL_CHARACTERS) for cell in row[:_MAX_COLUMNS]] for row in report.sample],
+        "note": format_count(hidden, "more column") if hidden > 0 else "",
     }

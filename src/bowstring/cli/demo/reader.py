@@ -20,14 +20,11 @@ import pyarrow.dataset
 
 from bowstring.cli.demo.summary import TableSummary, private_bytes
 from bowstring.datasets.publication import publish
-from bowstring.display.values import format_value
 from bowstring.errors import BowstringError
 from bowstring.sharing.client.connect import connect
 
 if TYPE_CHECKING:
     from bowstring.arrays.table import Table
-
-SAMPLE_ROWS = 8
 
 
 class Reader:
@@ -63,17 +60,6 @@ class Reader:
             published = publish(dataset.read_all(), lifetime="application")
         return {"uris": list(self._resources.enter_context(published).uris)}
 
-    def read_sample(self, uris: list[str]) -> dict[str, Any]:
-        """Return a few rows of published partitions as text, spread over all batches."""
-        with connect(uris) as dataset:
-            batches = [batch for batch in dataset if batch.num_rows]
-            rows = []
-            for number in range(min(SAMPLE_ROWS, sum(batch.num_rows for batch in batches))):
-                batch = batches[number * len(batches) // SAMPLE_ROWS]
-                index = (number * batch.num_rows // SAMPLE_ROWS + number) % batch.num_rows
-                rows.append([_format_cell(column[index]) for column in batch.columns])
-            return {"names": dataset.schema.names, "rows": rows}
-
     def read_stream(self, path: str) -> dict[str, Any]:
         """Read an IPC stream from a socket."""
         with socket.socket(socket.AF_UNIX) as connection:
@@ -102,10 +88,6 @@ def _sum_column(column: Any) -> float | None:
     if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
         return None
     return pc.sum(column.cast(pa.float64(), safe=False)).as_py() or 0.0
-
-
-def _format_cell(value: Any) -> str:
-    return value.strip() if isinstance(value, str) and value.isprintable() else format_value(value)
 
 
 def main() -> None:

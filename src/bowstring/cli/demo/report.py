@@ -44,7 +44,7 @@ def show_report(console: Console, report: DemoReport) -> None:
     else:
         console.print(
             f"[green]✓[/green] {format_count(report.main.rows, 'row')} match Spark's in each read: null counts of "
-            f"{format_count(report.num_columns, 'column')}, sums of {format_count(report.num_sums, 'numeric column')}.",
+            f"{format_count(len(report.names), 'column')}, sums of {format_count(report.num_sums, 'numeric column')}.",
             highlight=False,
         )
     if report.killed_writers:
