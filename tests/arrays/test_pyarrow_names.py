@@ -137,8 +137,8 @@ ERRORS: dict[str, tuple[type[Exception], Callable[[], object]]] = {
         lambda: bs.RecordBatch.from_struct_array(bs.array([1])),
     ),
     "without chunks, a type is needed": (InvalidArgumentError, lambda: bs.chunked_array([])),
-    "must not be negative, found -1": (InvalidArgumentError, lambda: bs.nulls(-1)),
-    "must be an integer": (InvalidArgumentError, lambda: bs.repeat(1, 1.5)),  # type: ignore[arg-type]
+    "the size: expected an integer of 0 or more, found -1": (InvalidArgumentError, lambda: bs.nulls(-1)),
+    "the size: expected an integer of 0 or more, found 1.5": (InvalidArgumentError, lambda: bs.repeat(1, 1.5)),  # type: ignore[arg-type]
     "field 'a' has type int64, and string in schema 1": (
         TypeMismatchError,
         lambda: bs.unify_schemas([{"a": "int64"}, {"a": "string"}]),

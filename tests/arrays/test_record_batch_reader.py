@@ -68,7 +68,7 @@ def test_other_objects_schemas_and_sizes_are_rejected() -> None:
         bs.RecordBatchReader.from_stream([1])
     with pytest.raises(InvalidArgumentError, match="from_stream: the schema is"):
         bs.RecordBatchReader.from_stream(TABLE, bs.schema({"b": "int8"}))
-    with pytest.raises(InvalidArgumentError, match="max_chunksize is positive, not 0"):
+    with pytest.raises(InvalidArgumentError, match="max_chunksize: expected an integer of 1 or more, found 0"):
         TABLE.to_batches(max_chunksize=0)
     assert [batch.num_rows for batch in TABLE.to_batches(max_chunksize=1)] == [1, 1, 1, 1]
     assert [batch.num_rows for batch in bs.Table.from_batches([], TABLE.schema).to_batches(max_chunksize=1)] == []

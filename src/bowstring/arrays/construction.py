@@ -12,7 +12,7 @@ from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array
 from bowstring.arrays.scalar import Scalar
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError, check_count
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas import is_pandas_object
 from bowstring.interop.pyarrow_arrays import is_pyarrow_scalar, scalar_from_pyarrow
@@ -20,7 +20,6 @@ from bowstring.kernels.nulls import set_nulls
 from bowstring.layouts.base import ArrayData, Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask
 from bowstring.layouts.expansion_limits import allow_available_memory
-from bowstring.layouts.indexing import to_integer
 
 
 def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
@@ -130,9 +129,7 @@ def repeat(value: Any, size: int, type: TypeLike | None = None) -> Array:
     <bowstring.Array string[3]>
     ["x", "x", "x"]
     """
-    count = to_integer("repeat: the size", size)
-    if count < 0:
-        raise InvalidArgumentError(f"repeat: the size must not be negative, found {count}")
+    count = check_count("repeat: the size", size)
     with allow_available_memory():
         return scalar(value, type).to_array().take(np.zeros(count, np.int64))
 

@@ -34,7 +34,14 @@ from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, unify_schemas
 from bowstring.display.objects import source_to_html
-from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count, prefix_errors
+from bowstring.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    TypeMismatchError,
+    check_count,
+    format_count,
+    prefix_errors,
+)
 from bowstring.interop import c_data
 from bowstring.interop.pandas import frame_to_batches, is_pandas_object
 from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
@@ -43,7 +50,7 @@ from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import Indices
 from bowstring.layouts.expansion_limits import check_expanded_containers
-from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk, to_integer
+from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import Closable
 from bowstring.pyarrow_names import explain_missing_attributes
@@ -212,9 +219,7 @@ class Table(ColumnContainer):
         """
         if max_chunksize is None:
             return list(self._batches)
-        size = to_integer("to_batches: max_chunksize", max_chunksize)
-        if size < 1:
-            raise InvalidArgumentError(f"to_batches: max_chunksize is positive, not {size}")
+        size = check_count("to_batches: max_chunksize", max_chunksize, 1)
         return [batch.slice(start, size) for batch in self._batches for start in range(0, batch.num_rows or 1, size)]
 
     def to_reader(self, max_chunksize: int | None = None) -> RecordBatchReader:

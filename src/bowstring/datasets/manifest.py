@@ -34,6 +34,7 @@ from bowstring.errors import (
     InvalidDataError,
     LimitError,
     NotFoundError,
+    check_count,
     translate_os_error,
 )
 from bowstring.io.local_path import as_folder
@@ -433,9 +434,7 @@ def _parse_checksum(value: object) -> str | None:
 
 
 def _parse_count(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is not a count")
-    return value
+    return check_count("a count", value)
 
 
 def _parse_optional_count(value: object) -> int | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import unquote, urlsplit
 
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import InvalidArgumentError, check_count
 from bowstring.io.fsspec_store import is_url
 from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath
 from bowstring.ipc.write_options import IpcWriteOptions
@@ -258,8 +258,8 @@ class WriteOptions:
             )
         for name in ("max_records_per_batch", "max_bytes_per_batch", "max_records_per_file", "max_bytes_per_file"):
             value = getattr(self, name)
-            if value is not None and not (type(value) is int and value > 0):
-                raise InvalidArgumentError(f"{name}: expected a positive integer, found {value!r}")
+            if value is not None:
+                check_count(name, value, 1)
         for name in ("partition_by", "sort_by", "dictionary_columns"):
             names = getattr(self, name)
             if isinstance(names, str):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, unpublish
-from bowstring.errors import InvalidArgumentError, NotFoundError
+from bowstring.errors import InvalidArgumentError, NotFoundError, check_count
 from bowstring.sharing.agent.client import DEFAULT_TTL_S
 from bowstring.sharing.agent.directory import list_published
 from bowstring.sharing.agent.publications import Lifetime, StreamBatchId, check_name
@@ -48,8 +48,7 @@ def publish_stream(  # noqa: PLR0913 -- all but two are options
     """
     check_name(name)
     options = PublishOptions(name, ttl_s, lifetime, memory_limit, remote, progress=False)
-    if type(keep) is not int or keep < 1:
-        raise InvalidArgumentError(f"keep: expected a number of batches of 1 or more, found {keep!r}")
+    check_count("keep", keep, 1)
     if not hasattr(writer, "_jwrite"):
         raise InvalidArgumentError(
             f"publish_stream: expected the writeStream of a frame of a classic Spark session, "
