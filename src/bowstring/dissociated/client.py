@@ -165,6 +165,7 @@ class ClientStream:
         if role is not ConnectionRole.METADATA:
             streams.append(self._bodies)
         for stream in streams:
+            # All are checked before any changes: a refused request leaves both machines as they were.
             if not stream.allows(_WANT_DATA):
                 raise InvalidArgumentError(
                     "client stream: the request was made already; use another ClientStream for another stream"
@@ -239,6 +240,7 @@ class ClientStream:
         """
         length_bytes = len(body) if length_bytes is None else length_bytes
         try:
+            # The state before the fields: a body after the end of the stream is a violation, whatever it has.
             self._bodies.apply(_BODY)
             sequence, body_type = fields = decode_body_tag(tag)
             self._check_body(fields, length_bytes)
@@ -290,6 +292,7 @@ class ClientStream:
         if not self._has_schema and sequence == self._first_sequence:
             raise ProtocolError("end of stream 0: expected a schema before it")
         self._assembler.add_end(sequence)
+        # The end has the number after the last message, and takes none itself.
         self._last_sequence = (sequence - 1) & SEQUENCE_MASK
         return self._create_events([])
 

@@ -83,6 +83,7 @@ class LeaseTable:
         Buffers of length 0 are not leased. Raises `LimitError`.
         """
         count = body.num_leased
+        # Kept until the connection ends: their number counts against the limit, and none is ever freed.
         if count < body.addresses.size:
             self._empty_addresses.update(body.addresses[body.lengths == 0].tolist())
         # Empty buffers count, too: a server could otherwise fill a client's memory with their addresses.
@@ -95,8 +96,10 @@ class LeaseTable:
             return
         key = body.addresses.tobytes()
         leased_body = self._bodies.get(key)
+        # The same addresses with other lengths: the table of bodies has one length for each key.
         if leased_body is not None and not np.array_equal(leased_body.lengths, body.lengths):
             self._replace_bodies_by_addresses()
+        # Both tables are never in use at once, so that a lease is looked up in one place.
         if self._addresses:
             self._lease_addresses(body.addresses, body.lengths, 1, (owner,))
         else:
@@ -112,6 +115,7 @@ class LeaseTable:
 
     def free(self, addresses: Addresses) -> None:
         """End one lease of each address. If one is not leased, free none and raise `ProtocolError`."""
+        # The usual message frees exactly one body: one look-up of its bytes, whatever the number of its buffers.
         data = addresses.tobytes()
         keys = [data] if data in self._bodies else self._match_bodies(data)
         if not keys:
@@ -149,6 +153,7 @@ class LeaseTable:
         while start < len(data):
             candidates = (data[start : start + length] for length in lengths)
             key = next((key for key in candidates if key in self._bodies), None)
+            # A body may be freed as often as it is leased in one message.
             if key is None or (self._bodies[key].count and keys[key] == len(self._bodies[key].owners)):
                 return []
             keys[key] += 1
@@ -191,11 +196,14 @@ class LeaseTable:
                         f"<free_data>: {self.holder} frees address {address} {count} times, but has leased "
                         f"it {num_leases} times"
                     )
+                # The rest of the count are empty buffers at the same address, which may be freed any number of times.
                 counts[address] = num_leases
         for address, count in counts.items():
             if not count:
                 continue
             num_leases, nbytes, owners = self._addresses.pop(address)
+            # The message does not say which of the leases of an address it frees, and their lengths may differ: on
+            # average, so that the sum ends at 0 with the last.
             freed_bytes = nbytes * count // num_leases
             if count < num_leases:
                 self._addresses[address] = _AddressLeases(num_leases - count, nbytes - freed_bytes, owners)

@@ -139,6 +139,7 @@ class MessageAssembler:
         if pending is not None:
             return pending
         distance = sequence_distance(self._next, sequence)
+        # Half of the numbers are ahead of the next message, the other half behind it, as in RFC 1982.
         if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
             raise ProtocolError(f"{self._stream}: {kind} {sequence} is after the end of the stream")
         if distance >= SEQUENCE_MODULUS // 2:

@@ -24,12 +24,12 @@ from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 Addresses: TypeAlias = npt.NDArray[np.uint64]
 
-SEQUENCE_MODULUS = 1 << 32
+SEQUENCE_MODULUS = 1 << 32  # sequence numbers have 32 bits, and roll over
 SEQUENCE_MASK = SEQUENCE_MODULUS - 1
 UINT64_MODULUS = 1 << 64
-PREFIX_BYTES = 5
-BODY_TYPE_SHIFT = 56
-RESERVED_MASK = 0x00FF_FFFF_0000_0000
+PREFIX_BYTES = 5  # the type and the sequence number of a message of the metadata stream
+BODY_TYPE_SHIFT = 56  # the most significant byte of a body's tag is its type
+RESERVED_MASK = 0x00FF_FFFF_0000_0000  # bits 32 to 55 of a body's tag, which have to be zero
 
 _PREFIX = struct.Struct("<BI")
 _BODY_HEADER = struct.Struct("<QQ")

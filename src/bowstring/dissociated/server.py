@@ -45,6 +45,8 @@ from bowstring.dissociated.states import (
 )
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 
+# Messages up to this length are received in any case, for an error that names the address; longer ones would let a
+# client make the server allocate memory that no address justifies.
 _SHORT_BYTES = 1 << 16
 
 
@@ -235,6 +237,7 @@ class ServerConnection:
 
     def _receive_want_data(self, role: ConnectionRole, data: BytesLike) -> list[ServerEvent]:
         self._state_machine.apply(StreamAction.WANT_DATA)
+        # A client may use the connection for several streams, one after the other; sequence numbers begin again.
         self.role = role
         self._sequence = self._first_sequence
         self._has_sent_schema = False

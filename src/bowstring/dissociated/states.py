@@ -162,6 +162,7 @@ class StateMachine:
     def apply(self, action: StreamAction) -> StreamState:
         """Change the state and return it. Raises `ProtocolError` if the table does not allow `action`."""
         state = self.table.transitions.get((self.state, action))
+        # The look-up is repeated only for the error: an `apply` per message makes calls count.
         self.state = self.next_state(action) if state is None else state
         return self.state
 

@@ -18,11 +18,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from bowstring.dissociated.messages import UINT64_MODULUS
 from bowstring.errors import InvalidArgumentError, ProtocolError
 
+# A ticket and a remote handle of some KiB fit, percent-encoded; parsing text from outside stays cheap.
 _MAX_URI_CHARACTERS = 1 << 16
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-_DIGITS = re.compile(r"[0-9]{1,20}")
+_DIGITS = re.compile(r"[0-9]{1,20}")  # 2**64 - 1 has 20 digits
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
-_MAX_PARAMETERS = 1000
+_MAX_PARAMETERS = 1000  # bounds the work of `parse_qsl`
 _MAX_SHOWN_CHARACTERS = 200
 _SAFE_IN_ADDRESS = "/@:[],;=+~"
 

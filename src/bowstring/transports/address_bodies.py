@@ -145,6 +145,7 @@ class AddressBodyReader:
         for fetch in self._memory.poll_fetches():
             if fetch.error is not None:
                 raise fetch.error
+            # An error ends the connection, so that no other fetch of the body has to be withdrawn.
             self._fetches.pop(fetch.token).num_fetches -= 1
         events: list[ReadEvent] = []
         while self._undelivered:
@@ -170,6 +171,7 @@ class AddressBodyReader:
             return
         start, size_bytes = span
         destination = _allocate_copy(size_bytes, copy.message)
+        # Empty buffers may have any address: their difference would wrap around.
         offsets = np.where(body.lengths > 0, locations.offsets - np.uint64(start), np.uint64(0))
         copy.located = MessageLocated(copy.message, destination, offsets, None)
         whole = locations._replace(offsets=np.array([start], np.uint64))
@@ -182,6 +184,7 @@ class AddressBodyReader:
         body = copy.lease.body
         if body.exact_bytes > memory.size_bytes:
             raise LimitError(f"{body.exact_bytes} bytes at addresses, more than all regions have")
+        # Bounded by the memory of the peer, compared above, so that the sum can't overflow.
         ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
         destination = _allocate_copy(int(ends[-1]), copy.message)
         starts = np.concatenate(([0], ends[:-1]))

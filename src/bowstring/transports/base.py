@@ -47,7 +47,7 @@ BOTH_DIRECTIONS = RECEIVE | SEND
 Uint64Array: TypeAlias = npt.NDArray[np.uint64]
 """Addresses, offsets or lengths in bytes."""
 
-_MAX_WAIT_S = 1e6
+_MAX_WAIT_S = 1e6  # eleven days: `math.inf` and more would overflow the timeouts of system calls
 
 
 class Interest(NamedTuple):

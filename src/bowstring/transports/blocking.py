@@ -54,7 +54,9 @@ that length or None for a new one. Raises an error of `bowstring.errors` to refu
 connection.
 """
 
+# Longer than a step of another thread takes; only a finalizer in the thread that has the lock waits for all of it.
 _CLOSE_TIMEOUT_S = 5.0
+# A server that does not read for so long gets the addresses with the next request; a finalizer must not wait longer.
 _FREE_TIMEOUT_S = 1.0
 _BUSY_WAIT_S = 2e-4
 """How long a session waits for the first message after a request without sleeping: most servers reply sooner, and

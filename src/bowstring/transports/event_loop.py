@@ -20,8 +20,12 @@ from bowstring.errors import BowstringError, ClosedError, ResourceError, transla
 from bowstring.memory.closable import Closable
 from bowstring.transports.base import Channel, Interest, Listener, Wait
 
+# Handlers do not block, so the thread usually ends at once. After this, it closes the handlers itself.
 _JOIN_TIMEOUT_S = 5.0
+# How late a deadline may be noticed: little for deadlines of seconds, and comparing them costs nothing at 20 times a
+# second.
 _RESOLUTION_S = 0.05
+# Without a pause, the listener stays readable and the loop would spin; a client notices little of this delay.
 _PAUSE_S = 0.2
 
 
@@ -213,6 +217,7 @@ class EventLoop(Closable):
             # At once: a ready descriptor that is not read would end every wait of the loop.
             for descriptor in previous.keys() - dict(interests).keys():
                 self._selector.unregister(descriptor)
+            # A handler has one interest per descriptor; `dict` turns the pairs into descriptor → events.
             for descriptor, events in dict(interests).items():
                 if descriptor not in previous:
                     self._selector.register(descriptor, events, handler)

@@ -93,6 +93,7 @@ class ExportArena(ABC):
             if copy is None:
                 copy = self._copies[region] = self._create_copy(region)
             self._unused.pop(copy, None)
+            # Under the lock, with the look-up: another thread could otherwise remove the copy between them.
             copy.num_exports += 1
             return copy
 
@@ -167,6 +168,7 @@ class ExportArena(ABC):
         return offset
 
     def _take_free_block(self, aligned_bytes: int) -> int | None:
+        # First fit: the list is short, because free neighbours are merged.
         for index, (offset, free_bytes) in enumerate(self._free):
             if free_bytes >= aligned_bytes:
                 self._free[index] = (offset + aligned_bytes, free_bytes - aligned_bytes)

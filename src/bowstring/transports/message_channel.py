@@ -45,6 +45,8 @@ RETRY_S = 0.001
 """The time after which a library that can't report when it can continue is called again."""
 MAX_SEND_WAIT_S = 0.2
 """How long `MessageChannel.close` waits for messages that are still being sent."""
+# Arming fails if something arrived during `advance`. A peer that keeps sending must not keep this call from returning:
+# the timer continues.
 _MAX_ROUNDS = 8
 
 
@@ -182,6 +184,7 @@ class MessageReceiver(ABC, Generic[M, A]):
     def offer_or_receive(self, message: M, events: list[Event]) -> None:
         """Offer a message, or receive it if it is short. Raises `LimitError`."""
         if self.credit.exceeds_eager_bytes(message.tag, message.length_bytes):
+            # The message takes credit of its number only: its bytes are limited by whoever accepts it.
             self.credit.consume(0)
             self.offers[self._next_token] = message
             events.append(MessageOffered(self._next_token, message.tag, message.length_bytes))

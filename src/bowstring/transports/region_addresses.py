@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+# Offsets up to 256 TiB, the address space of a process on x86-64, and 65,536 regions, as many as Linux allows mappings.
 OFFSET_BITS = 48
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 MAX_REGIONS = 1 << (64 - OFFSET_BITS)

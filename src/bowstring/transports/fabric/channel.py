@@ -32,6 +32,7 @@ _PART_BYTES = 1 << 22
 """The maximum length of a part of a long message."""
 _SMALL_BYTES = 1 << 12
 """Smaller buffers are joined, because a part consists of only a few."""
+# The next part is on the way while the previous one is acknowledged; more would only take memory of the provider.
 _MAX_STARTED_PARTS = 2
 _GRACE_S = 0.5
 """How long messages may arrive after the end of the TCP connection."""

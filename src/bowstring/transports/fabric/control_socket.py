@@ -20,7 +20,7 @@ from bowstring.transports.sockets.tcp_connector import TcpConnector
 
 _HELLO = struct.Struct("<4sHHII")
 _MAGIC = b"BWF1"
-_VERSION = 1
+_VERSION = 1  # of the HELLO and of the frames; another one is refused
 _MAX_ADDRESS_BYTES = 512
 _FRAME_BYTES = range(64, (1 << 20) + 1)
 _NUM_FRAMES = range(1, 1 << 16)

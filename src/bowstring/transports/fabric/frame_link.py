@@ -23,9 +23,11 @@ from bowstring.transports.fabric.endpoint import TAG_BITS, Endpoint, Operation
 
 _HEADER = struct.Struct("<B7xQQQQ")
 FRAME_BYTES = 4096
+# The frames that a peer may send before it hears of free ones: 128 KiB of memory per connection.
 NUM_FRAMES = 32
 # For frames without a message, which are not counted.
 _SPARE_FRAMES = 8
+# 2**20 parts of 4 MiB are messages of 4 TiB; 40 bits are left for the number of a message.
 _PART_INDEX_BITS = 20
 MAX_MESSAGE_NUMBER = (1 << TAG_BITS - _PART_INDEX_BITS) - 1
 """The maximum number of a message."""

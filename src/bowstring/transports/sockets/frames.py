@@ -36,8 +36,9 @@ FRAME_HEADER = struct.Struct("<4sBBHQQ")
 MAGIC = b"BWS1"
 HELLO_BODY = struct.Struct("<HH")
 """The lowest and the highest version of the frames that the sender can receive."""
-VERSION = 1
+VERSION = 1  # of the frames, whose range both ends exchange by HELLO
 
+# Many small messages in one call; longer ones than `eager_bytes` are received into their destination.
 RECEIVE_BYTES = 1 << 16
 _MAX_JOINED_BYTES = 1 << 12
 """The length up to which the parts of a message are joined: copying them takes less time than a vector of parts."""
@@ -89,6 +90,7 @@ class FrameQueue:
             length_bytes = sum(map(len, views))
             self.queued_bytes += FRAME_HEADER.size + length_bytes
             joined.append(FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes))
+            # Consecutive small messages become one buffer of a vectored call.
             if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
                 joined += views
             else:
@@ -127,6 +129,7 @@ class FrameQueue:
             length_bytes = len(part)
             if sent_bytes < length_bytes:
                 rest = part[sent_bytes:] if isinstance(part, FileRange) else memoryview(part)[sent_bytes:]
+                # Without the region: the kernel sends a descriptor with the first byte, so it has been sent.
                 entries.appendleft((rest, None, token))
                 return
             sent_bytes -= length_bytes

@@ -46,7 +46,9 @@ from bowstring.transports.sockets.frames import (
 )
 
 MEMORY_KINDS = frozenset({"host", "file"})
+# A fast peer must not keep the other clients of a loop from their turn: at most some milliseconds each.
 _CALLS_PER_PROGRESS, _SENT_BYTES_PER_PROGRESS = 16, 1 << 22
+# What a socket reports after its peer, or another thread, has ended it.
 _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 
 
@@ -109,6 +111,7 @@ class StreamChannel(Channel):
         self._parser.accept_offered_message(token, destination)
 
     def cancel(self, token: int) -> bool:
+        # None if the token is not that of an offer: then it is one of a submitted message.
         is_discarded = self._parser.discard(token)
         return self._queue.cancel(token) if is_discarded is None else is_discarded
 

@@ -13,6 +13,8 @@ from bowstring.transports.base import RECEIVE, Channel, Interest, Listener, Tran
 
 _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # as in bowstring.sharing.server.server
+# The clients that may connect during one turn of the loop. Others do a little later: of TCP by retransmission, of unix
+# sockets after EAGAIN.
 _BACKLOG = 128
 _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 

@@ -33,8 +33,9 @@ from bowstring.transports.sockets.unix_socket import CONNECT_RETRY_S, peer_crede
 REGION_BODY = struct.Struct("<QQ")
 """The size of a region in bytes; 1 for sealed memory, 0 for an ordinary file."""
 
+# A body is sent in few calls, while the reader runs; the kernel caps it at net.core.wmem_max without an error.
 _SOCKET_BUFFER_BYTES = 4 << 20
-_DESCRIPTOR_BYTES = 4
+_DESCRIPTOR_BYTES = 4  # a C int
 _RIGHTS_BYTES = socket.CMSG_SPACE(_DESCRIPTOR_BYTES)
 # Plain integers: the enum flags of the socket module are slow in a loop.
 _CLOSE_ON_EXEC = int(getattr(socket, "MSG_CMSG_CLOEXEC", 0))
@@ -93,6 +94,7 @@ class UnixFrameParser(FrameParser):
     def _open_region(self, frame: IncomingFrame) -> Region:
         size_bytes, flags = REGION_BODY.unpack(frame.body or b"")
         name = f"region {frame.tag}"
+        # `attach` owns the descriptor from here on, and closes it if it raises.
         region = Region.attach(frame.take_descriptor(), size_bytes, accept_files=self.options.accept_files, name=name)
         with close_on_error(region):
             if flags > 1 or region.is_sealed != bool(flags):

@@ -11,7 +11,8 @@ from bowstring.errors import ConnectionLostError, InvalidArgumentError, Resource
 from bowstring.memory.closable import close_on_error
 from bowstring.transports.address_scope import directory_scope, network_scope
 
-MAX_ADDRESS_BYTES = 107
+MAX_ADDRESS_BYTES = 107  # `sun_path` has 108, one of them for the null at the beginning or end
+# poll does not report when a listener's queue has room again, which takes a server one turn.
 CONNECT_RETRY_S = 0.01
 _CREDENTIALS = struct.Struct("iII")
 

@@ -49,6 +49,7 @@ from bowstring.transports.ucx.read_only_mapping import remap_read_only
 
 _PEER_MODE_CLIENT_ID = int.from_bytes(b"bowstrin")
 """The client id of clients with `ErrorMode.PEER`."""
+# A peer that does not answer must not keep `close` waiting: then the endpoint is closed by force.
 _CLOSE_TIMEOUT_S = 2.0
 _MAX_STEPS = 256
 """Progress calls in a row: a fast peer must not keep `progress` from returning."""
