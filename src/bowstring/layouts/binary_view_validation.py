@@ -29,7 +29,6 @@ _MAX_SPAN_RATIO = 8
 _WORD = np.dtype("<u8")
 _INT32 = np.dtype("<i4")
 _PREFIX_WORD = np.dtype("<u4")
-_HIGH_BITS = 0x8080808080808080  # set in no byte of ASCII text
 
 
 class _LongViews(NamedTuple):
@@ -163,7 +162,7 @@ def _check_inline_views(words: Values, lengths: Values, first: int, is_text: boo
         )
     # Without the lengths, in the lower half: one OR over all bytes shows whether any is not ASCII.
     all_bits = int(np.bitwise_or.reduce(left)) >> 32 << 32 | int(np.bitwise_or.reduce(right))
-    if not is_text or not all_bits & _HIGH_BITS:
+    if not is_text or not all_bits & utf8_decoding.HIGH_BITS:
         return
     # Twelve bytes per view, zero-padded: zeros are valid UTF-8, so all values are decoded as one text.
     values = words.view(UINT8)[:, 4:].reshape(-1)

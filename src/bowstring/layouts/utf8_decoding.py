@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 18
 # Offsets of a block as int64 take 256 KiB. An array that is mostly ASCII is decoded only in the blocks that are not.
 _BLOCK_VALUES = 1 << 15
+HIGH_BITS = 0x8080808080808080  # set in no byte of ASCII text
 
 
 def is_ascii(data: Values) -> bool:
     """Return whether all bytes are ASCII; reads 256 KB at a time and stops after the first block that is not."""
     aligned_size = data.size // 8 * 8
     words = data[:aligned_size].view(np.uint64)
-    high = np.uint64(0x8080808080808080)
     step = _BLOCK_BYTES // 8
     for start in range(0, words.size, step):
-        if int(np.bitwise_or.reduce(words[start : start + step]) & high):
+        if int(np.bitwise_or.reduce(words[start : start + step])) & HIGH_BITS:
             return False
     return not data.size > aligned_size or int(data[aligned_size:].max()) < 128
 

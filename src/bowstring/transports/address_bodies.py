@@ -14,12 +14,10 @@ from bowstring.dissociated.events import ClientEvent, ServerEvent, StreamMessage
 from bowstring.dissociated.messages import AddressBody
 from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.available_memory import check_available_memory
-from bowstring.memory.buffer import Bytes, allocate
+from bowstring.memory.buffer import ALIGNMENT_BYTES, Bytes, allocate
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
-from bowstring.transports.base import BufferLocations, Interest, RemoteMemory, Uint64Array
+from bowstring.transports.base import UNKNOWN_BYTES, BufferLocations, Interest, RemoteMemory, Uint64Array
 
-_ALIGNMENT_BYTES = 64
-_UNKNOWN_BYTES = 1 << 64
 _MAX_COPYING_BYTES = 1 << 26
 """Bodies of this size are copied at a time, because the caller may take one by one."""
 
@@ -165,7 +163,7 @@ class AddressBodyReader:
         body, locations = copy.lease.body, copy.locations
         # Where the size of the peer's memory is unknown, only the buffers are known to be readable, not what is
         # between them.
-        span = None if locations is None or memory.size_bytes >= _UNKNOWN_BYTES else _find_span(locations, body.lengths)
+        span = None if locations is None or memory.size_bytes >= UNKNOWN_BYTES else _find_span(locations, body.lengths)
         if locations is None or span is None:
             self._start_copy_of_buffers(copy, memory)
             return
@@ -185,7 +183,7 @@ class AddressBodyReader:
         if body.exact_bytes > memory.size_bytes:
             raise LimitError(f"{body.exact_bytes} bytes at addresses, more than all regions have")
         # Bounded by the memory of the peer, compared above, so that the sum can't overflow.
-        ends = np.cumsum((body.lengths.astype(np.int64) + _ALIGNMENT_BYTES - 1) & -_ALIGNMENT_BYTES)
+        ends = np.cumsum((body.lengths.astype(np.int64) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES)
         destination = _allocate_copy(int(ends[-1]), copy.message)
         starts = np.concatenate(([0], ends[:-1]))
         copy.located = MessageLocated(copy.message, destination, starts.astype(np.uint64), None)
@@ -217,11 +215,11 @@ def _find_span(locations: BufferLocations, lengths: Uint64Array) -> tuple[int, i
     """
     is_used = lengths > 0
     offsets, ends = locations.offsets[is_used], (locations.offsets + lengths)[is_used]
-    start = int(offsets.min()) & -_ALIGNMENT_BYTES
+    start = int(offsets.min()) & -ALIGNMENT_BYTES
     size_bytes = int(ends.max()) - start
     # One copy of a range is faster than one per buffer, but a peer must not make this end allocate and read much more
     # than it sends.
-    is_dense = size_bytes <= 2 * int(lengths.sum()) + _ALIGNMENT_BYTES * lengths.size
+    is_dense = size_bytes <= 2 * int(lengths.sum()) + ALIGNMENT_BYTES * lengths.size
     return (start, size_bytes) if is_dense else None
 
 

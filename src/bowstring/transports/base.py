@@ -47,6 +47,8 @@ BOTH_DIRECTIONS = RECEIVE | SEND
 Uint64Array: TypeAlias = npt.NDArray[np.uint64]
 """Addresses, offsets or lengths in bytes."""
 
+UNKNOWN_BYTES = 1 << 64
+"""The size of memory of a peer that does not tell it: more than any address allows."""
 _MAX_WAIT_S = 1e6  # eleven days: `math.inf` and more would overflow the timeouts of system calls
 
 
@@ -404,7 +406,7 @@ class RemoteMemory(Closable, ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """The size of all extents; 2**64 if it is not known."""
+        """The size of all extents; `UNKNOWN_BYTES` if it is not known."""
 
     @abstractmethod
     def view_extent(self, extent: Extent) -> Any | None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError, ResourceError
+from bowstring.memory.buffer import ALIGNMENT_BYTES
 from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
@@ -28,8 +29,6 @@ from bowstring.transports.base import (
     RemoteMemory,
     Uint64Array,
 )
-
-_ALIGNMENT_BYTES = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -199,7 +198,7 @@ class HostArena(ExportArena):
 
 
 def _round_up(size_bytes: int) -> int:
-    return max(-(-size_bytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES, _ALIGNMENT_BYTES)
+    return max(-(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES, ALIGNMENT_BYTES)
 
 
 def _merge_adjacent(blocks: list[tuple[int, int]]) -> list[tuple[int, int]]:

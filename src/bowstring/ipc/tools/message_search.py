@@ -52,7 +52,7 @@ _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MAX_PARSED_RATIO = 4
 # A small source is searched to its end, whatever is in it.
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
-_MAX_PADDING_BYTES = 64
+_MAX_PADDING_BYTES = 64  # the largest alignment of writers
 _BUFFER_ALIGNMENT_BYTES = 8
 """Of every buffer in a body («RecordBatch message»); other readers reject bodies that are not aligned."""
 
@@ -562,7 +562,7 @@ def _compute_next_offset_by_buffers(message: BatchMessage) -> int:
     buffers = message.header.buffers()
     # Checked by `find_buffer_error`, so that the sum can't wrap around. Writers pad buffers to 64 bytes at most.
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    size_bytes = message.metadata_bytes + min(used + -used % 64, message.header.body_bytes)
+    size_bytes = message.metadata_bytes + min(used + -used % _MAX_PADDING_BYTES, message.header.body_bytes)
     return message.start + size_bytes + -size_bytes % 8
 
 

@@ -14,7 +14,7 @@ from bowstring.memory.unnamed_file import free_bytes, is_in_memory
 from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocation
 from bowstring.sharing.agent.memory_budget import MemoryRequest, find_spill_folders
 
-_AGENT_TIMEOUT_S = 120.0
+AGENT_TIMEOUT_S = 120.0
 """How long a task waits for its host agent; starting it can take a while on a busy host."""
 _MIN_STEP_BYTES = 1 << 20
 _MAX_STEP_BYTES = 64 << 20
@@ -125,5 +125,5 @@ class PartitionMemory(Closable):
                 return call(self._agent)
             except ConnectionLostError:
                 self._agent.close()
-        self._agent = AgentClient.open(self._key, timeout_s=_AGENT_TIMEOUT_S)
+        self._agent = AgentClient.open(self._key, timeout_s=AGENT_TIMEOUT_S)
         return call(self._agent)

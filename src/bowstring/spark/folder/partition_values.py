@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.spark.time_texts import parse_timestamp
+from bowstring.spark.types import SPARK_MAX_DIGITS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -28,7 +29,6 @@ _DOUBLE = re.compile(rf"[\0- ]*([+-]?(NaN|Infinity)|{_DECIMAL.pattern}[fFdD]?)[\
 _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 # Spark infers timestamps by the pattern yyyy-MM-dd HH:mm:ss[.S], with one digit of the fraction.
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9])?")
-_MAX_DIGITS = 38
 _BITS = {"ByteType": 8, "ShortType": 16, "IntegerType": 32, "LongType": 64}
 _LONG_DIGITS = 20
 """The digits that Spark gives a decimal that has to hold any long or int."""
@@ -141,7 +141,7 @@ def _infer_type(text: str, zone: tzinfo) -> Any:
     if _DECIMAL.fullmatch(text):
         digits = Decimal(text).as_tuple()
         exponent = int(digits.exponent)
-        if exponent >= 0 and len(digits.digits) + exponent <= _MAX_DIGITS:
+        if exponent >= 0 and len(digits.digits) + exponent <= SPARK_MAX_DIGITS:
             return spark.DecimalType(len(digits.digits) + exponent, 0)
     if _DOUBLE.fullmatch(text):
         return spark.DoubleType()

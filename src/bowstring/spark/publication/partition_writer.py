@@ -16,7 +16,7 @@ from bowstring.ipc.api import new_file
 from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocation
-from bowstring.sharing.agent.partition_memory import PartitionMemory
+from bowstring.sharing.agent.partition_memory import AGENT_TIMEOUT_S, PartitionMemory
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.options import parse_byte_size
@@ -31,8 +31,6 @@ REPORT_SCHEMA = (
 _MESSAGE_BYTES = 4096
 _COLUMN_BYTES = 256
 """Upper bounds of what a message and each column add to the values: metadata and padding, also in the footer."""
-_AGENT_TIMEOUT_S = 120.0
-"""How long a task waits for its host agent; starting it can take a while on a busy host."""
 _MIN_OVERHEAD_BYTES = 384 << 20
 _OVERHEAD_DIVISOR = 10
 """The overhead of a JVM beyond its heap, by Spark's own defaults (`spark.executor.memoryOverhead`)."""
@@ -146,7 +144,7 @@ def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> 
     """Create partition 0 of a data set without rows on this host, so that the schema can be read from its URI."""
     with Region.create_writer(f"{dataset}/0") as memory:
         new_file(memory.fileno(), schema).close()
-        with memory.seal() as region, AgentClient.open(agent_key, timeout_s=_AGENT_TIMEOUT_S) as agent:
+        with memory.seal() as region, AgentClient.open(agent_key, timeout_s=AGENT_TIMEOUT_S) as agent:
             location = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
             host = os.uname().nodename
             return PartitionReport(0, 0, host, True, 0, region.size_bytes, location.uris, location.control_uri)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
 from bowstring.memory.parallel_copy import copy_bytes
-from bowstring.transports.base import Extent
+from bowstring.transports.base import UNKNOWN_BYTES, Extent
 from bowstring.transports.export_arena import CompletedFetch, Fetch, HostArena, RemoteArena
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import Context
@@ -24,7 +24,6 @@ from bowstring.transports.ucx.ucp import RemoteKey
 
 _TRAILER = struct.Struct("<QQ8s")
 _MAGIC = b"bowstrin"
-_UNKNOWN_BYTES = 1 << 64
 
 
 class UcxArena(HostArena):
@@ -47,13 +46,13 @@ class RemoteUcxMemory(RemoteArena):
     outlives_connection: ClassVar[bool] = False  # the server fills the memory again
 
     def __init__(self, channel: UcxChannel, handle: bytes) -> None:
-        address, size_bytes, packed_key = 0, _UNKNOWN_BYTES, handle
+        address, size_bytes, packed_key = 0, UNKNOWN_BYTES, handle
         if len(handle) > _TRAILER.size and handle.endswith(_MAGIC):
             address, size_bytes, _ = _TRAILER.unpack(handle[-_TRAILER.size :])
             packed_key = handle[: -_TRAILER.size]
-        if not packed_key or address + size_bytes > _UNKNOWN_BYTES:
+        if not packed_key or address + size_bytes > UNKNOWN_BYTES:
             raise ProtocolError("ucx: the parameter remote_handle is malformed")
-        super().__init__(address, min(size_bytes, _UNKNOWN_BYTES - 1))
+        super().__init__(address, min(size_bytes, UNKNOWN_BYTES - 1))
         self._channel = channel
         self._size_bytes = size_bytes
         self._key: RemoteKey | bytes = packed_key
@@ -65,7 +64,7 @@ class RemoteUcxMemory(RemoteArena):
 
     def view_extent(self, extent: Extent) -> memoryview | None:
         """As `RemoteMemory.view_extent`: a read-only mapping if the server is local and the bounds are known."""
-        if self._view is None and self.size_bytes != _UNKNOWN_BYTES:
+        if self._view is None and self.size_bytes != UNKNOWN_BYTES:
             self._view = self._unpack_key().map(extent.start, extent.size_bytes)
         return self._view
 
