@@ -211,8 +211,8 @@ class RemoteFileMessages(FileMessages):
 class RemoteFileReader(FileReader):
     """A `FileReader` of a remote file; columns are fetched on access, for several batches together.
 
-    `column` and `read_all` fetch for all batches together, iteration for up to 64 batches or 64 MiB. Columns that were
-    not accessed before the reader is closed can't be fetched any more.
+    `column` and `read_all` fetch for all batches together, filters for up to 10,000 or 256 MiB, iteration for up to 64
+    or 64 MiB. Columns that were not accessed before the reader is closed can't be fetched any more.
     """
 
     _columns_type = RemoteColumns
