@@ -22,7 +22,7 @@ from bowstring.memory import c_abi, cuda
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.device import CUDA, Device, DeviceMemory, device_pointer
 
-_LEGACY_DEFAULT_STREAM = 1
+_LEGACY_DEFAULT_STREAM = 1  # «Array API, __dlpack__»: of CUDA, whose 0 is ambiguous
 
 
 def device_of(arrays: Iterable[ArrayData]) -> Device | None:

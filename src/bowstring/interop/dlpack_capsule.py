@@ -19,9 +19,9 @@ from bowstring.memory.device import Device
 
 # struct DLTensor: the address, the device, the number of dimensions and the type of the elements, …
 _SHAPE, _STRIDES, _BYTE_OFFSET, _NUM_TENSOR_FIELDS = 3, 4, 5, 6
-_READ_ONLY = 1
-_VERSION = 1
-_MAX_DIMENSIONS = 64
+_READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
+_VERSION = 1  # the major version, 1: 0 had no version and no flags
+_MAX_DIMENSIONS = 64  # NumPy's limit
 _TYPE_CODES = {"i": 0, "u": 1, "f": 2}
 _KINDS_BY_CODE = {code: kind for kind, code in _TYPE_CODES.items()}
 

@@ -17,8 +17,10 @@ from bowstring.io.range_source import compute_edge_spans
 from bowstring.io.store_path import StorePath, resolve_url
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
+# Requested before the size is known, together with the head: the footers of most files are shorter.
 _TAIL_BYTES = 1 << 18
-_HEAD_BYTES = 64
+_HEAD_BYTES = 64  # the magic, and with it the format
+# fsspec's loop has no deadline of its own, and large ranges of a slow store take minutes.
 _TIMEOUT_S = 300.0
 _EDGE_DIVISOR = 16
 

@@ -10,7 +10,7 @@ from bowstring.errors import ResourceError
 
 MAX_UNREQUESTED_BYTES = 16 << 20
 """Maximum size of a response to a request without a range, such as a listing of a folder."""
-_MAX_ERROR_BYTES = 1 << 16
+_MAX_ERROR_BYTES = 1 << 16  # of the body of a reply that is an error, for its message
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _CHUNK_BYTES = 1 << 20
 

@@ -10,6 +10,7 @@ from bowstring.io.byte_ranges import FetchedRanges, Span, merge_spans
 from bowstring.io.io_errors import translate_io_error
 from bowstring.memory.buffer import Buffer, Memory
 
+# Copying a header takes less time than the views and slices of the mapping that reading it would create.
 _MAX_COPIED_BYTES = 1 << 13
 _HEAD_BYTES = 512
 

@@ -26,8 +26,11 @@ from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
 
 MAX_ROUND_BYTES = 64 << 20
 """Maximum size of one round of requests; limits the memory for replies."""
+# Longer ranges are split into requests that run in parallel: a store limits the rate of one connection.
 _MAX_REQUEST_BYTES = 8 << 20
+# The first request reads at least this much of the end: a footer of a few hundred columns then needs no second one.
 _MIN_EDGE_BYTES = 1 << 16
+# The edges stay in memory as long as the file is open.
 _MAX_EDGE_BYTES = 4 << 20
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
 _FIRST_WINDOW_BYTES, _MAX_WINDOW_BYTES, _MAX_WINDOWS = 1 << 18, 8 << 20, 4

@@ -20,10 +20,13 @@ from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_t
 from bowstring.memory.descriptors import preallocate
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
 
+# Copying so little into a buffer takes less time than a system call.
 _MAX_GATHERED_BYTES = 1 << 15
 BUFFER_BYTES = 1 << 20
 """The size of the buffer for small writes, unless the caller chooses another."""
+# Small files are written too fast to gain from it, and the reserve has to be cut off again.
 _MIN_RESERVED_FILE_BYTES = 1 << 22
+# One call per 32 MiB; no more than that is taken from the disk beyond the end.
 _RESERVE_STEP_BYTES = 1 << 25
 
 

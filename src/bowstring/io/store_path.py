@@ -30,6 +30,7 @@ from bowstring.io.http_responses import limit_responses
 from bowstring.io.io_errors import missing_file_error, translate_io_error
 
 EXTRA = "fsspec"
+# A store answers a put with a conflict while another put of the name is in progress, which takes well under a second.
 MAX_CREATE_ATTEMPTS = 10
 CREATE_RETRY_S = 0.1
 

@@ -14,6 +14,7 @@ import numpy as np
 from bowstring.memory.buffer import UINT8, Bytes
 from bowstring.memory.parallel_copy import copy_all
 
+# As in `bowstring.io.sinks`: copying so little takes less time than the Python objects of a part.
 _MAX_GATHERED_BYTES = 1 << 15
 
 

@@ -43,7 +43,10 @@ from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 
 """Batches of Bowstring, or the table of another library."""
 
+# A thread takes some milliseconds to copy it, long compared to starting the thread and to one more region for readers
+# to map.
 _PART_BYTES = 32 << 20
+# The memory's bandwidth is exhausted by fewer processors; each part is a descriptor and a mapping in every reader.
 _MAX_PARTS = 8
 _MIN_CHECKED_BYTES, _MAX_CHECKED_BYTES = 1 << 20, 16 << 20
 """How much is written between two checks of the spare memory: its margin covers what eight threads write."""

@@ -41,7 +41,7 @@ from bowstring.transports.registry import find_transport
 from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.sockets.unix_socket import encode_unix_address
 
-DEFAULT_TTL_S = 86_400.0
+DEFAULT_TTL_S = 86_400.0  # a day: a forgotten data set does not keep its memory for ever
 
 # The parent of this process exits at once, so that the agent has no parent to wait for it; imports follow the fork.
 _LAUNCH_SCRIPT = """
@@ -50,8 +50,10 @@ os.fork() and os._exit(0)
 from bowstring.sharing.agent.host_agent import main
 main(int(sys.argv[1]))
 """
+# All tasks of a host may begin at once, while the agent is starting.
 _BACKLOG = 512
 _RETRY_INTERVAL_S = 0.02
+# An agent takes a fraction of a second to start, much longer on a host whose processors are all busy with tasks.
 _LAUNCH_TIMEOUT_S = 30.0
 _MAX_TEXT = 80
 _FieldType = TypeVar("_FieldType")

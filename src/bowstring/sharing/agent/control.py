@@ -36,7 +36,8 @@ CONTROL_OPTIONS = TransportOptions(
 )
 
 _LABEL = b"bowstring agent control 1"
-_DIGEST_BYTES = 32
+_DIGEST_BYTES = 32  # of SHA-256
+# Resolving a host and connecting a UDP socket need some port; nothing is sent to it.
 _ANY_PORT = 9
 _ANY_REMOTE_ADDRESS = "192.0.2.1"
 """An address for documentation (RFC 5737): packets to it take the default route."""

@@ -22,12 +22,13 @@ from bowstring.transports.sockets.unix_socket import peer_credentials, try_conne
 
 _LOGGER = logging.getLogger(__name__)
 _SOCKETS = "/proc/net/unix"
+# /proc/net/unix lists the names of all users, who may invent any number with this prefix.
 _MAX_AGENTS = 1024
 _MAX_THREADS = 32
 _DETACHED_TOKEN = "detached-4-"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""
 _MAX_DETACHED_AGENTS = 64
-_MAX_NAMES = 10
+_MAX_NAMES = 10  # that an error lists
 _MIN_TIMEOUT_S = 0.1
 """For the second look after a first that has taken most of the time."""
 _Reply = TypeVar("_Reply")

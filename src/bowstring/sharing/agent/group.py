@@ -33,12 +33,14 @@ AttemptsByAgent: TypeAlias = Mapping[str, Mapping[int, int]]
 
 _LOST_AGENT = (ConnectionLostError, NotFoundError)
 """The errors if an agent has ended with its partitions, can't be reached, or was replaced by another."""
+# A host that is down is noticed by its silence only: each 16 of them delay a call by this time.
 _REQUEST_TIMEOUT_S = 30.0
+# Dropping is an effort to free memory early, and the lifetime ends it otherwise: callers wait less.
 _DROP_TIMEOUT_S = 10.0
 _RECONNECT_TIMEOUT_S = 5.0
 _MIN_INTERVAL_S, _MAX_INTERVAL_S = 1.0, 60.0
 """Between attempts to connect again."""
-_MAX_THREADS = 16
+_MAX_THREADS = 16  # calls wait for the network, and not for processors
 _ReplyType = TypeVar("_ReplyType")
 
 

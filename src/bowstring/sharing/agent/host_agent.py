@@ -62,11 +62,17 @@ _FIRST_OWNER_S = 60.0
 """A process that starts an agent may die before it owns it, or be slow to."""
 _IDLE_S = 120.0
 """Less would start agents again and again for processes that publish now and then."""
+# How late the agent may notice that a data set has expired or that it is no longer needed.
 _TICK_S = 1.0
+# A task requests as soon as it has connected: a connection that is silent for longer is not one.
 _FIRST_REQUEST_S = 10.0
+# Between two requests a task writes a batch, which on a busy host takes a while.
 _NEXT_REQUEST_S = 120.0
+# Packing partitions takes up to 0.2 s, and other tasks wait meanwhile.
 _REQUESTS_PER_TURN = 4
+# Or a quarter of the descriptors that the process may have, if that is less.
 _MAX_CLIENTS = 4096
+# Tasks that run at the same time on one host, with much to spare; or an eighth of the descriptors.
 _MAX_CONNECTIONS = 1024
 _MAX_REASON = 300
 TRANSPORT_OPTIONS = TransportOptions(

@@ -23,7 +23,7 @@ from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import order_folders
 
-_UNLIMITED_BYTES = 1 << 62
+_UNLIMITED_BYTES = 1 << 62  # more than any memory, and less than 2**63, also with a few sizes added
 _FOLDER_VARIABLES = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
 """Spark's, which it sets for its Python workers, and YARN's."""
 

@@ -59,6 +59,8 @@ class PartitionMemory(Closable):
         self._needed_bytes += size_bytes
         if self._needed_bytes <= self._reserved_bytes or self._is_on_disk:
             return
+        # Before the bytes are written: tasks of a host that start at once could otherwise each see the same free
+        # memory.
         shortage = self._request_memory(self._needed_bytes)
         if not shortage:
             return

@@ -25,7 +25,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _STREAM_BATCH_ID = re.compile(
     rf"(?P<name>{_NAME.pattern})-(?P<query>[0-9a-f]{{32}})-(?P<number>\d{{10}})-[0-9a-f]{{8}}"
 )
-_MAX_TEXT = 80
+_MAX_TEXT = 80  # of a wrong value in an error
+# The size after decompression: a short one from another process could otherwise fill the memory.
 _MAX_DESCRIPTION_BYTES = 1 << 30
 
 

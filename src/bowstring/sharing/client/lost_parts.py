@@ -14,8 +14,8 @@ from bowstring.sharing.uris import servers_by_role
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import find_transport
 
-_MAX_THREADS = 16
-_MAX_INDICES = 20
+_MAX_THREADS = 16  # connecting waits for the network, and not for processors
+_MAX_INDICES = 20  # that an error lists for each host
 
 
 def list_servers(parts: Iterable[PartRequests], failed: Collection[StreamURI] = ()) -> dict[StreamURI, StreamURI]:

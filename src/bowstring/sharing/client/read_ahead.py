@@ -12,6 +12,8 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import ClosedError
 from bowstring.memory.thread_pool import start_thread
 
+# `interrupt` ends a call that waits for a server at once. One that waits for a store can't be ended: the loop leaves
+# the thread, which is a daemon, to its call.
 _JOIN_TIMEOUT_S = 5.0
 
 
@@ -42,6 +44,7 @@ class ReadAhead:
         at once if it waits for a server, after its call if it waits for a store. Raises `ClosedError` after `stop`, and
         in a forked child, which has no such thread.
         """
+        # The generator belongs to the thread from here on: no other thread may run or close it.
         thread = start_thread(partial(self._run, batches), "bowstring-read-ahead")
         try:
             while (batch := self._take()) is not None:
@@ -83,6 +86,8 @@ class ReadAhead:
                 with self._changed:
                     if not self._is_stopped:
                         self._waiting.append((batch, nbytes))
+                        # The batch is added whatever its size, and only then is there a wait: one that exceeds the
+                        # limit alone can't block for ever.
                         self._waiting_bytes += nbytes
                         self._changed.notify_all()
                     del batch  # it belongs to the loop

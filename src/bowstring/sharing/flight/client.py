@@ -44,9 +44,12 @@ from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_sche
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.tls import TlsOptions
 
+# gRPC's default of 4 MiB is too little for `_MAX_ENDPOINTS` endpoints of some 250 bytes each.
 _MAX_INFO_BYTES = 16 << 20
 _MAX_ENDPOINTS = 1 << 16
+# One batch is received while another is used.
 _PREFETCHED_BATCHES = 2
+# The call is cancelled before; a server that does not react must not keep `close` waiting.
 _JOIN_TIMEOUT_S = 5.0
 
 

@@ -37,6 +37,7 @@ from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
 from bowstring.transports.sockets.tcp_address import format_address, parse_address, resolve_host
 from bowstring.transports.tls import TlsOptions
 
+# As `max_ticket_bytes` of a server of the Dissociated IPC protocol.
 _MAX_TICKET_BYTES = 1 << 16
 _MAX_MESSAGE_BYTES = 1 << 30
 """The size above which batches are split: gRPC limits messages to 2 GiB."""

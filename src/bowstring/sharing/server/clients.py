@@ -51,9 +51,11 @@ LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
 LIMITS = ProtocolLimits(max_ticket_bytes=1 << 16)
 """The limits of a client's messages."""
+# The time for a refused client to receive the reason, before its connection is closed.
 _REFUSAL_S = 2.0
 _SHORT_BODY_BYTES = 1 << 13
 """Bodies of less are sent as bytes: a client leases, locates and frees addresses in 60 µs, and copies these in 17."""
+# sendfile needs a call of its own for each body: shorter ones are copied into the vector with the others.
 _FILE_BYTES = 1 << 16
 
 

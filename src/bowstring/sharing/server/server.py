@@ -52,9 +52,11 @@ from bowstring.transports.registry import find_transport
 
 _MESSAGES_PER_TURN = 64
 """The messages of a client that are received before others have their turn: each takes some 10 µs."""
+# Data sets of more are sent as addresses, whatever their size: adding up the bytes of all would cost each request.
 _MAX_INLINE_MESSAGES = 64
+# Copying so few bytes costs less than leasing them; the copies are all the memory that the cache takes.
 _MAX_ENCODED_BYTES = 1 << 16
-_NAMES_SHOWN = 5
+_NAMES_SHOWN = 5  # data sets that a text lists by name
 _MAX_OPEN_FILES = 256
 """The number of data sets above which files are opened for each client, and not kept open."""
 
@@ -515,6 +517,7 @@ def serve(
     return server
 
 
+# Some 200 bytes each, for errors that say why a data set is gone; the oldest are forgotten.
 _MAX_REMOVAL_REASONS = 100_000
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
