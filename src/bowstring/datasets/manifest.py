@@ -48,6 +48,7 @@ MAX_ADDITIONS = 100
 """The number of manifests after which one is complete again."""
 MANIFEST_RETENTION_S = 3600.0
 """How long a manifest is kept after its creation, even if superseded, for running readers and writers."""
+# A million files; a larger one is damaged, or would take gigabytes as Python objects.
 MAX_MANIFEST_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 

@@ -26,10 +26,13 @@ RowIndices: TypeAlias = npt.NDArray[np.int64]
 
 BLOCK_ROWS = 1 << 16
 """Rows that stay together until they are in a window, so that a window reads some ranges, not single rows."""
+# A permutation of 8 MiB, and 16 blocks of different places in the data: fewer would leave neighbours together.
 DEFAULT_WINDOW_ROWS = 1 << 20
+# A batch may be in two windows; with more readers in a process, the order is computed again.
 _CACHED_WINDOWS = 2
 _PARTS, _BLOCKS, _FIRST_WINDOW = 0, 1, 2
 """The numbers of the streams of random numbers."""
+# No attacker is expected: 128 bits exclude equal digests of different divisions by chance.
 _DIGEST_BYTES = 16
 
 
@@ -62,6 +65,8 @@ class RowOrder:
             raise InvalidArgumentError("part_rows: expected numbers from 0, and fewer than 2**63 rows in all")
         if seed is not None and not 0 <= seed < 1 << 64:
             raise InvalidArgumentError(f"seed: expected an integer from 0 to 2**64 - 1, found {seed}")
+        # Little-endian on every machine, since a state may be loaded on another; parts without rows do not change the
+        # order.
         content = _nonzero_part_rows(self).astype("<i8").tobytes()
         for name, value in (
             ("part_rows", part_rows),
@@ -87,6 +92,9 @@ class RowOrder:
             ]
             for window in windows
         ]
+        # Not one permutation of all rows, which takes 8 bytes a row in every reader and reads rows from anywhere:
+        # windows need only their own part of the order, and a reader can begin at any position without computing those
+        # before.
         return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
 
     def parts(self, epoch: int, start: int, stop: int) -> RowIndices:

@@ -33,9 +33,11 @@ accepts or returns.
 """
 ColumnKeys: TypeAlias = str | int | Iterable[str | int]
 
+# Some parts of common sizes; bounds the memory of a reader, beside one window.
 DEFAULT_PREFETCH_BYTES = 256 << 20
 _READING_THREADS = 2
 """One part is received while the next is requested."""
+# Of tiny parts, the number and not the bytes is the limit: each is a request and a table.
 _MAX_PARTS_AHEAD = 64
 _GROUP_BYTES = 4 << 20
 """Parts that are smaller are requested together, which takes a fifth of the time of one connection for each."""

@@ -16,6 +16,7 @@ from bowstring.sharing.client.connect import connect
 DEFAULT_WAIT_S = 60.0
 
 _STATE_VERSION = 1
+# The agents are asked, and do not call back: soon after a batch, then rarely, so that many idle readers cost little.
 _MIN_POLL_S, _MAX_POLL_S = 0.01, 0.2
 
 

@@ -62,6 +62,8 @@ from bowstring.spark.types import (
     to_stored_type,
 )
 
+# Each failed attempt is a commit of another job, so that some job always succeeds: no lock is needed that a killed
+# driver could leave behind. The limit ends the loop if a file system reports conflicts that are none.
 MAX_COMMIT_ATTEMPTS = 1000
 _UNORDERED_TYPES = (VariantType, GeometryType, GeographyType)
 """Atomic types of Spark's without an order."""
@@ -98,6 +100,7 @@ class FolderJob:
         _check_folder_and_schema(folder, schema)
         check_partition_columns(schema, options.partition_by)
         _check_option_columns(schema, options)
+        # The base is read before the tasks run: what is committed from now on is new to this job.
         newest = read_manifest(folder)
         job = cls(folder, schema, mode, options, 0 if newest is None else newest.sequence_number, time_zone)
         if mode in ("error", "ignore") and job._has_data(newest):
@@ -242,6 +245,8 @@ class FolderJob:
         If the data of another job counts, return the manifest that is there, if any, and the files of this one.
         """
         for _ in range(MAX_COMMIT_ATTEMPTS):
+            # Read again in each attempt, and the conflicts decided anew: the manifest that took the number may replace
+            # files that this job keeps.
             newest = read_manifest(self.folder)
             if newest is not None and newest.has_batch(batch):  # by another driver of the same query
                 return newest, [entry.name for entry in entries]
@@ -249,6 +254,9 @@ class FolderJob:
                 if self.mode == "error":
                     raise _existing_data_error(self.folder)
                 return newest, [entry.name for entry in entries]
+            # The manifest is created under the next number, exclusively: of two jobs one creates it, and readers see
+            # all of its files or none. Renaming a folder would not be atomic for an append, and Spark's own committers
+            # list files by their presence.
             manifest, superseded_names = self._create_next_manifest(newest, entries, batch)
             if try_create_manifest(self.folder, manifest):
                 return manifest, superseded_names

@@ -29,7 +29,9 @@ from bowstring.spark.options import WriteOptions
 
 GATHER_BYTES = 128 << 20
 """The bytes of rows that a task keeps in memory, to group or sort them."""
+# As many as Spark passes in a batch by `MAX_RECORDS_PER_BATCH`.
 _DEFAULT_BATCH_ROWS = 1 << 16
+# Wide rows: a reader of one batch needs its memory, and a batch is the smallest part of a file that a task reads.
 _DEFAULT_BATCH_BYTES = 64 << 20
 _MAX_BATCH_BYTES = 1 << 30
 """Limits the option: the strings of a batch can have at most 2 GiB, and sizes are estimates."""

@@ -24,6 +24,7 @@ from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder
 from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 
+# Longer than any task writes without creating or changing a file, as far as can be known from another machine.
 ORPHAN_AGE_S = 24 * 3600.0
 OWNER_FILE_NAME = "owner.json"
 
@@ -43,6 +44,7 @@ def create_staging_folder(
     try:
         for attempt in range(MKDIR_ATTEMPTS):
             try:
+                # A job's ID is random: a folder that exists is an error, except for the tasks of one batch of a stream.
                 staging.mkdir(parents=True, exist_ok=query is not None)
                 break
             except FileNotFoundError:  # another job has just removed an empty folder above it

@@ -26,7 +26,7 @@ from typing import IO
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.atomic_file import AtomicFile
 
-MIN_JAVA_VERSION = 17
+MIN_JAVA_VERSION = 17  # of Spark 4
 _BUSY_FILE_TIMEOUT_S = 5.0
 PROBE_TIMEOUT_S = 30.0
 VECTOR_FLAG = "--add-modules=jdk.incubator.vector"

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGER = logging.getLogger(__name__)
-_INTERVAL_S = 0.3
+_INTERVAL_S = 0.3  # Spark's own bar is updated every 0.2 s
+# The bar goes on without the bytes if the agent is busy.
 _AGENT_TIMEOUT_S = 2.0
+# Longer than one request to the agent or to the JVM takes; after it, the daemon thread is left to end alone.
 _JOIN_TIMEOUT_S = 5.0
 
 # Two bars would overwrite each other.
