@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def partition_error() -> InvalidArgumentError:
-    """The error for ``write.format("arrow").partitionBy(…)``."""
-    return InvalidArgumentError(
-        'Spark does not pass partitionBy to Python data sources such as format("arrow"): set '
-        '.option("partitionBy", "column, …") instead'
-    )
-
-
 def extend_reader_and_writer(spark: SparkSession) -> None:
     """Make ``read.load`` accept data sets and join intervals, and ``write.format("arrow").partitionBy(…)`` raise
     `InvalidArgumentError`.
@@ -98,7 +90,10 @@ def _explain_partition_error(save: Callable[..., None]) -> Callable[..., None]:
             save(self, *args, **options)
         except PySparkException as problem:
             if "partitioning or clustering columns do not match" in str(problem):
-                raise partition_error() from problem
+                raise InvalidArgumentError(
+                    'Spark does not pass partitionBy to Python data sources such as format("arrow"): set '
+                    '.option("partitionBy", "column, …") instead'
+                ) from problem
             raise
 
     return explained_save

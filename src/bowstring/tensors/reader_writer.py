@@ -49,10 +49,6 @@ class TensorReader(SequentialReader[TensorHeader, AnyTensor]):
         )
         self._count = 0
 
-    def read_next_tensor(self) -> AnyTensor:
-        """Return the next tensor. Raises `StopIteration` at the end."""
-        return next(self)
-
     def _read_next(self) -> AnyTensor | None:
         while isinstance(message := self._read_message(), EndOfStream):
             is_padding = message.size_bytes == LEGACY_PREFIX_BYTES and message.offset % TENSOR_ALIGNMENT
@@ -178,7 +174,7 @@ def read_tensor(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> AnyTensor:
     """
     reader = TensorReader(source, limits)
     try:
-        tensor = reader.read_next_tensor()
+        tensor = next(reader)
         if isinstance(source, BytesIO):  # its bytes are shared, which doesn't move its position
             source.seek(reader._source.position)
         return tensor

@@ -19,7 +19,7 @@ from bowstring.sharing.agent.control import RemoteAccess
 from bowstring.sharing.agent.publications import DEFAULT_NAME, Lifetime, create_dataset_id
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.options import parse_byte_size
-from bowstring.spark.publication.options import PublishOptions, RemoteOptions, choose_remote_options, find_driver_host
+from bowstring.spark.publication.options import PublishOptions, RemoteOptions, choose_remote_options
 from bowstring.spark.publication.partition_job import PartitionJob
 from bowstring.spark.runtime.job_progress import show_progress
 from bowstring.spark.runtime.worker_errors import find_resource_error
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MEMORY_LIMIT_SETTING = "spark.bowstring.publish.memoryLimit"
+_DRIVER_HOST_SETTING = "spark.driver.host"
 _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 
 _agent_keys: dict[tuple[ProcessIdentity, RemoteOptions | None], AgentKey] = {}
@@ -165,7 +166,7 @@ def publish_as(dataset_id: str, df: DataFrame, options: PublishOptions) -> Publi
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     remote_options = choose_remote_options(df.sparkSession, options.remote)
     agent_key = replace(
-        _current_agent_key(remote_options, find_driver_host(df.sparkSession)),
+        _current_agent_key(remote_options, df.sparkSession.conf.get(_DRIVER_HOST_SETTING, None)),
         ttl_s=options.ttl_s,
         memory_limit_bytes=limit_bytes,
         is_detached=options.lifetime == "detached",

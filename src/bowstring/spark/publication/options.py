@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTING = "spark.bowstring.publish.remote"
-_DRIVER_HOST_SETTING = "spark.driver.host"
 _FLAGS = {"true": True, "false": False}
 
 
@@ -67,11 +66,6 @@ def choose_remote_options(spark: SparkSession, remote: bool | RemoteOptions | No
     if not isinstance(remote, bool):
         raise InvalidArgumentError(f"remote: expected a bool or RemoteOptions, found {type(remote).__name__}")
     return _read_session_options(spark) if remote else None
-
-
-def find_driver_host(spark: SparkSession) -> str | None:
-    """Return the host of Spark's driver, which its executors reach."""
-    return spark.conf.get(_DRIVER_HOST_SETTING, None)
 
 
 def _read_session_options(spark: SparkSession) -> RemoteOptions:
