@@ -17,8 +17,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import RECORD_BATCH, check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.record_batch.reader import DictionaryLookup
-from bowstring.ipc.record_batch.remote import create_columns
+from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.stream import create_lazy_batch
 from bowstring.ipc.tools.scan import FileScan, StreamScan, open_scan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
@@ -194,7 +193,7 @@ class Validator:
                 if is_batch:
                     positions = ipc_schema.column_positions(header.template.version)
                     lookup = dictionaries.freeze()
-                    columns = create_columns(positions, header, body, lookup, ("record batch", index))
+                    columns = BatchColumns(positions, header, body, lookup, ("record batch", index))
                 else:
                     dictionaries = dictionaries.with_dictionary_batch(ipc_schema, header, body, location)
             except InvalidDataError as error:

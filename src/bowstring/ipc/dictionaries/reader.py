@@ -15,14 +15,15 @@ from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.record_batch.reader import DictionaryLookup
-from bowstring.ipc.record_batch.remote import Body, create_columns
+from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
+from bowstring.ipc.record_batch.remote import Body, RemoteColumns
 from bowstring.kernels.unify_dictionaries import (
     iter_dictionary_arrays,
     replace_dictionary,
     replace_dictionary_encoded_arrays,
 )
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.buffer import Buffer
 
 
 def read_dictionary_values(
@@ -34,7 +35,8 @@ def read_dictionary_values(
     declaration = get_dictionary_declaration(ipc_schema, header, location)
     values_schema = IpcSchema.of_dictionary_values(declaration, ipc_schema.is_big_endian, ipc_schema.limits)
     positions = values_schema.column_positions(header.template.version)
-    return create_columns(positions, header, body, lookup, location)
+    columns_type = BatchColumns if isinstance(body, Buffer) else RemoteColumns
+    return columns_type(positions, header, body, lookup, location)
 
 
 class DictionarySnapshot:

@@ -16,8 +16,8 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
-from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions
-from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup
+from bowstring.ipc.metadata.schema import ColumnPositions
+from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation
 from bowstring.memory.buffer import EMPTY, Buffer
 
 # What one access may fetch ahead and keep: several rounds in flight, and no more than that in memory.
@@ -204,19 +204,6 @@ class RemoteColumns(BatchColumns):
             buffer = self.source.fetch([(at, size)]).find(at, size)
             assert buffer is not None
         return buffer
-
-
-def create_columns(
-    positions: BatchColumnPositions,
-    header: BatchHeader,
-    body: Body,
-    dictionaries: DictionaryLookup,
-    location: tuple[object, ...],
-) -> BatchColumns:
-    """Return all columns of a batch in a local or remote body; errors as of `BatchColumns`."""
-    if isinstance(body, Buffer):
-        return BatchColumns(positions, header, body, dictionaries, location)
-    return RemoteColumns(positions, header, body, dictionaries, location)
 
 
 def compute_column_header_spans(

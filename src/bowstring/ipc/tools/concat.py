@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from bowstring.arrays.array import Array
@@ -36,7 +36,6 @@ from bowstring.ipc.metadata.header import (
 )
 from bowstring.ipc.metadata.schema import V4, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
-from bowstring.ipc.record_batch.remote import create_columns, fetch_body
 from bowstring.ipc.tools.message_writer import MessageWriter
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, StreamScan, open_scan
@@ -243,8 +242,8 @@ class _MessageCopier:
         """
         ipc_schema, header, location = self._source.ipc_schema, message.header, message.location_words
         id_ = get_dictionary_declaration(ipc_schema, header, location).id
-        assert message.body is not None
         if self._in_stream is not None:
+            assert message.body is not None
             self._lookup = self._in_stream = self._in_stream.with_dictionary_batch(
                 ipc_schema, header, message.body, location
             )
@@ -260,11 +259,9 @@ class _MessageCopier:
             positions = self._source.ipc_schema.column_positions(header.template.version)
         assert message.body is not None
         if self._are_dictionaries_written:
-            create_columns(positions, header, message.body, self._lookup, message.location_words)
+            BatchColumns(positions, header, message.body, self._lookup, message.location_words)
         else:
-            body = fetch_body(message.body)
-            message = replace(message, body=body)
-            columns = BatchColumns(positions, header, body, self._find_values, message.location_words)
+            columns = BatchColumns(positions, header, message.body, self._find_values, message.location_words)
             changed_columns = self._write_dictionaries(columns, message.location)
             if changed_columns:
                 encoded = encode_with_replacements(columns, changed_columns, message.location)

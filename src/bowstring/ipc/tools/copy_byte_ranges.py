@@ -7,9 +7,7 @@ import os
 from bowstring.errors import TruncatedError
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.memory_source import MemorySource
-from bowstring.io.range_source import MAX_ROUND_BYTES
 from bowstring.io.sinks import PathSink, Sink
-from bowstring.ipc.record_batch.remote import RemoteBody, fetch_body
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.descriptors import pwrite_all
 
@@ -32,13 +30,6 @@ def copy_memory(source: MemorySource | None, memory_range: Buffer, sink: Sink) -
         copy_file_range(source, memory_range.offset, sink, size_bytes)
     elif size_bytes:
         sink.write([source.read_at(memory_range.offset, size_bytes)], size_bytes)
-
-
-def copy_remote_body(body: RemoteBody, sink: Sink) -> None:
-    """Copy a remote body to a sink, one round of requests at a time."""
-    for at in range(0, body.size, MAX_ROUND_BYTES):
-        part = fetch_body(RemoteBody(body.source, body.offset + at, min(MAX_ROUND_BYTES, body.size - at)))
-        sink.write([part.bytes.data], part.size)
 
 
 def copy_file_range(source: MemorySource, offset: int, sink: PathSink, size_bytes: int) -> None:

@@ -39,10 +39,11 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.record_batch.remote import create_columns
+from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.scan import BatchMessage, MessageWalk
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
+from bowstring.memory.buffer import Buffer
 
 # The marker, and a length below 2**28, the default limit of metadata: of all bytes 0xff in data, few are followed by
 # one.
@@ -155,7 +156,8 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
 
     def __init__(self, source: MemorySource, limits: ReadLimits, first_offset: int) -> None:
         super().__init__(source, limits, self._read_header)
-        self._memory = source.memory.bytes.data
+        self._memory = source.memory
+        self._content = source.memory.bytes.data
         self._first_offset = first_offset
         self._headers = HeaderReader(limits)
         # The size of candidates and not their number: one near the beginning may claim nearly all bytes.
@@ -177,7 +179,9 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
                 )
         message = self.read(offset)
         if isinstance(message, Message) and isinstance(message.header, BatchHeader):
-            return self.to_batch(cast("Message[BatchHeader]", message))
+            is_complete = message.stop <= size
+            body = Buffer(self._memory, message.body_offset, message.body_bytes) if is_complete else None
+            return BatchMessage.from_message(message, (f"{source.name}:", "message at byte", message.offset), body)
         return cast("SchemaMessage | EndOfStream", message)
 
     def read_schema_without_prefix(self, offset: int) -> SchemaMessage | None:
@@ -201,7 +205,7 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
         # After the budget is spent, the rest counts as damaged: what was found is still recovered.
         if self.is_legacy_framing or self._remaining_bytes < 0:
             return self._source.size
-        match = _MARKER_AND_LENGTH.search(self._memory, offset)
+        match = _MARKER_AND_LENGTH.search(self._content, offset)
         return self._source.size if match is None else match.start()
 
 
@@ -492,7 +496,7 @@ class MessageSearch:
             get_dictionary_declaration(self.schema.ipc_schema, header, location)
             read_dictionary_values(self.schema.ipc_schema, header, body, lambda _: None, location)
         else:
-            create_columns(
+            BatchColumns(
                 self.schema.ipc_schema.column_positions(header.template.version),
                 header,
                 body,

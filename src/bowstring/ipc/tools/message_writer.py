@@ -20,9 +20,8 @@ from bowstring.ipc.message import END_OF_STREAM, FILE_START, Block, frame_messag
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, DictionaryHeader
-from bowstring.ipc.record_batch.remote import RemoteBody
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
-from bowstring.ipc.tools.copy_byte_ranges import copy_memory, copy_remote_body
+from bowstring.ipc.tools.copy_byte_ranges import copy_memory
 from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import encode_footer_and_trailer
@@ -155,10 +154,7 @@ class MessageWriter:
         sink.write([framed_metadata], len(framed_metadata))
         shift = sink.position - first.body_offset
         assert first.body is not None
-        if isinstance(first.body, RemoteBody):
-            copy_remote_body(first.body, sink)
-        else:
-            copy_memory(source, Buffer(first.body.memory, first.body.offset, size_bytes), sink)
+        copy_memory(source, Buffer(first.body.memory, first.body.offset, size_bytes), sink)
         if padding:
             sink.write([padding], len(padding))
         for message in run:

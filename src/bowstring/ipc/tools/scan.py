@@ -38,13 +38,12 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.record_batch.remote import Body, RemoteBody
+from bowstring.ipc.record_batch.remote import fetch_body
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.sequential_reader import SequentialReader
 from bowstring.memory.buffer import Buffer
 
 _CHUNK_BYTES = 1 << 20  # a read of a stream whose bodies are skipped
-_MAX_READ_BODY_BYTES = 1 << 20
 # Bounds the ranges of one fetch if headers are small; `MAX_ROUND_BYTES` bounds their bytes.
 _MAX_PREFETCHED_HEADERS = 10_000
 
@@ -53,8 +52,7 @@ _MAX_PREFETCHED_HEADERS = 10_000
 class BatchMessage:
     """The message of a record batch or a dictionary batch in a source; `metadata_bytes` includes the framing.
 
-    `location_words` name it in errors. `body` is set for sources in memory and with `keeps_bodies`: remote bodies,
-    except small ones of streams, are fetched on access.
+    `location_words` name it in errors. `body` is set for sources in memory and with `keeps_bodies`.
     """
 
     header: BatchHeader
@@ -63,11 +61,11 @@ class BatchMessage:
     metadata_bytes: int
     is_legacy_framing: bool
     location_words: MessageLocation
-    body: Body | None = None
+    body: Buffer | None = None
 
     @classmethod
     def from_message(
-        cls, message: Message[Any], location_words: MessageLocation, body: Body | None = None
+        cls, message: Message[Any], location_words: MessageLocation, body: Buffer | None = None
     ) -> BatchMessage:
         """Return the span of a message whose header is a `BatchHeader`."""
         is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
@@ -160,17 +158,6 @@ class MessageWalk(Generic[Header]):
         self._messages.seek(offset)
         return read_message_at(self._messages, self._source.read_at, self._source.size if stop is None else stop)
 
-    def to_batch(self, message: Message[BatchHeader]) -> BatchMessage:
-        """Return a batch with its body, None if it is incomplete."""
-        source, body = self._source, None
-        if message.stop <= source.size:
-            body = (
-                RemoteBody(source, message.body_offset, message.body_bytes)
-                if isinstance(source, RangeSource)
-                else Buffer(source.memory, message.body_offset, message.body_bytes)
-            )
-        return BatchMessage.from_message(message, (f"{source.name}:", "message at byte", message.offset), body)
-
 
 class HeaderPrefetch:
     """Fetches the headers of a file that is read by ranges, many at once, before they are read by increasing offset."""
@@ -213,7 +200,7 @@ def create_scan(source: AnySource, limits: ReadLimits) -> FileScan | StreamScan:
 
 
 class FileScan:
-    """Scans a file by its footer. With `keeps_bodies`, bodies of a remote file can be fetched too."""
+    """Scans a file by its footer. With `keeps_bodies`, a remote file's record batches are fetched one by one."""
 
     format: Format = "file"
 
@@ -247,10 +234,11 @@ class FileScan:
     def batch_messages(self) -> Iterator[BatchMessage]:
         """Yield every dictionary batch, then every record batch, each header read once."""
         messages = self.reader.messages
-        has_bodies = self._keeps_bodies or isinstance(self._source, MemorySource)
         for message, label in messages.read_all():
             self._end = max(self._end, message.stop)
-            body = messages.locate_body(message.block) if has_bodies else None
+            is_record_batch = message.header.template.kind == headers.RECORD_BATCH
+            has_body = isinstance(self._source, MemorySource) or (self._keeps_bodies and is_record_batch)
+            body = fetch_body(messages.locate_body(message.block)) if has_body else None
             yield BatchMessage.from_message(message, (f"{self.name}:", label), body)
 
     def get_framing_sizes(self) -> FramingSizes:
@@ -314,16 +302,12 @@ class StreamScan(SequentialReader[BatchHeader | FlatTable, BatchMessage]):
         self._counts[kind] += 1
         return BatchMessage.from_message(message, location_words, body)
 
-    def _read_or_skip_body(self, message: Message[Any]) -> Body | None:
-        source, size_bytes = self._source, message.body_bytes
-        body = None
+    def _read_or_skip_body(self, message: Message[Any]) -> Buffer | None:
         if self._keeps_bodies:
-            if not isinstance(source, RangeSource) or size_bytes <= _MAX_READ_BODY_BYTES:
-                return self._read_body(message)
-            body = RemoteBody(source, source.position, size_bytes)
-        self._messages.check_body_limit(message.offset, size_bytes)
-        self._messages.check_body_is_complete(message, _skip_bytes(source, size_bytes))
-        return body
+            return self._read_body(message)
+        self._messages.check_body_limit(message.offset, message.body_bytes)
+        self._messages.check_body_is_complete(message, _skip_bytes(self._source, message.body_bytes))
+        return None
 
     def get_framing_sizes(self) -> FramingSizes:
         """Return the sizes of the schema message, the end marker, and what follows it, if known."""
