@@ -18,12 +18,13 @@ from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_S
 INTERVAL_FIELDS = Struct((Field("months", Int(32)), Field("days", Int(32)), Field("time", Duration("ns"))))
 """The fields of all calendar intervals."""
 _MILLISECONDS_PER_DAY = SECONDS_PER_DAY * 1000
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": SECONDS_PER_DAY * 10**9}
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": SECONDS_PER_DAY * 10**9}
+"""The length of each unit."""
 
 
 def _convert_units(array: ArrayData, slots: Values, units: tuple[str, str], target: Any, safe: bool) -> ArrayData:
     """Convert slots from the first unit to the second, the target's."""
-    old, new = (_NANOSECONDS[unit] for unit in units)
+    old, new = (NANOSECONDS[unit] for unit in units)
     wide = slots.astype(np.int64)
     dtype = primitive_layout(target).dtype
     if old >= new:
@@ -85,7 +86,7 @@ def cast_to_time_of_day(array: ArrayData, target: Time, safe: bool) -> ArrayData
     source: Any = array.type
     if _has_non_utc_timezone(source):
         raise TypeMismatchError(f"can't cast {source} to {target}: days differ between its time zone and UTC")
-    day = SECONDS_PER_DAY * 10**9 // _NANOSECONDS[source.unit]
+    day = SECONDS_PER_DAY * 10**9 // NANOSECONDS[source.unit]
     return _convert_units(array, array.buffer_values(1) % day, (source.unit, target.unit), target, safe)
 
 

@@ -30,6 +30,7 @@ from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, add_location
 from bowstring.kernels.array_statistics import decode_array, get_decoded_type, is_orderable
+from bowstring.kernels.cast_temporal import NANOSECONDS
 from bowstring.kernels.comparison import COMPARISONS, compare, get_order_keys
 from bowstring.kernels.value_field import extract_value_field
 from bowstring.layouts.base import ArrayData
@@ -48,7 +49,6 @@ FiltersLike: TypeAlias = Sequence[tuple[Any, ...] | Sequence[tuple[Any, ...]]]
 
 _INEXACT_OPERATORS: dict[str, Operator] = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
 """The comparison with the next smaller value of the column's type, if it has no equal one."""
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "day": 86_400 * 10**9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ def _find_time(type_: Any, value: Any) -> _FilterValue:
         except TypeMismatchError as error:
             first_error = first_error or error
             continue
-        exact = Fraction(units * _NANOSECONDS[each.unit], _NANOSECONDS[type_.unit])
+        exact = Fraction(units * NANOSECONDS[each.unit], NANOSECONDS[type_.unit])
         return _find_slot(type_, exact, int(limits.min), int(limits.max))
     assert first_error is not None
     raise first_error
