@@ -32,6 +32,7 @@ _MAX_REQUEST_BYTES = 8 << 20
 _MIN_EDGE_BYTES = 1 << 16
 # The edges stay in memory as long as the file is open.
 _MAX_EDGE_BYTES = 4 << 20
+# Shorter headers are fetched as a whole: a request for some of their bytes takes about as long.
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
 _FIRST_WINDOW_BYTES, _MAX_WINDOW_BYTES, _MAX_WINDOWS = 1 << 18, 8 << 20, 4
 """The windows that are read ahead: the sizes of the first and of the largest, and the number that is kept."""

@@ -45,6 +45,7 @@ from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
 
+# Malformed fields of ordinary schemas are errors at once; wide files are opened without decoding all fields.
 _MAX_EAGER_FIELDS = 256
 KIND_LABELS = {headers.DICTIONARY_BATCH: "dictionary batch", headers.RECORD_BATCH: "record batch"}
 

@@ -28,6 +28,7 @@ from bowstring.memory.buffer import UINT8, Bytes
 TRAILER = struct.Struct("<i6s")
 """The last bytes of a file: the length of the footer in bytes, and the magic."""
 _BLOCK = struct.Struct("<qi4xq")
+# The time to read all blocks is at most this many times that for the file. A list may name a message twice.
 _MAX_OVERLAP_FACTOR = 16
 
 

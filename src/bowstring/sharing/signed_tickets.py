@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 
 from bowstring.errors import AccessDeniedError, InvalidArgumentError
 
-MIN_KEY_BYTES = 32
+MIN_KEY_BYTES = 32  # RFC 2104 discourages keys of HMAC that are shorter than the digest
 CLOCK_TOLERANCE_S = 5.0
 """How long after its expiry a ticket is accepted, because clocks are adjusted."""
 

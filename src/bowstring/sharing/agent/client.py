@@ -55,7 +55,7 @@ _BACKLOG = 512
 _RETRY_INTERVAL_S = 0.02
 # An agent takes a fraction of a second to start, much longer on a host whose processors are all busy with tasks.
 _LAUNCH_TIMEOUT_S = 30.0
-_MAX_TEXT = 80
+_MAX_TEXT = 80  # of a malformed reply in an error
 _FieldType = TypeVar("_FieldType")
 
 

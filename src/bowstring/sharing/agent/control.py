@@ -22,7 +22,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.sockets.tcp_address import format_address, resolve_host
 from bowstring.transports.tls import TlsOptions
 
-SECRET_BYTES = NONCE_BYTES = 32
+SECRET_BYTES = NONCE_BYTES = 32  # 256 bits, as the digest has
 MAX_GREETING_BYTES = 1 << 10
 """The maximum length of a message before the client is authenticated; no memory is allocated for a longer one."""
 CONTROL_OPTIONS = TransportOptions(

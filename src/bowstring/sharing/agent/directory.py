@@ -24,6 +24,7 @@ _LOGGER = logging.getLogger(__name__)
 _SOCKETS = "/proc/net/unix"
 # /proc/net/unix lists the names of all users, who may invent any number with this prefix.
 _MAX_AGENTS = 1024
+# Agents that do not answer delay the look-up of others only if there are as many.
 _MAX_THREADS = 32
 _DETACHED_TOKEN = "detached-4-"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""

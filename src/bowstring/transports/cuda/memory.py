@@ -28,7 +28,7 @@ from bowstring.transports.export_arena import ArenaExporter, CompletedFetch, Exp
 
 _TRAILER = struct.Struct("<Q16s8s")
 _MAGIC = b"bowstrin"
-_MAX_BYTES = 1 << 48
+_MAX_BYTES = 1 << 48  # more than any device has
 
 _allocations_lock = threading.Lock()
 _allocations: weakref.WeakValueDictionary[bytes, cuda.Allocation] = weakref.WeakValueDictionary()
