@@ -139,9 +139,7 @@ def test_take_returns_the_slots_at_the_indices(case: Case) -> None:
     assert array.take(bs.array([0, last], bs.uint8())).to_pylist() == [values[0], values[last]]
 
 
-@pytest.mark.parametrize(
-    "indices", [[-1], [3], [0, 1 << 40], [0.5], ["a"], [[0]], bs.array([0, None]), [True], [1 << 63]], ids=repr
-)
+@pytest.mark.parametrize("indices", [[-1], [3], [0, 1 << 40], [0.5], ["a"], [[0]], [True], [1 << 63]], ids=repr)
 def test_indices_to_take_are_checked(indices: Any) -> None:
     with pytest.raises(bs.errors.InvalidArgumentError, match="take"):
         bs.array([1, 2, 3]).take(indices)

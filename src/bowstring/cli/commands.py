@@ -71,7 +71,11 @@ class LazyGroup(click.Group):
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         elif args[:1] in (["head"], ["tail"]):
-            args = [re.sub(r"^-(\d+)$", r"-n\1", argument) for argument in args]
+            rows = re.compile(r"-\d+")  # but -5 after -n is a number out of range
+            args = [
+                f"-n{argument[1:]}" if rows.fullmatch(argument) and previous not in ("-n", "--rows") else argument
+                for previous, argument in zip(["", *args], args, strict=False)
+            ]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature

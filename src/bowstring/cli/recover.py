@@ -99,7 +99,7 @@ def _choose_targets(source: str, target: str) -> list[tuple[str, str]]:
     A manifest is not read: the damaged files may have other sizes than those in it.
     """
     folder = Path(source)
-    if folder.is_dir():
+    if source and folder.is_dir():  # Path("") is the current folder
         files = [path for path in sorted(folder.rglob("*")) if _is_data_file(path.relative_to(folder))]
         if not files:
             raise MissingFileError(f"{folder}: found no Arrow files", filename=source)

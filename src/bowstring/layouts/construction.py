@@ -27,9 +27,12 @@ def array_from_python(values: Sequence[Any], type: DataType | None = None) -> Ar
     try:
         try:
             return _create_array(values, type)
-        except (TypeMismatchError, ValueError):
+        except (TypeMismatchError, ValueError) as error:
             # Only now, because few values are of other libraries, and to search millions takes time.
-            known = list(map(_to_python, values))
+            try:
+                known = [_to_python(value, {}) for value in values]
+            except RecursionError:
+                raise error from None
             if all(map(operator.is_, known, values)):
                 raise
             return _create_array(known, type)
@@ -41,17 +44,25 @@ def _create_array(values: Sequence[Any], type: DataType | None) -> ArrayData:
     return infer_array(values) if type is None else layout_of(type).from_pylist(values)
 
 
-def _to_python(value: Any) -> Any:
-    """Return the value of another library's scalar, None for pandas' NA and NaT; any other value unchanged."""
-    kind = value.__class__
+def _to_python(value: Any, visited: dict[int, Any]) -> Any:
+    """Return the value of another library's scalar, None for pandas' NA and NaT; any other value unchanged.
+
+    `visited` has the lists and dictionaries that were visited, by their identity: a list may contain another one twice
+    at each of many levels, or itself.
+    """
+    kind = type(value)
     if kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas."):
         return None
-    if isinstance(value, (list, tuple)):
-        known = list(map(_to_python, value))
-        return value if all(map(operator.is_, known, value)) else known
-    if isinstance(value, dict):
-        return dict(zip(value, _to_python(list(value.values())), strict=True))
-    return value.as_py() if hasattr(value, "as_py") else value
+    if not isinstance(value, list | tuple | dict):
+        # The attribute of the class, because an object may compute its own.
+        return value.as_py() if hasattr(kind, "as_py") else value
+    if id(value) not in visited:
+        visited[id(value)] = value
+        children = value.values() if isinstance(value, dict) else value
+        known = [_to_python(child, visited) for child in children]
+        if not all(map(operator.is_, known, children)):
+            visited[id(value)] = dict(zip(value, known, strict=True)) if isinstance(value, dict) else known
+    return visited[id(value)]
 
 
 def invert_mask(mask: Values) -> Values:
