@@ -13,7 +13,7 @@ MISTAKES = {
     "bs.table(5)": "table",
     "bs.record_batch(None)": "record_batch",
     'bs.new_file("a.arrow", bs.schema({"a": "int64"}), compression="snappy")': "new_file",
-    'bs.write_table(bs.table({"a": [1]}), "a.arrow", compression="gzip")': "write_table",
+    'bs.write_table(bs.table({"a": [1]}), "a.arrow", compression="gzp")': "write_table",
     'bs.ipc.IpcWriteOptions(compression="snappy")': "compression",
     'bs.field("a", 5)': "field",
     'bs.timestamp("minutes")': "timestamp",

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import accumulate, zip_longest
 from pathlib import PurePosixPath
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
@@ -227,7 +227,7 @@ def _iterate_batches(source: Any, columns: Sequence[str | int] | None) -> Iterat
 def write_table(
     table: Any,
     sink: Any,
-    compression: str | None = None,
+    compression: Codec | Literal["snappy", "gzip", "brotli"] | None = None,
     max_chunksize: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
 ) -> None:
