@@ -23,7 +23,7 @@ MISTAKES = {
     "bs.tabel({})": "tabel",
     'bs.table({"a": [1]}).groupby("a")': "groupby",
     "bs.compute.summ([1])": "summ",
-    "bs.compute.sum()": "array",
+    "bs.compute.sum()": "argument",
 }
 """Statements with a mistake, and the name in the checker's message."""
 FOREIGN = """
