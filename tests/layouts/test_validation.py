@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -609,3 +611,17 @@ def test_a_time_beyond_the_day_is_named_by_its_index_unless_it_is_null(index: in
         times().validate(full=True)
     valid[index] = False
     times().validate(full=True)
+
+
+def test_an_invalid_array_is_released_without_garbage_collection() -> None:
+    offsets = np.array([0, 1], np.int32)
+    array = bs.Array.from_buffers(bs.string(), 1, [None, offsets, b"\xff"])
+    reference = weakref.ref(array)
+    gc.disable()
+    try:
+        with pytest.raises(bs.errors.InvalidDataError, match="not valid UTF-8"):
+            array.validate(full=True)
+        del array
+        assert reference() is None
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from bowstring.errors import InvalidDataError, add_location
@@ -24,7 +25,9 @@ class ArrayFault(NamedTuple):
 def validate(array: ArrayData, full: bool) -> None:
     """Check the structure, and with `full` every value; raises `InvalidDataError` naming the location."""
     for fault in find_faults(array, full):
-        raise add_location(fault.error, " → ".join(fault.path)) if fault.path else fault.error
+        # A copy: the traceback of `fault.error` would refer to this frame, and this frame to the error. Such a cycle
+        # keeps the array, and memory that was imported from other libraries, until the next garbage collection.
+        raise add_location(fault.error, " → ".join(fault.path)) if fault.path else copy(fault.error)
 
 
 def find_faults(array: ArrayData, full: bool, visited: dict[int, ArrayData] | None = None) -> Iterator[ArrayFault]:
