@@ -757,12 +757,12 @@ def fit_to_format(table: LazyTable, target_format: str, is_unified: bool = False
     return table
 
 
-def decode_dictionaries(table: LazyTable, kept: tuple[type[t.DataType], ...] = ()) -> LazyTable:
-    """Decode the dictionary-encoded columns, except those with values of the `kept` types."""
+def decode_dictionaries(table: LazyTable, encoded_types: tuple[type[t.DataType], ...] = ()) -> LazyTable:
+    """Decode the dictionary-encoded columns, except those whose values have one of `encoded_types`."""
 
     def decode(column: Array) -> Array:
         type_ = column.type
-        is_decoded = isinstance(type_, t.Dictionary) and not isinstance(type_.value_type, kept)
+        is_decoded = isinstance(type_, t.Dictionary) and not isinstance(type_.value_type, encoded_types)
         return column.dictionary_decode() if is_decoded else column
 
     return _convert_columns(table, decode)

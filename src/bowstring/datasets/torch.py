@@ -71,9 +71,9 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
     def __init__(self, reader: EpochReader, *, fill_null: Any = None, validity_suffix: str | None = None) -> None:
         super().__init__()
         if not isinstance(reader, EpochReader):
-            found = type(reader).__name__
+            class_name = type(reader).__name__
             raise InvalidArgumentError(
-                f"EpochDataset: expected an EpochReader, such as EpochReader(table, batch_rows=256), found {found}"
+                f"EpochDataset: expected an EpochReader, such as EpochReader(table, batch_rows=256), found {class_name}"
             )
         self._reader = reader
         self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)

@@ -100,12 +100,12 @@ def _format_timestamps(array: ArrayData) -> list[str]:
 def _find_utc_offsets(seconds: Values, zone: tzinfo) -> Values:
     """Return how many seconds the local time of a zone is ahead of UTC, for seconds since 1970.
 
-    Before the year 1 and after 9999, which `datetime` does not know, it is that of the nearest year.
+    Before the year 1 and after 9999, which `datetime` does not support, the offset of the nearest year is used.
     """
     distinct, codes = np.unique(np.clip(seconds, *_DATETIME_SECONDS), return_inverse=True)
     offsets = [datetime.fromtimestamp(second, zone).utcoffset() or timedelta() for second in distinct.tolist()]
-    found: Values = np.array([offset // timedelta(seconds=1) for offset in offsets], np.int64)[codes]
-    return found
+    offset_seconds: Values = np.array([offset // timedelta(seconds=1) for offset in offsets], np.int64)
+    return offset_seconds[codes]
 
 
 _FORMATTERS: dict[type[t.DataType], Callable[[ArrayData], list[str]]] = {

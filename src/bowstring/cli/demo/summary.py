@@ -27,11 +27,11 @@ class TableSummary:
     def find_differences(self, expected: TableSummary) -> list[str]:
         """Return a sentence for each difference from what Spark computes."""
         if (self.rows, self.names) != (expected.rows, expected.names):
-            found, other = (
+            shape, expected_shape = (
                 f"{format_count(summary.rows, 'row')} of {format_count(len(summary.names), 'column')}"
                 for summary in (self, expected)
             )
-            return [f"{found}, not {other}"]
+            return [f"{shape}, not {expected_shape}"]
         columns = zip(
             self.names,
             self.nulls,
