@@ -1,7 +1,7 @@
 """Pages of the site that are not files in docs/: the home page, the API and the commands. A hook of MkDocs.
 
 The home page is README.md, the reference of the API has one page for each public package, from its stub and docstrings,
-and that of the commands their `--help`. Links to other files of the repository lead to the project's URL.
+and the reference of the commands has their `--help`. Links to other files of the repository lead to the project's URL.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _replace_link(link: re.Match[str], folder: str, page: str) -> str:
 
 
 def _api_pages() -> dict[str, str]:
-    """Return the text of each page of the API by package, that of `bowstring` itself as the empty name."""
+    """Return the text of each page of the API by package; the name of `bowstring` itself is empty."""
     names = _read_stub("")
     packages = [name for name, module in names.items() if module == "bowstring"]
     pages = {"": _describe_package("", {name: module for name, module in names.items() if module != "bowstring"})}

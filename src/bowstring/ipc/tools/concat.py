@@ -204,7 +204,7 @@ class _Output:
             if is_ordered or any(declaration.nested for declaration in self.dictionaries[index]):
                 name, kind = self.first.ipc_schema.schema.names[index], "ordered" if is_ordered else "nested"
                 raise _create_replacement_error(
-                    f"column {name!r}: its {kind} dictionary differs from that of earlier sources"
+                    f"column {name!r}: its {kind} dictionary differs from the dictionary of earlier sources"
                 )
         for header, values in batch.dictionary_batches:
             self.writer.write_dictionary(header, values, self._options, codec)
