@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import BowstringError, FormatMismatchError, LimitError, NotFoundError
 from bowstring.inspection.anatomy.encoder import MEANINGS
-from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FilePart, FilePartKind
+from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FileSection, FileSectionKind
 from bowstring.ipc.write_options import IpcWriteOptions
 from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow
 
@@ -32,25 +32,27 @@ TABLE = pa.table(
 def assert_contiguous(anatomy: Anatomy) -> None:
     """The leaves are contiguous, from the first byte to the last."""
     at = 0
-    for part in anatomy.parts:
-        assert part.start == at
-        assert (part.byte_ranges.lengths_bytes > 0).all()
-        assert len(part.byte_ranges.kinds) == len(part.byte_ranges.buffers) == len(part.byte_ranges)
-        at = part.stop
+    for section in anatomy.sections:
+        assert section.start == at
+        assert (section.byte_ranges.lengths_bytes > 0).all()
+        assert len(section.byte_ranges.kinds) == len(section.byte_ranges.buffers) == len(section.byte_ranges)
+        at = section.stop
     assert at == anatomy.total_bytes
 
 
-def part_kinds(anatomy: Anatomy) -> list[str]:
-    return [part.kind.value for part in anatomy.parts]
+def section_kinds(anatomy: Anatomy) -> list[str]:
+    return [section.kind.value for section in anatomy.sections]
 
 
-def buffer_ranges(anatomy: Anatomy, part: FilePart) -> dict[tuple[str, str], tuple[int, int]]:
-    """Field and role of each buffer of a part that is on the map -> its bytes in the file."""
-    layout, out, at = anatomy.layouts[part.layout_index], {}, part.start
+def buffer_ranges(anatomy: Anatomy, section: FileSection) -> dict[tuple[str, str], tuple[int, int]]:
+    """Field and role of each buffer of a section that is on the map -> its bytes in the file."""
+    layout, out, at = anatomy.layouts[section.layout_index], {}, section.start
     indices = layout.buffer_indices(
-        () if part.span is None or not layout.is_variadic else part.span.header.variadic_counts()
+        () if section.span is None or not layout.is_variadic else section.span.header.variadic_counts()
     )
-    for size, number in zip(part.byte_ranges.lengths_bytes.tolist(), part.byte_ranges.buffers.tolist(), strict=True):
+    for size, number in zip(
+        section.byte_ranges.lengths_bytes.tolist(), section.byte_ranges.buffers.tolist(), strict=True
+    ):
         if number >= 0:
             index = int(indices[number])
             spec = layout.buffers[index if index >= 0 else ~index]
@@ -62,14 +64,14 @@ def buffer_ranges(anatomy: Anatomy, part: FilePart) -> dict[tuple[str, str], tup
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"compression": "zstd"}, {"use_legacy_format": True}])
-def test_the_parts_of_pyarrow_files_cover_all_bytes(form: str, options: dict[str, Any]) -> None:
+def test_the_sections_of_pyarrow_files_cover_all_bytes(form: str, options: dict[str, Any]) -> None:
     if options.pop("use_legacy_format", False):
         options = {"use_legacy_format": True, "metadata_version": pa.ipc.MetadataVersion.V4}
     raw = written_by_pyarrow(TABLE, form, 40, **options)
     anatomy = bs.inspection.build_anatomy(raw)
     assert_contiguous(anatomy)
     messages = ["schema", "dictionary batch", "record batch", "record batch", "record batch", "end of stream"]
-    assert part_kinds(anatomy) == (["start", *messages, "footer"] if form == "file" else messages)
+    assert section_kinds(anatomy) == (["start", *messages, "footer"] if form == "file" else messages)
     assert not anatomy.faults
     assert anatomy.inspection == bs.inspection.inspect(raw)
 
@@ -86,7 +88,7 @@ def test_the_parts_of_pyarrow_files_cover_all_bytes(form: str, options: dict[str
         (8, IpcWriteOptions(compression="zstd")),
     ],
 )
-def test_the_parts_cover_all_bytes_of_every_encoding(form: str, alignment: int, wire_form: IpcWriteOptions) -> None:
+def test_the_sections_cover_all_bytes_of_every_encoding(form: str, alignment: int, wire_form: IpcWriteOptions) -> None:
     table = bs.table(
         {
             "union": bs.array([1, "x", None], bs.dense_union([("i", bs.int32()), ("s", bs.string())])),
@@ -103,7 +105,7 @@ def test_the_parts_cover_all_bytes_of_every_encoding(form: str, alignment: int, 
     anatomy = bs.inspection.build_anatomy(sink.getvalue())
     assert_contiguous(anatomy)
     assert not anatomy.faults
-    batch = next(part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH)
+    batch = next(section for section in anatomy.sections if section.kind is FileSectionKind.RECORD_BATCH)
     assert {("views", "views"), ("views", "data"), ("coded", "indices"), ("union", "type ids")} <= {
         *buffer_ranges(anatomy, batch)
     }
@@ -113,7 +115,7 @@ def test_the_ranges_of_buffers_have_their_bytes() -> None:
     table = bs.table({"n": np.arange(1000, 1010), "s": ["one", None, "three"] + ["x"] * 7})
     raw = written_by_bowstring(table, "file")
     anatomy = bs.inspection.build_anatomy(raw)
-    batch = next(part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH)
+    batch = next(section for section in anatomy.sections if section.kind is FileSectionKind.RECORD_BATCH)
     places = {key: raw[start:stop] for key, (start, stop) in buffer_ranges(anatomy, batch).items()}
     assert places["n", "data"] == np.arange(1000, 1010).tobytes()
     assert places["s", "validity"] == b"\xfd\x03"
@@ -126,9 +128,11 @@ def test_leaves_have_the_bytes_of_their_kind() -> None:
     raw = written_by_bowstring(bs.table({"n": [1, 2, 3]}), "file")
     anatomy = bs.inspection.build_anatomy(raw)
     by_kind: dict[ByteRangeKind, list[bytes]] = {}
-    for part in anatomy.parts:
-        at = part.start
-        for size, kind in zip(part.byte_ranges.lengths_bytes.tolist(), part.byte_ranges.kinds.tolist(), strict=True):
+    for section in anatomy.sections:
+        at = section.start
+        for size, kind in zip(
+            section.byte_ranges.lengths_bytes.tolist(), section.byte_ranges.kinds.tolist(), strict=True
+        ):
             by_kind.setdefault(ByteRangeKind(kind), []).append(raw[at : at + size])
             at += size
     assert by_kind[ByteRangeKind.MAGIC] == [b"ARROW1", b"ARROW1"]
@@ -150,12 +154,12 @@ def test_role_bytes_sum_to_the_size_of_the_columns() -> None:
     assert anatomy.role_bytes[1, "offsets"] == 4 * (100 + 4)
 
 
-def test_bytes_after_a_stream_are_an_unclaimed_part() -> None:
+def test_bytes_after_a_stream_are_an_unclaimed_section() -> None:
     raw = written_by_pyarrow(TABLE, "stream")
     anatomy = bs.inspection.build_anatomy(raw + b"something else")
     assert_contiguous(anatomy)
-    assert anatomy.parts[-1].kind is FilePartKind.UNCLAIMED
-    assert anatomy.parts[-1].byte_ranges.total_bytes == len(b"something else")
+    assert anatomy.sections[-1].kind is FileSectionKind.UNCLAIMED
+    assert anatomy.sections[-1].byte_ranges.total_bytes == len(b"something else")
     assert not anatomy.faults
 
 
@@ -174,36 +178,42 @@ def test_two_buffers_with_the_same_bytes_have_one_leaf() -> None:
 def test_a_truncated_body_is_one_error() -> None:
     raw = written_by_pyarrow(TABLE, "stream", 40)
     whole = bs.inspection.build_anatomy(raw)
-    last = [part for part in whole.parts if part.kind is FilePartKind.RECORD_BATCH][-1]
+    last = [section for section in whole.sections if section.kind is FileSectionKind.RECORD_BATCH][-1]
     (fault,) = bs.inspection.build_anatomy(raw[: last.stop - 1]).faults
     assert fault.message.startswith(f"message at byte {last.start}: expected ")
 
 
-def test_a_truncated_file_has_parts_up_to_its_end() -> None:
+def test_a_truncated_file_has_sections_up_to_its_end() -> None:
     raw = written_by_pyarrow(TABLE, "file", 40)
     whole = bs.inspection.build_anatomy(raw)
     for size in range(9, len(raw), 97):
         anatomy = bs.inspection.build_anatomy(raw[:size])
         assert_contiguous(anatomy)
         assert anatomy.faults
-        there = [part for part in whole.parts if part.stop <= size and part.kind is FilePartKind.RECORD_BATCH]
-        drawn = [p for p in anatomy.parts if p.kind is FilePartKind.RECORD_BATCH]
+        there = [
+            section
+            for section in whole.sections
+            if section.stop <= size and section.kind is FileSectionKind.RECORD_BATCH
+        ]
+        drawn = [p for p in anatomy.sections if p.kind is FileSectionKind.RECORD_BATCH]
         assert [p.start for p in drawn][: len(there)] == [p.start for p in there]
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_damaged_header_is_an_error_with_its_offset(form: str) -> None:
     raw = bytearray(written_by_pyarrow(TABLE, form, 40))
-    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is FilePartKind.RECORD_BATCH][
-        1
-    ]
+    second = [
+        section
+        for section in bs.inspection.build_anatomy(bytes(raw)).sections
+        if section.kind is FileSectionKind.RECORD_BATCH
+    ][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     anatomy = bs.inspection.build_anatomy(bytes(raw))
     assert_contiguous(anatomy)
     assert [fault.offset for fault in anatomy.faults] == [second.start]
     rows = None if anatomy.inspection is None else anatomy.inspection.rows
     assert rows == (60 if form == "file" else 40)  # the footer of a file has the offset of the next one
-    assert FilePartKind.UNREAD in {part.kind for part in anatomy.parts}
+    assert FileSectionKind.UNREAD in {section.kind for section in anatomy.sections}
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -221,25 +231,28 @@ def test_leaves_are_contiguous_whichever_byte_is_damaged(form: str) -> None:
             assert_contiguous(anatomy)
 
 
-def test_messages_beyond_the_limit_are_one_part() -> None:
+def test_messages_beyond_the_limit_are_one_section() -> None:
     raw = written_by_pyarrow(TABLE, "file", 1)
-    anatomy = bs.inspection.build_anatomy(raw, max_parts=20)
+    anatomy = bs.inspection.build_anatomy(raw, max_sections=20)
     assert_contiguous(anatomy)
     assert anatomy.is_shortened
-    assert len(anatomy.parts) < 30
-    assert anatomy.parts[-2].kind is FilePartKind.OMITTED
+    assert len(anatomy.sections) < 30
+    assert anatomy.sections[-2].kind is FileSectionKind.OMITTED
     assert not anatomy.faults
 
 
 def test_a_message_that_the_footer_does_not_list_is_marked() -> None:
     stream = written_by_pyarrow(TABLE.select(["id"]), "stream", 50)
-    parts = bs.inspection.build_anatomy(stream).parts
-    batch = stream[parts[1].start : parts[1].stop]
+    sections = bs.inspection.build_anatomy(stream).sections
+    batch = stream[sections[1].start : sections[1].stop]
     raw = written_by_pyarrow(TABLE.select(["id"]), "file")
-    footer = bs.inspection.build_anatomy(raw).parts[-2]  # the end of stream before it
+    footer = bs.inspection.build_anatomy(raw).sections[-2]  # the end of stream before it
     anatomy = bs.inspection.build_anatomy(raw[: footer.start] + batch + raw[footer.start :])
     assert_contiguous(anatomy)
-    assert [part.is_listed for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH] == [True, False]
+    assert [section.is_listed for section in anatomy.sections if section.kind is FileSectionKind.RECORD_BATCH] == [
+        True,
+        False,
+    ]
     assert anatomy.inspection is not None
     assert anatomy.inspection.rows == 100
 
@@ -274,7 +287,7 @@ def test_a_stream_on_a_pipe_is_buffered_up_to_the_limit() -> None:
 # The corpus
 
 
-def test_the_parts_of_golden_files_cover_all_bytes_without_errors(shared_folder: Path) -> None:
+def test_the_sections_of_golden_files_cover_all_bytes_without_errors(shared_folder: Path) -> None:
     paths = [
         p for p in sorted((shared_folder / "corpus" / "golden").rglob("*")) if p.suffix in (".stream", ".arrow_file")
     ]
@@ -284,10 +297,10 @@ def test_the_parts_of_golden_files_cover_all_bytes_without_errors(shared_folder:
         assert_contiguous(anatomy)
         assert (path.name, anatomy.faults) == (path.name, ())
         assert anatomy.inspection == bs.inspection.inspect(path)
-        assert all(part.layout_index >= 0 for part in anatomy.parts if part.lengths is not None)
+        assert all(section.layout_index >= 0 for section in anatomy.sections if section.lengths is not None)
 
 
-def test_the_parts_of_fuzzed_files_cover_all_bytes_or_the_file_is_rejected(shared_folder: Path) -> None:
+def test_the_sections_of_fuzzed_files_cover_all_bytes_or_the_file_is_rejected(shared_folder: Path) -> None:
     tiled = 0
     for path in sorted(p for p in (shared_folder / "corpus" / "fuzz").rglob("*") if p.is_file()):
         try:

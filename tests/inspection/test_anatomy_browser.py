@@ -15,7 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError
-from bowstring.inspection.anatomy.model import ByteRangeKind, FilePartKind
+from bowstring.inspection.anatomy.model import ByteRangeKind, FileSectionKind
 from tests.inspection.browser import chromium, open_page
 from tests.inspection.test_anatomy import buffer_ranges
 from tests.inspection.test_anatomy_page import HOSTILE
@@ -83,7 +83,7 @@ def test_the_page_loads_without_errors_or_requests(browser: Browser, small: tupl
 def test_a_click_on_a_buffer_shows_its_meaning_and_its_bytes(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
     anatomy = bs.inspection.build_anatomy(raw)
-    batch = [part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH][1]
+    batch = [section for section in anatomy.sections if section.kind is FileSectionKind.RECORD_BATCH][1]
     places = buffer_ranges(anatomy, batch)
     with open_page(browser, path) as session:
         start, stop = places["id", "data"]
@@ -109,15 +109,15 @@ def test_a_click_on_a_buffer_shows_its_meaning_and_its_bytes(browser: Browser, s
 def test_headers_and_the_footer_show_their_content(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
     anatomy = bs.inspection.build_anatomy(raw)
-    batches = [part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH]
+    batches = [section for section in anatomy.sections if section.kind is FileSectionKind.RECORD_BATCH]
     with open_page(browser, path) as session:
         text = session.select_byte(batches[0].start + 20)
         assert re.search(r"1\s*id values: 320 at 0", text)
         assert re.search(r"1\s*name: 40, 10 null", text)
         assert re.search(r"0\s*id validity: nothing", text)
         text = session.select_byte(anatomy.total_bytes - 20)
-        for number, part in enumerate(batches):
-            assert re.search(rf"batch {number}\s*at {part.start:,}: ", text)
+        for number, section in enumerate(batches):
+            assert re.search(rf"batch {number}\s*at {section.start:,}: ", text)
 
 
 def test_the_address_contains_the_selected_leaf(browser: Browser, small: tuple[bytes, Path]) -> None:
@@ -131,14 +131,16 @@ def test_the_address_contains_the_selected_leaf(browser: Browser, small: tuple[b
 
 def test_clicks_on_the_upper_rows_select_messages_and_columns(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
-    batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is FilePartKind.RECORD_BATCH)
+    batch = next(
+        section for section in bs.inspection.build_anatomy(raw).sections if section.kind is FileSectionKind.RECORD_BATCH
+    )
     with open_page(browser, path) as session:
         session.click(batch.stop - 10, 0)
         session.page.wait_for_selector("#detail h2:has-text('Record batch 0')")
         assert "«RecordBatch message»" in session.page.inner_text("#detail")
         session.click(batch.stop - 10, 1)
         session.page.wait_for_selector("#detail h2:text-is('at')")
-        session.page.click("#detail .parts >> text=values")
+        session.page.click("#detail .contents >> text=values")
         session.page.wait_for_selector("#detail h2:has-text('Values')")
         session.page.click(".crumbs >> text=whole file")
         session.page.wait_for_selector("#detail h2:has-text('An Arrow file')")
@@ -147,8 +149,8 @@ def test_clicks_on_the_upper_rows_select_messages_and_columns(browser: Browser, 
 def test_every_leaf_shows_its_bytes(browser: Browser, small: tuple[bytes, Path]) -> None:
     raw, path = small
     at, expected = 0, []
-    for part in bs.inspection.build_anatomy(raw).parts:
-        for size in part.byte_ranges.lengths_bytes.tolist():
+    for section in bs.inspection.build_anatomy(raw).sections:
+        for size in section.byte_ranges.lengths_bytes.tolist():
             expected.append((at, raw[at : at + min(size, 256)]))
             at += size
     with open_page(browser, path) as session:
@@ -205,7 +207,7 @@ def test_every_control_is_reachable_by_keyboard_and_has_a_name(browser: Browser,
 
 
 def colours(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in re.findall(r"[\d.]+", text)[:3])
+    return tuple(float(number) for number in re.findall(r"[\d.]+", text)[:3])
 
 
 def contrast(one: str, other: str) -> float:
@@ -280,8 +282,8 @@ def test_small_parts_can_be_enlarged(browser: Browser, small: tuple[bytes, Path]
         session.page.click("text=Enlarge small parts")
         session.page.wait_for_timeout(100)
         at, places = 0, []
-        for part in bs.inspection.build_anatomy(small[0]).parts:
-            for size in part.byte_ranges.lengths_bytes.tolist():
+        for section in bs.inspection.build_anatomy(small[0]).sections:
+            for size in section.byte_ranges.lengths_bytes.tolist():
                 places.append(session.page.evaluate("byte => anatomy.placeOf(byte, 2).x", at))
                 at += size
         assert min(np.diff(places)) > 2
@@ -298,7 +300,11 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
     schema = pa.schema([pa.field(HOSTILE, pa.string(), metadata={HOSTILE: HOSTILE})], metadata={HOSTILE: HOSTILE})
     raw = written_by_pyarrow(pa.table([pa.array([HOSTILE, None])], schema=schema), "file")
     with open_page(browser, page_of(raw, tmp_path, name="page.html")) as session:
-        batch = next(part for part in bs.inspection.build_anatomy(raw).parts if part.kind is FilePartKind.RECORD_BATCH)
+        batch = next(
+            section
+            for section in bs.inspection.build_anatomy(raw).sections
+            if section.kind is FileSectionKind.RECORD_BATCH
+        )
         at = batch.start
         for size in batch.byte_ranges.lengths_bytes.tolist():
             text = session.select_byte(at)
@@ -313,9 +319,11 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
 
 def test_an_error_is_shown_with_its_offset(browser: Browser, tmp_path: Path) -> None:
     raw = bytearray(three_batches())
-    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is FilePartKind.RECORD_BATCH][
-        1
-    ]
+    second = [
+        section
+        for section in bs.inspection.build_anatomy(bytes(raw)).sections
+        if section.kind is FileSectionKind.RECORD_BATCH
+    ][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     with open_page(browser, page_of(bytes(raw), tmp_path)) as session:
         assert "1 error" in session.page.inner_text(".errors")
@@ -364,8 +372,8 @@ def test_a_page_of_ten_thousand_batches_is_usable(browser: Browser, large: tuple
         assert page.evaluate("anatomy.leaves") > BATCHES * COLUMNS
         assert page.evaluate("document.querySelectorAll('*').length") < 2000
         assert "narrower than a pixel" in page.inner_text("#note")
-        parts = [text.split("\n")[0] for text in page.locator("#detail .parts li").all_inner_texts()]
-        assert parts[-4:] == ["Record batch 15", "… 9,984 more, on the map", "End of stream", "Footer"]
+        sections = [text.split("\n")[0] for text in page.locator("#detail .contents li").all_inner_texts()]
+        assert sections[-4:] == ["Record batch 15", "… 9,984 more, on the map", "End of stream", "Footer"]
         page.fill("#goto-number", "9,999")
         page.keyboard.press("Enter")
         page.wait_for_selector("#detail h2:has-text('Record batch 9,999')")
@@ -381,8 +389,12 @@ def test_bytes_that_are_not_on_the_page_are_read_from_the_file(
     browser: Browser, large: tuple[Path, Path], tmp_path: Path
 ) -> None:
     anatomy = bs.inspection.build_anatomy(large[0])
-    part = next(part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH and part.number == 5000)
-    start, stop = buffer_ranges(anatomy, part)["number 3", "data"]
+    section = next(
+        section
+        for section in anatomy.sections
+        if section.kind is FileSectionKind.RECORD_BATCH and section.number == 5000
+    )
+    start, stop = buffer_ranges(anatomy, section)["number 3", "data"]
     with open_page(browser, large[1]) as session:
         assert "This page does not carry these" in session.select_byte(start)
         (tmp_path / "other.arrow").write_bytes(b"another file")
@@ -416,9 +428,9 @@ def test_every_leaf_of_every_layout_can_be_selected(browser: Browser, tmp_path: 
         raw = written_by_bowstring(table, form, **options)
         anatomy, texts, at = bs.inspection.build_anatomy(raw), {}, 0
         with open_page(browser, page_of(raw, tmp_path)) as session:
-            for part in anatomy.parts:
+            for section in anatomy.sections:
                 for size, kind in zip(
-                    part.byte_ranges.lengths_bytes.tolist(), part.byte_ranges.kinds.tolist(), strict=True
+                    section.byte_ranges.lengths_bytes.tolist(), section.byte_ranges.kinds.tolist(), strict=True
                 ):
                     texts[at] = session.select_byte(at)
                     assert "«" in texts[at]
@@ -436,8 +448,8 @@ def test_big_endian_values_are_shown_correctly(browser: Browser, shared_folder: 
     with open_page(browser, page_of(path, tmp_path)) as session:
         assert "big" in session.page.inner_text(".facts")
         anatomy = bs.inspection.build_anatomy(path)
-        for part in anatomy.parts[:6]:
-            session.select_byte(part.stop - 1)
+        for section in anatomy.sections[:6]:
+            session.select_byte(section.stop - 1)
         assert session.problems == []
 
 

@@ -21,7 +21,7 @@ import pytest
 import bowstring as bs
 from bowstring.inspection.anatomy import encoder
 from bowstring.inspection.anatomy.encoder import MEANINGS, PageLimits
-from bowstring.inspection.anatomy.model import FilePartKind
+from bowstring.inspection.anatomy.model import FileSectionKind
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.record_batch.compression import decompress_first_bytes
@@ -127,7 +127,7 @@ def test_the_number_of_fields_on_the_page_is_limited() -> None:
 def test_the_page_has_every_glossary_entry_of_its_script() -> None:
     header = page_header(Page(bs.inspection.build_anatomy_page(small_file())))
     assert set(header["glossary"]) == set(MEANINGS)
-    assert set(header["part_kinds"]) <= set(MEANINGS)
+    assert set(header["section_kinds"]) <= set(MEANINGS)
     assert all(
         link.startswith("https://arrow.apache.org/docs/")
         for _, _, links in header["glossary"].values()
@@ -200,23 +200,25 @@ def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str
     assert "A damaged Arrow file" in text
     anatomy = bs.inspection.build_anatomy(damaged)
     position = int(match[1])
-    part = next(part for part in anatomy.parts if part.start <= position < part.stop)
-    ends = part.start + np.cumsum(part.byte_ranges.lengths_bytes)
+    section = next(section for section in anatomy.sections if section.start <= position < section.stop)
+    ends = section.start + np.cumsum(section.byte_ranges.lengths_bytes)
     leaf = int(np.searchsorted(ends, position, "right"))
     if role == "dictionary":
-        assert part.kind is FilePartKind.DICTIONARY_BATCH
+        assert section.kind is FileSectionKind.DICTIONARY_BATCH
     else:
-        assert ends[leaf] - part.byte_ranges.lengths_bytes[leaf] <= at < ends[leaf]
-        layout = anatomy.layouts[part.layout_index]
-        assert layout.buffers[int(part.byte_ranges.buffers[leaf])].role == role
+        assert ends[leaf] - section.byte_ranges.lengths_bytes[leaf] <= at < ends[leaf]
+        layout = anatomy.layouts[section.layout_index]
+        assert layout.buffers[int(section.byte_ranges.buffers[leaf])].role == role
     assert build_page_and_count_faults(damaged, full=False)[1] == 0
 
 
 def test_a_structural_error_is_on_the_page_once() -> None:
     raw = bytearray(file_of_strings())
-    second = [part for part in bs.inspection.build_anatomy(bytes(raw)).parts if part.kind is FilePartKind.RECORD_BATCH][
-        1
-    ]
+    second = [
+        section
+        for section in bs.inspection.build_anatomy(bytes(raw)).sections
+        if section.kind is FileSectionKind.RECORD_BATCH
+    ][1]
     raw[second.start + 8 : second.start + 40] = b"\xab" * 32
     assert build_page_and_count_faults(bytes(raw))[1] == len(bs.inspection.build_anatomy(bytes(raw)).faults) == 1
 
@@ -231,7 +233,7 @@ def test_the_page_does_not_grow_with_the_data() -> None:
     assert len(large) < 200_000
 
 
-def test_bodies_beyond_the_limit_are_one_part() -> None:
+def test_bodies_beyond_the_limit_are_one_section() -> None:
     raw = written_by_pyarrow(pa.table({f"c{n}": [n] for n in range(50)}), "file")
     page = bs.inspection.build_anatomy_page(raw, page_limits=PageLimits(max_byte_ranges=20))
     assert len(page) < len(bs.inspection.build_anatomy_page(raw))

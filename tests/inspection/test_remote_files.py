@@ -12,7 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring import errors
 from bowstring.cli.main import main
-from bowstring.inspection.anatomy.model import FilePart
+from bowstring.inspection.anatomy.model import FileSection
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io import range_source
@@ -154,9 +154,9 @@ def test_remote_data_that_is_not_arrow_or_missing_is_an_error(upload: Callable[[
 # Anatomy
 
 
-def leaves_of(part: FilePart) -> tuple[Any, ...]:
-    """The leaves of a part as arrays."""
-    return part.byte_ranges.lengths_bytes, part.byte_ranges.kinds, part.byte_ranges.buffers
+def leaves_of(section: FileSection) -> tuple[Any, ...]:
+    """The leaves of a section as arrays."""
+    return section.byte_ranges.lengths_bytes, section.byte_ranges.kinds, section.byte_ranges.buffers
 
 
 def describe_anatomy(source: Any) -> Any:
@@ -165,13 +165,20 @@ def describe_anatomy(source: Any) -> Any:
         anatomy = bs.inspection.build_anatomy(source)
     except errors.BowstringError as error:
         return type(error)
-    parts = [
-        (part.kind, part.number, part.start, part.layout_index, part.is_listed, *map(bytes, leaves_of(part)))
-        for part in anatomy.parts
+    sections = [
+        (
+            section.kind,
+            section.number,
+            section.start,
+            section.layout_index,
+            section.is_listed,
+            *map(bytes, leaves_of(section)),
+        )
+        for section in anatomy.sections
     ]
     faults = [(fault.offset, fault.message.replace(f"{anatomy.source}: ", "")) for fault in anatomy.faults]
     inspection = None if anatomy.inspection is None else replace(anatomy.inspection, source="it")
-    return parts, anatomy.layouts, faults, anatomy.fault_count, inspection, anatomy.role_bytes
+    return sections, anatomy.layouts, faults, anatomy.fault_count, inspection, anatomy.role_bytes
 
 
 @EVERY_FORMAT
@@ -216,7 +223,7 @@ def test_the_anatomy_of_a_remote_file_fetches_headers_and_shown_bytes(
     large: dict[str, bytes], upload: Callable[[bytes], str]
 ) -> None:
     url = upload(large["file"])
-    assert len(bs.inspection.build_anatomy(url).parts) == 44
+    assert len(bs.inspection.build_anatomy(url).sections) == 44
     assert SlowFileSystem.requests <= 4
     assert SlowFileSystem.sent_bytes < len(large["file"]) // 6
     SlowFileSystem.reset()

@@ -36,8 +36,8 @@ def anatomy(file: str | None, *, output: str | None, quick: bool, max_piped_byte
 
     FILE is a path or URL, or - for standard input. If FILE is omitted, standard input is read, unless it is a
     terminal. The page shows every message, buffer and padding byte, its meaning according to the specification, its
-    bytes and values, and the size of each column. The readable parts of a damaged file are drawn. If FILE is a folder
-    or a glob in quotes, each of its files gets a page.
+    bytes and values, and the size of each column. The readable sections of a damaged file are drawn. If FILE is a
+    folder or a glob in quotes, each of its files gets a page.
     """
     files = list_inputs(file)
     if len(files) > 1 and output is not None:
@@ -56,7 +56,7 @@ def _name_page(file: str | None) -> str:
 def _draw(file: str | None, target: str, quick: bool, max_piped_bytes: int) -> None:
     source, name = resolve_source(file), Path(source_name(file)).name
     out = resolve_output(target, file)
-    with progress_bar("reading", "parts") as report_progress:
+    with progress_bar("reading", "sections") as report_progress:
         html, errors = build_page_and_count_faults(
             source, name, max_piped_bytes=max_piped_bytes, report_progress=report_progress, full=not quick
         )

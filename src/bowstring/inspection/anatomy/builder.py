@@ -19,8 +19,8 @@ from bowstring.inspection.anatomy.model import (
     BodyLayout,
     ByteRangeKind,
     FaultAtOffset,
-    FilePart,
-    FilePartKind,
+    FileSection,
+    FileSectionKind,
 )
 from bowstring.inspection.anatomy.walker import MAX_FAULTS, Walker
 from bowstring.inspection.report import Inspection
@@ -38,7 +38,7 @@ from bowstring.ipc.tools.scan import BatchMessage, FramingSizes
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.layouts.registry import layout_of
 
-MAX_PARTS = 100_000
+MAX_SECTIONS = 100_000
 _PROGRESS_INTERVAL = 500
 _LEGACY_VALIDITY = "validity of metadata version 4"
 _BUFFER_NAME = re.compile(r"(\w+)\[")
@@ -48,13 +48,13 @@ def build_anatomy(
     source: Any,
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
-    max_parts: int = MAX_PARTS,
+    max_sections: int = MAX_SECTIONS,
 ) -> Anatomy:
     """Build the anatomy of an Arrow file or stream («Serialization and Interprocess Communication (IPC)»).
 
     `source` is anything that `inspect` accepts. Headers are read, bodies are not; of a URL only headers and readahead
-    are fetched. A stream that cannot seek is kept in memory. Damaged data does not raise: the readable parts are
-    returned, and `faults` has the errors. After `max_parts` messages the others are one part.
+    are fetched. A stream that cannot seek is kept in memory. Damaged data does not raise: the readable sections are
+    returned, and `faults` has the errors. After `max_sections` messages the others are one section.
 
     Raises `LimitError` for a stream that cannot seek and exceeds `max_piped_bytes`, `FormatMismatchError` for other
     formats, `TruncatedError` for an empty source, `NotFoundError` for a missing path.
@@ -62,12 +62,12 @@ def build_anatomy(
     >>> with bs.new_file("numbers.arrow", {"n": "int64"}) as writer:
     ...     writer.write(bs.record_batch({"n": [1, 2]}))
     >>> anatomy = bs.inspection.build_anatomy("numbers.arrow")
-    >>> [part.kind.name for part in anatomy.parts]
+    >>> [section.kind.name for section in anatomy.sections]
     ['START', 'SCHEMA', 'RECORD_BATCH', 'END', 'FOOTER']
     """
     opened, is_file = open_seekable(source, max_piped_bytes)
     try:
-        return build_anatomy_from_source(opened, is_file, limits, max_parts)
+        return build_anatomy_from_source(opened, is_file, limits, max_sections)
     finally:
         opened.close()
 
@@ -83,32 +83,32 @@ def build_anatomy_from_source(
     source: RandomAccessSource,
     is_file: bool,
     limits: ReadLimits,
-    max_parts: int,
+    max_sections: int,
     report_progress: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
-    """Build the anatomy of a source, which stays open. `report_progress(done, total)` gets numbers of parts."""
-    walker = Walker(source, is_file, limits, max_parts)
-    parts_without_bodies = list(walker.parts())
+    """Build the anatomy of a source, which stays open. `report_progress(done, total)` gets numbers of sections."""
+    walker = Walker(source, is_file, limits, max_sections)
+    sections_without_bodies = list(walker.sections())
     bodies = _BodySplitter(walker, limits)
-    split_parts: list[FilePart] = []
-    for part in parts_without_bodies:
-        if report_progress is not None and len(split_parts) % _PROGRESS_INTERVAL == 0:
-            report_progress(len(split_parts), len(parts_without_bodies))
-        split_parts.append(bodies.split(part))
+    split_sections: list[FileSection] = []
+    for section in sections_without_bodies:
+        if report_progress is not None and len(split_sections) % _PROGRESS_INTERVAL == 0:
+            report_progress(len(split_sections), len(sections_without_bodies))
+        split_sections.append(bodies.split(section))
     if report_progress is not None:
-        report_progress(len(parts_without_bodies), len(parts_without_bodies))
-    parts = tuple(split_parts)
-    inspection = bodies.inspect_batches(parts)
+        report_progress(len(sections_without_bodies), len(sections_without_bodies))
+    sections = tuple(split_sections)
+    inspection = bodies.inspect_batches(sections)
     return Anatomy(
         source.name,
         walker.format,
         source.size,
-        parts,
+        sections,
         tuple(bodies.layouts),
         tuple(walker.faults.entries),
         walker.faults.count,
         inspection,
-        {} if inspection is None else _sum_bytes_by_role(parts, bodies.layouts),
+        {} if inspection is None else _sum_bytes_by_role(sections, bodies.layouts),
         walker.is_shortened,
     )
 
@@ -129,42 +129,42 @@ class _BodySplitter:
             except InvalidDataError as error:
                 walker.faults.add(walker.schema.offset, error)
 
-    def split(self, part: FilePart) -> FilePart:
-        """Return the part with its body split into buffers and padding."""
-        offsets, lengths, byte_ranges = part.offsets, part.lengths, part.byte_ranges
+    def split(self, section: FileSection) -> FileSection:
+        """Return the section with its body split into buffers and padding."""
+        offsets, lengths, byte_ranges = section.offsets, section.lengths, section.byte_ranges
         if offsets is None or lengths is None:
-            return part
+            return section
         has_body = len(byte_ranges) > 0 and byte_ranges.kinds[-1] == ByteRangeKind.BODY
         body_bytes = int(byte_ranges.lengths_bytes[-1]) if has_body else 0
-        layout_index = self._find_layout_index(part)
+        layout_index = self._find_layout_index(section)
         if body_bytes:
-            if layout_index < 0 or part.span is None or part.span.header.body_bytes > body_bytes:
+            if layout_index < 0 or section.span is None or section.span.header.body_bytes > body_bytes:
                 offsets, lengths = clip_buffers(offsets, lengths, body_bytes)
             body = body_byte_ranges(offsets, lengths, body_bytes)
             byte_ranges = byte_ranges.head(len(byte_ranges) - 1).concat(body)
-        return replace(part, byte_ranges=byte_ranges, layout_index=layout_index)
+        return replace(section, byte_ranges=byte_ranges, layout_index=layout_index)
 
-    def _find_layout_index(self, part: FilePart) -> int:
-        """Return the index of the layout of a part's body, or -1 for a batch that contradicts the schema."""
-        span = part.span
+    def _find_layout_index(self, section: FileSection) -> int:
+        """Return the index of the layout of a section's body, or -1 for a batch that contradicts the schema."""
+        span = section.span
         ipc_schema = self._ipc_schema
-        if span is None or ipc_schema is None or not self._try_add_to_totals(part, span):
+        if span is None or ipc_schema is None or not self._try_add_to_totals(section, span):
             return -1
         template = span.header.template
-        if part.kind is FilePartKind.RECORD_BATCH:
+        if section.kind is FileSectionKind.RECORD_BATCH:
             return self._find_or_add_layout(
                 (None, template.version), lambda: _record_batch_layout(ipc_schema, template.version)
             )
         node = ipc_schema.dictionaries_by_id[template.dictionary_id]
         return self._find_or_add_layout((node.id, template.version), lambda: _dictionary_layout(node, template.version))
 
-    def _try_add_to_totals(self, part: FilePart, span: BatchMessage) -> bool:
+    def _try_add_to_totals(self, section: FileSection, span: BatchMessage) -> bool:
         """Add a batch to the totals; return False if it contradicts the schema."""
         try:
-            (self._totals if part.is_listed else self._unlisted_totals).add(span)
+            (self._totals if section.is_listed else self._unlisted_totals).add(span)
         except InvalidDataError as error:
             if span.body_bytes == span.header.body_bytes:  # otherwise the walker has recorded the truncation
-                self._walker.faults.add(part.start, error)
+                self._walker.faults.add(section.start, error)
             return False
         return True
 
@@ -175,12 +175,12 @@ class _BodySplitter:
             self.layouts.append(create())
         return index
 
-    def inspect_batches(self, parts: tuple[FilePart, ...]) -> Inspection | None:
+    def inspect_batches(self, sections: tuple[FileSection, ...]) -> Inspection | None:
         """Return the report of `bowstring.inspection.inspect` on the valid batches."""
         walker = self._walker
         if walker.schema is None or self._ipc_schema is None or walker.schema.version not in (V4, V5):
             return None
-        sizes = _measure_source_sizes(walker, parts)
+        sizes = _measure_source_sizes(walker, sections)
         try:
             return create_inspection(walker.source.name, walker.format, walker.schema, self._totals, sizes)
         except InvalidDataError as error:
@@ -188,43 +188,43 @@ class _BodySplitter:
             return None
 
 
-def _measure_source_sizes(walker: Walker, parts: tuple[FilePart, ...]) -> FramingSizes:
-    sizes = dict.fromkeys(FilePartKind, 0)
-    for part in parts:
-        sizes[part.kind] += part.byte_ranges.total_bytes
-    schema_part = next((part for part in parts if part.kind is FilePartKind.SCHEMA), None)
-    is_legacy_framing = schema_part is not None and schema_part.byte_ranges.kinds[0] == ByteRangeKind.LENGTH
-    trailer_bytes = TRAILER.size if sizes[FilePartKind.FOOTER] else 0
+def _measure_source_sizes(walker: Walker, sections: tuple[FileSection, ...]) -> FramingSizes:
+    sizes = dict.fromkeys(FileSectionKind, 0)
+    for section in sections:
+        sizes[section.kind] += section.byte_ranges.total_bytes
+    schema_section = next((section for section in sections if section.kind is FileSectionKind.SCHEMA), None)
+    is_legacy_framing = schema_section is not None and schema_section.byte_ranges.kinds[0] == ByteRangeKind.LENGTH
+    trailer_bytes = TRAILER.size if sizes[FileSectionKind.FOOTER] else 0
     return FramingSizes(
         walker.source.size,
-        sizes[FilePartKind.SCHEMA],
-        sizes[FilePartKind.FOOTER] - trailer_bytes,
-        sizes[FilePartKind.START] + sizes[FilePartKind.END] + trailer_bytes,
+        sizes[FileSectionKind.SCHEMA],
+        sizes[FileSectionKind.FOOTER] - trailer_bytes,
+        sizes[FileSectionKind.START] + sizes[FileSectionKind.END] + trailer_bytes,
         None if walker.is_file else walker.has_end_marker,
         is_legacy_framing,
     )
 
 
-def _sum_bytes_by_role(parts: tuple[FilePart, ...], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
+def _sum_bytes_by_role(sections: tuple[FileSection, ...], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
     """Add up the buffers of record batches by column and role; variadic buffers count as data."""
     sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
     variadic_sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
-    for part in parts:
+    for section in sections:
         if (
-            part.kind is not FilePartKind.RECORD_BATCH
-            or part.layout_index < 0
-            or not part.is_listed
-            or part.lengths is None
+            section.kind is not FileSectionKind.RECORD_BATCH
+            or section.layout_index < 0
+            or not section.is_listed
+            or section.lengths is None
         ):
             continue
-        layout = layouts[part.layout_index]
-        if layout.is_variadic and part.span is not None:
-            indices = layout.buffer_indices(part.span.header.variadic_counts())
+        layout = layouts[section.layout_index]
+        if layout.is_variadic and section.span is not None:
+            indices = layout.buffer_indices(section.span.header.variadic_counts())
             is_declared = indices >= 0
-            sums[part.layout_index] += part.lengths[is_declared]
-            np.add.at(variadic_sums[part.layout_index], ~indices[~is_declared], part.lengths[~is_declared])
+            sums[section.layout_index] += section.lengths[is_declared]
+            np.add.at(variadic_sums[section.layout_index], ~indices[~is_declared], section.lengths[~is_declared])
         else:
-            sums[part.layout_index] += part.lengths
+            sums[section.layout_index] += section.lengths
     totals: dict[tuple[int, str], int] = {}
     for layout, sizes, variadic_sizes in zip(layouts, sums, variadic_sums, strict=True):
         if layout.dictionary_id is None:
@@ -288,8 +288,12 @@ def add_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits)
 
     Batches with a damaged structure are skipped, because `faults` already has their errors.
     """
-    batches = {part.number: part for part in anatomy.parts if part.kind is FilePartKind.RECORD_BATCH and part.is_listed}
-    damaged = {number for number, part in batches.items() if _has_structural_fault(part, anatomy.faults)}
+    batches = {
+        section.number: section
+        for section in anatomy.sections
+        if section.kind is FileSectionKind.RECORD_BATCH and section.is_listed
+    }
+    damaged = {number for number, section in batches.items() if _has_structural_fault(section, anatomy.faults)}
     faults, count = list(anatomy.faults), anatomy.fault_count
     for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
         if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
@@ -303,38 +307,42 @@ def add_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits)
     return replace(anatomy, faults=tuple(faults), fault_count=count)
 
 
-def _has_structural_fault(part: FilePart, faults: tuple[FaultAtOffset, ...]) -> bool:
-    return part.layout_index < 0 or any(part.start <= fault.offset < part.stop for fault in faults)
+def _has_structural_fault(section: FileSection, faults: tuple[FaultAtOffset, ...]) -> bool:
+    return section.layout_index < 0 or any(section.start <= fault.offset < section.stop for fault in faults)
 
 
-def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FilePart]) -> int | None:
+def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection]) -> int | None:
     """Return the offset of the buffer with the error, or of its message if the buffer is unknown."""
     if fault.record_batch is None:
         name = fault.path[0]
-        parts = (part for part in anatomy.parts if part.kind is FilePartKind.DICTIONARY_BATCH and part.span is not None)
-        return next(
-            (p.start for p in parts if p.span and name == f"dictionary {p.span.header.template.dictionary_id}"), None
+        sections = (
+            section
+            for section in anatomy.sections
+            if section.kind is FileSectionKind.DICTIONARY_BATCH and section.span is not None
         )
-    part = batches.get(fault.record_batch)
-    if part is None or part.span is None or part.offsets is None or part.lengths is None:
+        return next(
+            (p.start for p in sections if p.span and name == f"dictionary {p.span.header.template.dictionary_id}"), None
+        )
+    section = batches.get(fault.record_batch)
+    if section is None or section.span is None or section.offsets is None or section.lengths is None:
         return None
-    layout = anatomy.layouts[part.layout_index]
+    layout = anatomy.layouts[section.layout_index]
     indices = (
-        layout.buffer_indices(part.span.header.variadic_counts())
+        layout.buffer_indices(section.span.header.variadic_counts())
         if layout.is_variadic
-        else np.arange(len(part.lengths))
+        else np.arange(len(section.lengths))
     )
     buffer_name = _BUFFER_NAME.match(fault.message)
     first_offset: int | None = None
-    for index, offset, length in zip(indices.tolist(), part.offsets.tolist(), part.lengths.tolist(), strict=True):
+    for index, offset, length in zip(indices.tolist(), section.offsets.tolist(), section.lengths.tolist(), strict=True):
         buffer = layout.buffers[index if index >= 0 else ~index]
         if not length or layout.fields[buffer.field].column != fault.column:
             continue
-        buffer_offset = part.span.body_offset + int(offset)
+        buffer_offset = section.span.body_offset + int(offset)
         if buffer_name is not None and buffer.role == {"values": "data"}.get(buffer_name[1], buffer_name[1]):
             return buffer_offset
         first_offset = buffer_offset if first_offset is None else first_offset
-    return part.start if first_offset is None else first_offset
+    return section.start if first_offset is None else first_offset
 
 
 def _format_message(fault: Fault) -> str:

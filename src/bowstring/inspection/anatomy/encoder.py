@@ -18,7 +18,14 @@ import numpy.typing as npt
 from bowstring.display.objects import repr_options
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import MissingExtraError
-from bowstring.inspection.anatomy.model import Anatomy, BodyLayout, ByteRangeKind, ByteRanges, FilePart, FilePartKind
+from bowstring.inspection.anatomy.model import (
+    Anatomy,
+    BodyLayout,
+    ByteRangeKind,
+    ByteRanges,
+    FileSection,
+    FileSectionKind,
+)
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
@@ -34,14 +41,14 @@ _MAX_SHARED = 200
 _MAX_DECOMPRESSED = 2000
 _MAX_COMPRESSED_BYTES = (1 << 20) + 1024
 _GAP_BYTES = 1 << 13
-_PART_KINDS = {kind: number for number, kind in enumerate(FilePartKind)}
+_SECTION_KINDS = {kind: number for number, kind in enumerate(FileSectionKind)}
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 _SPECIFICATION = "https://arrow.apache.org/docs/format/Columnar.html#"
 
 MEANINGS: dict[str, Any] = tomllib.loads(
     files(__package__).joinpath("assets", "glossary.toml").read_text(encoding="utf-8")
 )
-"""The `title` and `text` of each part, and the `headings` of the specification that define it."""
+"""The `title` and `text` of each section, and the `headings` of the specification that define it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ class _ArrayPacker:
 
     def __init__(self) -> None:
         self.descriptors: dict[str, tuple[str, int, int]] = {}
-        self._parts: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._size_bytes = 0
 
     def add(self, name: str, values: npt.ArrayLike, dtype: str) -> None:
@@ -78,35 +85,35 @@ class _ArrayPacker:
             dtype = "f8"
         raw = array.astype(f"<{dtype}").tobytes()
         self.descriptors[name] = (dtype, self._size_bytes, array.size)
-        self._parts.append(raw + bytes(-len(raw) % _ALIGNMENT))
-        self._size_bytes += len(self._parts[-1])
+        self._chunks.append(raw + bytes(-len(raw) % _ALIGNMENT))
+        self._size_bytes += len(self._chunks[-1])
 
     def to_bytes(self) -> bytes:
         """Return all arrays."""
-        return b"".join(self._parts)
+        return b"".join(self._chunks)
 
 
 def encode_anatomy(anatomy: Anatomy, source: RandomAccessSource, name: str, limits: PageLimits) -> str:
     """Return the data of the page in base64: zlib over the length of a JSON header, the header and the arrays."""
     arrays = _ArrayPacker()
-    parts, is_detailed = _limit_byte_ranges(anatomy.parts, limits.max_byte_ranges)
-    shared = _add_parts(arrays, parts, is_detailed, anatomy.layouts)
-    ranges = _merge_ranges(_sampled_ranges(parts, anatomy.total_bytes, limits))
+    sections, is_detailed = _limit_byte_ranges(anatomy.sections, limits.max_byte_ranges)
+    shared = _add_sections(arrays, sections, is_detailed, anatomy.layouts)
+    ranges = _merge_ranges(_sampled_ranges(sections, anatomy.total_bytes, limits))
     _add_file_bytes(arrays, ranges, source)
-    _add_decompressed_bytes(arrays, parts, ranges, source, limits)
+    _add_decompressed_bytes(arrays, sections, ranges, source, limits)
     inspection = anatomy.inspection
     header = {
         "name": name,
         "format": anatomy.format,
         "total": anatomy.total_bytes,
         "big": inspection is not None and inspection.encoding.endianness == "big",
-        "part_kinds": [kind.value for kind in FilePartKind],
+        "section_kinds": [kind.value for kind in FileSectionKind],
         "layouts": [_layout_to_json(layout) for layout in anatomy.layouts],
         "columns": [] if inspection is None else [_printable_name(c.name) for c in inspection.columns[:_MAX_FIELDS]],
         "dictionaries": {} if inspection is None else {str(d.id): list(d.columns) for d in inspection.dictionaries},
         "faults": [[fault.offset, to_printable(fault.message, _MESSAGE_CHARACTERS)] for fault in anatomy.faults],
         "shared": shared,
-        "whole": sum(is_detailed) == len(parts),
+        "whole": sum(is_detailed) == len(sections),
         "glossary": _glossary_to_json(),
         "arrays": arrays.descriptors,
     }
@@ -133,54 +140,54 @@ def _layout_to_json(layout: BodyLayout) -> dict[str, Any]:
 
 
 def _limit_byte_ranges(
-    parts: tuple[FilePart, ...], max_byte_ranges: int
-) -> tuple[list[tuple[FilePart, ByteRanges]], list[bool]]:
-    """Return the parts with the byte ranges that the page shows, and for each whether these are all."""
-    visible_parts, is_detailed, range_count = [], [], 0
-    for part in parts:
-        byte_ranges = part.byte_ranges
+    sections: tuple[FileSection, ...], max_byte_ranges: int
+) -> tuple[list[tuple[FileSection, ByteRanges]], list[bool]]:
+    """Return the sections with the byte ranges that the page shows, and for each whether these are all."""
+    visible_sections, is_detailed, range_count = [], [], 0
+    for section in sections:
+        byte_ranges = section.byte_ranges
         range_count += len(byte_ranges)
-        # A part with few ranges would not become smaller. Of others, the buffers become one range: the body.
+        # A section with few ranges would not become smaller. Of others, the buffers become one range: the body.
         is_complete = range_count <= max_byte_ranges or len(byte_ranges) <= 5
         if not is_complete:
             is_buffer = byte_ranges.kinds == ByteRangeKind.BUFFER
             count = int(np.argmax(is_buffer)) if is_buffer.any() else len(byte_ranges)
             body = ByteRanges.from_sizes((int(byte_ranges.lengths_bytes[count:].sum()), ByteRangeKind.BODY))
             byte_ranges = byte_ranges.head(count).concat(body)
-        visible_parts.append((part, byte_ranges))
+        visible_sections.append((section, byte_ranges))
         is_detailed.append(is_complete)
-    return visible_parts, is_detailed
+    return visible_sections, is_detailed
 
 
-def _add_parts(
+def _add_sections(
     arrays: _ArrayPacker,
-    parts: list[tuple[FilePart, ByteRanges]],
+    sections: list[tuple[FileSection, ByteRanges]],
     is_detailed: list[bool],
     layouts: tuple[BodyLayout, ...],
 ) -> dict[str, list[list[int]]]:
-    """Add the arrays of the parts; return the spans of buffers of messages with overlapping buffers."""
+    """Add the arrays of the sections; return the spans of buffers of messages with overlapping buffers."""
     nodes, variadic = [], []
     shared: dict[str, list[list[int]]] = {}
     columns = {
-        name: np.full(len(parts), -1, np.int64)
+        name: np.full(len(sections), -1, np.int64)
         for name in ("number", "layout", "rows", "codec", "body_offset", "body_bytes")
     }
-    columns |= {name: np.zeros(len(parts), np.int64) for name in ("flags", "leaves", "buffers", "nodes", "kind")}
-    dictionary = [""] * len(parts)
-    for index, (part, byte_ranges) in enumerate(parts):
-        columns["kind"][index], columns["number"][index] = _PART_KINDS[part.kind], part.number
+    columns |= {name: np.zeros(len(sections), np.int64) for name in ("flags", "leaves", "buffers", "nodes", "kind")}
+    dictionary = [""] * len(sections)
+    for index, (section, byte_ranges) in enumerate(sections):
+        columns["kind"][index], columns["number"][index] = _SECTION_KINDS[section.kind], section.number
         columns["leaves"][index] = len(byte_ranges)
-        columns["flags"][index] = _LISTED * part.is_listed
-        span = part.span
+        columns["flags"][index] = _LISTED * section.is_listed
+        span = section.span
         if is_detailed[index]:
-            has_layout = part.layout_index >= 0 and len(layouts[part.layout_index].fields) <= _MAX_FIELDS
-            columns["layout"][index] = part.layout_index if has_layout else -1
-            columns["buffers"][index] = 0 if part.lengths is None else len(part.lengths)
-            if part.lengths is not None and part.offsets is not None and len(shared) < _MAX_SHARED:
+            has_layout = section.layout_index >= 0 and len(layouts[section.layout_index].fields) <= _MAX_FIELDS
+            columns["layout"][index] = section.layout_index if has_layout else -1
+            columns["buffers"][index] = 0 if section.lengths is None else len(section.lengths)
+            if section.lengths is not None and section.offsets is not None and len(shared) < _MAX_SHARED:
                 buffer_bytes = int(byte_ranges.lengths_bytes[byte_ranges.kinds == ByteRangeKind.BUFFER].sum())
                 # The page computes spans from the ranges, unless buffers overlap.
-                if buffer_bytes != int(part.lengths.clip(0).sum()):
-                    spans = zip(part.offsets[:1000].tolist(), part.lengths[:1000].tolist(), strict=True)
+                if buffer_bytes != int(section.lengths.clip(0).sum()):
+                    spans = zip(section.offsets[:1000].tolist(), section.lengths[:1000].tolist(), strict=True)
                     shared[str(index)] = list(map(list, spans))
         if span is None:
             continue
@@ -191,17 +198,17 @@ def _add_parts(
         columns["flags"][index] |= (
             _DELTA * template.is_delta | _LEGACY * span.is_legacy_framing | _WITH_METADATA * bool(template.pairs)
         )
-        dictionary[index] = str(template.dictionary_id) if part.kind is FilePartKind.DICTIONARY_BATCH else ""
+        dictionary[index] = str(template.dictionary_id) if section.kind is FileSectionKind.DICTIONARY_BATCH else ""
         if columns["layout"][index] >= 0:
             node_array = span.header.nodes()
             columns["nodes"][index] = len(node_array)
             nodes.append(np.stack([node_array["length"], node_array["null_count"]], axis=1).astype(np.int64))
-            if layouts[part.layout_index].is_variadic:
+            if layouts[section.layout_index].is_variadic:
                 variadic.append(np.array(span.header.variadic_counts(), np.int64))
     for name, values in columns.items():
-        arrays.add(f"part_{name}", values, "u1" if name in ("kind", "flags") else "f8" if name != "leaves" else "u4")
-    arrays.add("part_dictionary", [int(key) if key else -1 for key in dictionary], "f8")
-    all_ranges = [byte_ranges for _, byte_ranges in parts]
+        arrays.add(f"section_{name}", values, "u1" if name in ("kind", "flags") else "f8" if name != "leaves" else "u4")
+    arrays.add("section_dictionary", [int(key) if key else -1 for key in dictionary], "f8")
+    all_ranges = [byte_ranges for _, byte_ranges in sections]
     arrays.add("leaf_length", np.concatenate([ranges.lengths_bytes for ranges in all_ranges]), "u4")
     arrays.add("leaf_kind", np.concatenate([ranges.kinds for ranges in all_ranges]), "u1")
     arrays.add("leaf_buffer", np.concatenate([ranges.buffers for ranges in all_ranges]), "i4")
@@ -214,24 +221,24 @@ def _add_parts(
 
 
 def _sampled_ranges(
-    parts: list[tuple[FilePart, ByteRanges]], total_bytes: int, limits: PageLimits
+    sections: list[tuple[FileSection, ByteRanges]], total_bytes: int, limits: PageLimits
 ) -> Iterator[tuple[int, int]]:
     """Yield start and stop of the ranges of the file in the page, unordered."""
     if total_bytes <= limits.max_whole_bytes:
         yield 0, total_bytes
         return
-    batches = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is not None]
-    others = [(part, byte_ranges) for part, byte_ranges in parts if part.lengths is None]
+    batches = [(section, byte_ranges) for section, byte_ranges in sections if section.lengths is not None]
+    others = [(section, byte_ranges) for section, byte_ranges in sections if section.lengths is None]
     remaining_bytes = limits.max_sample_bytes
     # Metadata first, then the first three batches and the last one, then the others until the limit.
-    for part, byte_ranges in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
+    for section, byte_ranges in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
         is_small = (byte_ranges.kinds == ByteRangeKind.BUFFER) | (byte_ranges.kinds == ByteRangeKind.PADDING)
         max_bytes = np.where(is_small, limits.sample_bytes, limits.header_sample_bytes)
         sizes = np.minimum(byte_ranges.lengths_bytes, max_bytes)
         remaining_bytes -= int(sizes.sum())
         if remaining_bytes < 0:
             return
-        starts = part.start + np.cumsum(byte_ranges.lengths_bytes) - byte_ranges.lengths_bytes
+        starts = section.start + np.cumsum(byte_ranges.lengths_bytes) - byte_ranges.lengths_bytes
         yield from zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
 
 
@@ -256,7 +263,7 @@ def _add_file_bytes(arrays: _ArrayPacker, ranges: list[list[int]], source: Rando
 
 def _add_decompressed_bytes(
     arrays: _ArrayPacker,
-    parts: list[tuple[FilePart, ByteRanges]],
+    sections: list[tuple[FileSection, ByteRanges]],
     ranges: list[list[int]],
     source: RandomAccessSource,
     limits: PageLimits,
@@ -265,10 +272,10 @@ def _add_decompressed_bytes(
     starts = np.array([start for start, _ in ranges], np.int64)
     requests: list[tuple[int, str, Span]] = []
     first_leaf, remaining_bytes = 0, MAX_ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
-    for part, byte_ranges in parts:
-        codec = None if part.span is None else part.span.header.template.compression
+    for section, byte_ranges in sections:
+        codec = None if section.span is None else section.span.header.template.compression
         if codec is not None and len(requests) < _MAX_DECOMPRESSED and remaining_bytes > 0:
-            offsets = part.start + np.cumsum(byte_ranges.lengths_bytes) - byte_ranges.lengths_bytes
+            offsets = section.start + np.cumsum(byte_ranges.lengths_bytes) - byte_ranges.lengths_bytes
             for leaf in np.flatnonzero(byte_ranges.kinds == ByteRangeKind.BUFFER).tolist():
                 offset, size = int(offsets[leaf]), int(byte_ranges.lengths_bytes[leaf])
                 range_index = int(np.searchsorted(starts, offset, "right")) - 1

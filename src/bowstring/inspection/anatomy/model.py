@@ -1,6 +1,6 @@
-"""The anatomy of a file or a stream: consecutive parts, each of consecutive byte ranges, cover all bytes.
+"""The anatomy of a file or a stream: consecutive sections, each of consecutive byte ranges, cover all bytes.
 
-«IPC File Format» and «IPC Streaming Format» define the parts, «Encapsulated message format» their contents.
+«IPC File Format» and «IPC Streaming Format» define the sections, «Encapsulated message format» their contents.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bowstring.inspection.report import Inspection
 from bowstring.ipc.tools.scan import BatchMessage
 
 
-class FilePartKind(Enum):
-    """The kind of a part: a message by its type, another section of the format, or bytes outside all of these."""
+class FileSectionKind(Enum):
+    """The kind of a section: a message by its type, another section of the format, or bytes outside all of these."""
 
     START = "start"
     SCHEMA = "schema"
@@ -90,17 +90,17 @@ class ByteRanges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FilePart:
+class FileSection:
     """A message, the start of a file, the footer, or unclaimed bytes.
 
-    - `number`: the index among parts of its kind, in the footer's order for batches of a file; -1 if not applicable
+    - `number`: the index among sections of its kind, in the footer's order for batches of a file; -1 if not applicable
     - `span`: the header and the body's offset of a record or dictionary batch
     - `offsets`, `lengths`: of the body's buffers, as in the header, int64 of shape (buffers,)
     - `layout_index`: the index in `Anatomy.layouts` of the layout of its body, or -1
     - `is_listed`: whether the file's footer refers to it
     """
 
-    kind: FilePartKind
+    kind: FileSectionKind
     start: int
     byte_ranges: ByteRanges
     number: int = -1
@@ -179,17 +179,17 @@ class FaultAtOffset:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Anatomy:
-    """The meaning of every byte of a file or a stream: the consecutive byte ranges of the parts cover all bytes.
+    """The meaning of every byte of a file or a stream: the consecutive byte ranges of the sections cover all bytes.
 
     `inspection` is the report of `inspect` on the valid batches, or None without a schema. `faults` are the first
     errors in the structure, `fault_count` is their total; values are not checked. If `is_shortened`, a limit was
-    reached: a part of kind `OMITTED` replaces the remaining messages, and `inspection` covers only those before it.
+    reached: a section of kind `OMITTED` replaces the remaining messages, and `inspection` covers only those before it.
     """
 
     source: str
     format: Literal["file", "stream"]
     total_bytes: int
-    parts: tuple[FilePart, ...]
+    sections: tuple[FileSection, ...]
     layouts: tuple[BodyLayout, ...]
     faults: tuple[FaultAtOffset, ...]
     fault_count: int

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.errors import MissingExtraError, format_count
-from bowstring.inspection.anatomy.builder import MAX_PARTS, add_value_errors, build_anatomy_from_source, open_seekable
+from bowstring.inspection.anatomy.builder import (
+    MAX_SECTIONS,
+    add_value_errors,
+    build_anatomy_from_source,
+    open_seekable,
+)
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind
 from bowstring.inspection.report import ColumnReport
@@ -79,7 +84,7 @@ def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_ana
     template = _load_template()
     opened, is_file = open_seekable(source, max_piped_bytes)
     try:
-        anatomy = build_anatomy_from_source(opened, is_file, limits, MAX_PARTS, report_progress)
+        anatomy = build_anatomy_from_source(opened, is_file, limits, MAX_SECTIONS, report_progress)
         is_validated = full and isinstance(opened, MemorySource)
         if full and isinstance(opened, MemorySource):
             anatomy = add_value_errors(anatomy, opened, limits)
@@ -154,8 +159,8 @@ def _properties(anatomy: Anatomy) -> Iterator[tuple[str, str]]:
         return
     yield from anatomy.inspection.properties()
     padding = sum(
-        int(part.byte_ranges.lengths_bytes[part.byte_ranges.kinds == ByteRangeKind.PADDING].sum())
-        for part in anatomy.parts
+        int(section.byte_ranges.lengths_bytes[section.byte_ranges.kinds == ByteRangeKind.PADDING].sum())
+        for section in anatomy.sections
     )
     yield "padding", format_percent(fraction(padding, anatomy.total_bytes))
 

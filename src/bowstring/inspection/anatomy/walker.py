@@ -1,6 +1,6 @@
 """Walk through a file or a stream message by message («IPC Streaming Format», «IPC File Format»).
 
-Readable bytes become parts; errors become `FaultAtOffset` records with their offset.
+Readable bytes become sections; errors become `FaultAtOffset` records with their offset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, framing_byte_ranges
-from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FilePart, FilePartKind
+from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FileSection, FileSectionKind
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.file import FileMessages
 from bowstring.ipc.footer import TRAILER
@@ -31,12 +31,15 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch, LocatedSchema, MessageWalk
 
 MAX_FAULTS = 100
-_BATCH_PART_KINDS = {"RecordBatch": FilePartKind.RECORD_BATCH, "DictionaryBatch": FilePartKind.DICTIONARY_BATCH}
-_HEADERS_BY_PART_KIND = {kind: name for name, kind in _BATCH_PART_KINDS.items()}
+_BATCH_SECTION_KINDS = {
+    "RecordBatch": FileSectionKind.RECORD_BATCH,
+    "DictionaryBatch": FileSectionKind.DICTIONARY_BATCH,
+}
+_HEADERS_BY_SECTION_KIND = {kind: name for name, kind in _BATCH_SECTION_KINDS.items()}
 _RANGE_KINDS_BY_PART_KIND = {
-    FilePartKind.UNREAD: ByteRangeKind.UNREAD,
-    FilePartKind.UNCLAIMED: ByteRangeKind.UNCLAIMED,
-    FilePartKind.OMITTED: ByteRangeKind.OMITTED,
+    FileSectionKind.UNREAD: ByteRangeKind.UNREAD,
+    FileSectionKind.UNCLAIMED: ByteRangeKind.UNCLAIMED,
+    FileSectionKind.OMITTED: ByteRangeKind.OMITTED,
 }
 
 
@@ -56,13 +59,13 @@ class FaultList:
 
 
 class Walker:
-    """Walks over the parts of a source and records its errors in `faults`.
+    """Walks over the sections of a source and records its errors in `faults`.
 
-    `schema` comes from the footer if it is valid, else from the first schema message. `parts` yields the parts in the
-    order of their offsets; the body of a batch is a single byte range.
+    `schema` comes from the footer if it is valid, else from the first schema message. `sections` yields the sections in
+    the order of their offsets; the body of a batch is a single byte range.
     """
 
-    def __init__(self, source: RandomAccessSource, is_file: bool, limits: ReadLimits, max_parts: int) -> None:
+    def __init__(self, source: RandomAccessSource, is_file: bool, limits: ReadLimits, max_sections: int) -> None:
         self.source = source
         self.is_file = is_file
         self.format: Format = "file" if is_file else "stream"
@@ -73,26 +76,26 @@ class Walker:
         self._limits = limits
         self._messages = MessageWalk(source, limits, HeaderReader(limits).read)
         self._flatbuffer_sizes: dict[int, tuple[object, int]] = {}
-        self._counts = dict.fromkeys(FilePartKind, 0)
-        self._remaining_parts = max_parts
+        self._counts = dict.fromkeys(FileSectionKind, 0)
+        self._remaining_sections = max_sections
 
-    def parts(self) -> Iterator[FilePart]:
-        """Yield every part in the order of offsets."""
+    def sections(self) -> Iterator[FileSection]:
+        """Yield every section in the order of offsets."""
         source = self.source
         if not self.is_file:
-            offset = yield from self._message_parts(source.position, source.size)
+            offset = yield from self._message_sections(source.position, source.size)
             if self.schema is None and not self.faults.count:
                 self.faults.add(
                     offset, TruncatedError(f"{source.name}: the stream ends at byte {offset}, before a schema")
                 )
-            yield from self._iter_unparsed_parts(
-                offset, source.size, FilePartKind.UNCLAIMED if self.has_end_marker else FilePartKind.UNREAD
+            yield from self._iter_unparsed_sections(
+                offset, source.size, FileSectionKind.UNCLAIMED if self.has_end_marker else FileSectionKind.UNREAD
             )
             return
         start = len(FILE_START)
         start_bytes = source.read_at(0, min(start, source.size))
-        yield FilePart(
-            FilePartKind.START,
+        yield FileSection(
+            FileSectionKind.START,
             0,
             ByteRanges.from_sizes(
                 (min(len(MAGIC), len(start_bytes)), ByteRangeKind.MAGIC),
@@ -104,23 +107,23 @@ class Walker:
             messages = scan.reader.messages
             self.schema = LocatedSchema(scan.schema, scan.version, scan.footer_metadata, messages.footer.offset)
         except InvalidDataError as error:
-            yield from self._parts_without_footer(start, error)
+            yield from self._sections_without_footer(start, error)
             return
-        offset = yield from self._parts_listed_by_footer(messages, start)
-        offset = yield from self._unlisted_parts(offset, messages.footer.offset)
-        yield FilePart(FilePartKind.FOOTER, offset, _measure_footer(messages.footer.table, self._limits))
+        offset = yield from self._sections_listed_by_footer(messages, start)
+        offset = yield from self._unlisted_sections(offset, messages.footer.offset)
+        yield FileSection(FileSectionKind.FOOTER, offset, _measure_footer(messages.footer.table, self._limits))
 
     # Files
 
-    def _parts_without_footer(self, start: int, error: InvalidDataError) -> Iterator[FilePart]:
+    def _sections_without_footer(self, start: int, error: InvalidDataError) -> Iterator[FileSection]:
         source = self.source
         has_magic = source.read_at(source.size - 6, 6) == MAGIC if source.size >= start + 6 else False
         self.faults.add(max(start, source.size - (TRAILER.size if has_magic else 0)), error)
-        offset = yield from self._message_parts(start, source.size)
-        yield from self._iter_unparsed_parts(offset, source.size, FilePartKind.UNREAD)
+        offset = yield from self._message_sections(start, source.size)
+        yield from self._iter_unparsed_sections(offset, source.size, FileSectionKind.UNREAD)
 
-    def _parts_listed_by_footer(self, messages: FileMessages, offset: int) -> Generator[FilePart, None, int]:
-        """Yield the batches of the footer and the parts between them by offset; return the offset after them."""
+    def _sections_listed_by_footer(self, messages: FileMessages, offset: int) -> Generator[FileSection, None, int]:
+        """Yield the batches of the footer and the sections between them by offset; return the offset after them."""
         prefetch = HeaderPrefetch(self.source, messages.footer, self._limits)
         for start, stop, kind, number in _list_blocks(messages):
             prefetch.fetch_from(offset)
@@ -129,41 +132,43 @@ class Walker:
                 before = "before" if start < offset else "in"
                 self.faults.add(
                     min(max(start, 0), self.source.size),
-                    f"{location}: the footer places it at bytes {start} to {stop}, {before} the previous part",
+                    f"{location}: the footer places it at bytes {start} to {stop}, {before} the previous section",
                 )
                 continue
-            if not self._try_reserve_part():
+            if not self._try_reserve_section():
                 break
-            offset = yield from self._unlisted_parts(offset, start)
-            part = self._block_part(start, stop, messages, kind, number)
-            yield part
-            offset = part.stop
+            offset = yield from self._unlisted_sections(offset, start)
+            section = self._block_section(start, stop, messages, kind, number)
+            yield section
+            offset = section.stop
         return offset
 
-    def _block_part(self, start: int, stop: int, messages: FileMessages, kind: FilePartKind, number: int) -> FilePart:
+    def _block_section(
+        self, start: int, stop: int, messages: FileMessages, kind: FileSectionKind, number: int
+    ) -> FileSection:
         try:
-            message = messages.read(_HEADERS_BY_PART_KIND[kind], number)
+            message = messages.read(_HEADERS_BY_SECTION_KIND[kind], number)
         except InvalidDataError as error:
             self.faults.add(start, error)
-            return FilePart(
-                FilePartKind.UNREAD, start, ByteRanges.from_sizes((stop - start, ByteRangeKind.UNREAD)), number
+            return FileSection(
+                FileSectionKind.UNREAD, start, ByteRanges.from_sizes((stop - start, ByteRangeKind.UNREAD)), number
             )
-        return self._batch_part(message, number)
+        return self._batch_section(message, number)
 
-    def _unlisted_parts(self, offset: int, stop: int) -> Generator[FilePart, None, int]:
-        """Yield the parts between messages of the footer: the schema message, the end marker, unlisted messages."""
+    def _unlisted_sections(self, offset: int, stop: int) -> Generator[FileSection, None, int]:
+        """Yield the sections between messages of the footer: the schema message, the end marker, unlisted messages."""
         if offset < stop:
-            offset = yield from self._message_parts(offset, stop, is_listed=False)
-            yield from self._iter_unparsed_parts(offset, stop, FilePartKind.UNCLAIMED)
+            offset = yield from self._message_sections(offset, stop, is_listed=False)
+            yield from self._iter_unparsed_sections(offset, stop, FileSectionKind.UNCLAIMED)
         return stop
 
     # Consecutive messages
 
-    def _message_parts(self, offset: int, stop: int, is_listed: bool = True) -> Generator[FilePart, None, int]:
+    def _message_sections(self, offset: int, stop: int, is_listed: bool = True) -> Generator[FileSection, None, int]:
         """Yield messages until one cannot be read; return the offset after the last."""
         is_error = is_listed  # bytes that a footer does not list may be anything
         while offset < stop:
-            if not self._try_reserve_part():
+            if not self._try_reserve_section():
                 return offset
             try:
                 message = self._messages.read(offset, stop)
@@ -172,26 +177,26 @@ class Walker:
                     if not is_listed and size_bytes == LEGACY_PREFIX_BYTES and offset + size_bytes < stop:
                         return offset  # zeros between messages need not be the marker of the legacy form
                     marker_bytes = size_bytes - LEGACY_PREFIX_BYTES
-                    yield FilePart(
-                        FilePartKind.END,
+                    yield FileSection(
+                        FileSectionKind.END,
                         offset,
                         ByteRanges.from_sizes((marker_bytes, ByteRangeKind.CONTINUATION), (4, ByteRangeKind.LENGTH)),
                     )
                     self.has_end_marker = True
                     return offset + size_bytes
-                part = self._message_part(message, stop, is_listed)
+                section = self._message_section(message, stop, is_listed)
             except InvalidDataError as error:
                 if is_error:
                     self.faults.add(offset, error)
                 return offset
-            if part.stop > stop or (part.kind is FilePartKind.UNREAD and not is_error):
+            if section.stop > stop or (section.kind is FileSectionKind.UNREAD and not is_error):
                 return offset
-            yield part
-            offset = part.stop
+            yield section
+            offset = section.stop
         return offset
 
-    def _message_part(self, message: Message[Any], stop: int, is_listed: bool) -> FilePart:
-        """Return the part of a message. Raises `InvalidDataError` if it is not expected there."""
+    def _message_section(self, message: Message[Any], stop: int, is_listed: bool) -> FileSection:
+        """Return the section of a message. Raises `InvalidDataError` if it is not expected there."""
         header, offset, name = message.header, message.offset, f"message at byte {message.offset}"
         order_error = find_order_error(header, self.schema is not None, (name,))
         if not isinstance(header, BatchHeader):
@@ -202,21 +207,21 @@ class Walker:
                 )
             elif not self.is_file and order_error is not None:
                 raise order_error
-            return FilePart(
-                FilePartKind.SCHEMA,
+            return FileSection(
+                FileSectionKind.SCHEMA,
                 offset,
                 framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, size_bytes),
             )
         if order_error is not None and is_listed:
             self.faults.add(offset, order_error)
-        kind = _BATCH_PART_KINDS[header.template.kind]
+        kind = _BATCH_SECTION_KINDS[header.template.kind]
         number = self._counts[kind] if is_listed else -1
         if message.stop > stop:
             if not is_listed:
                 raise TruncatedError(f"{name}: its body is missing")
             message = self._clip_truncated_body(message, stop)
         self._counts[kind] += is_listed
-        return self._batch_part(message, number, is_listed)
+        return self._batch_section(message, number, is_listed)
 
     def _clip_truncated_body(self, message: Message[Any], stop: int) -> Message[Any]:
         """Add the error of a message whose body is truncated, and return the message with the available body."""
@@ -228,15 +233,15 @@ class Walker:
         )
         return message._replace(body_bytes=available_bytes)
 
-    def _batch_part(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> FilePart:
+    def _batch_section(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> FileSection:
         header = message.header
-        kind = _BATCH_PART_KINDS[header.template.kind]
+        kind = _BATCH_SECTION_KINDS[header.template.kind]
         span = BatchMessage.from_message(message, (f"{self.source.name}:", kind.value, number))
         byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
         buffers = header.buffers()
         offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
         body = ByteRanges.from_sizes((message.body_bytes, ByteRangeKind.BODY))
-        return FilePart(
+        return FileSection(
             kind, message.offset, byte_ranges.concat(body), number, span, offsets, lengths, is_listed=is_listed
         )
 
@@ -249,27 +254,29 @@ class Walker:
             cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
         return cached[1]
 
-    def _iter_unparsed_parts(self, offset: int, stop: int, kind: FilePartKind) -> Iterator[FilePart]:
-        """Yield the bytes up to `stop`, if any, as one part of this kind, or as omitted if the limit is exceeded."""
+    def _iter_unparsed_sections(self, offset: int, stop: int, kind: FileSectionKind) -> Iterator[FileSection]:
+        """Yield the bytes up to `stop`, if any, as one section of this kind, or as omitted if the limit is exceeded."""
         if offset < stop:
-            kind = FilePartKind.OMITTED if self.is_shortened else kind
+            kind = FileSectionKind.OMITTED if self.is_shortened else kind
             range_kind = _RANGE_KINDS_BY_PART_KIND[kind]
-            yield FilePart(kind, offset, ByteRanges.from_sizes((stop - offset, range_kind)))
+            yield FileSection(kind, offset, ByteRanges.from_sizes((stop - offset, range_kind)))
 
-    def _try_reserve_part(self) -> bool:
-        """Count a part; return False if the limit is exceeded."""
-        self._remaining_parts -= 1
-        self.is_shortened = self._remaining_parts < 0
+    def _try_reserve_section(self) -> bool:
+        """Count a section; return False if the limit is exceeded."""
+        self._remaining_sections -= 1
+        self.is_shortened = self._remaining_sections < 0
         return not self.is_shortened
 
 
-def _list_blocks(messages: FileMessages) -> list[tuple[int, int, FilePartKind, int]]:
+def _list_blocks(messages: FileMessages) -> list[tuple[int, int, FileSectionKind, int]]:
     """Return start, stop, kind and number of each block of a footer, ordered by start."""
     blocks = []
     for kind, block_list in messages.block_lists.items():
         for number in range(block_list.count):
             start, metadata_bytes, body_bytes = messages.get_block(kind, number)
-            blocks.append((start, start + max(metadata_bytes, 0) + max(body_bytes, 0), _BATCH_PART_KINDS[kind], number))
+            blocks.append(
+                (start, start + max(metadata_bytes, 0) + max(body_bytes, 0), _BATCH_SECTION_KINDS[kind], number)
+            )
     return sorted(blocks, key=itemgetter(0))
 
 

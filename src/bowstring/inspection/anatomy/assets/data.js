@@ -1,4 +1,4 @@
-// The data of the page, and what follows from it: parts, groups and leaves.
+// The data of the page, and what follows from it: sections, groups and leaves.
 
 const $ = (id) => document.getElementById(id);
 const root = document.documentElement;
@@ -29,7 +29,7 @@ try {
   throw error;
 }
 
-// Kinds of parts and leaves
+// Kinds of sections and leaves
 
 const LEAF = { MAGIC: 0, CONTINUATION: 1, LENGTH: 2, METADATA: 3, PADDING: 4, BUFFER: 5, BODY: 6, FOOTER_LENGTH: 7, UNCLAIMED: 8, UNREAD: 9, OMITTED: 10 };
 const CATS = ["framing", "metadata", "padding", "validity", "offsets", "sizes", "type ids", "views", "data", "indices", "body", "unclaimed", "unread", "omitted"];
@@ -39,13 +39,13 @@ const ROLE_CAT = { values: "data", "index pointers": "offsets", "validity of met
 const LEAF_CAT = [0, 0, 0, 1, 2, 8, 10, 0, 11, 12, 13];
 const METADATA = -2, NO_COLUMN = -1;
 
-const P = A.part_kind.length, N = A.leaf_kind.length;
-const start = new Float64Array(N + 1), cat = new Uint8Array(N), partOf = new Uint32Array(N);
-const partFirst = new Uint32Array(P + 1), nodeFirst = new Float64Array(P + 1), variadicFirst = new Uint32Array(P + 1);
+const P = A.section_kind.length, N = A.leaf_kind.length;
+const start = new Float64Array(N + 1), cat = new Uint8Array(N), sectionOf = new Uint32Array(N);
+const sectionFirst = new Uint32Array(P + 1), nodeFirst = new Float64Array(P + 1), variadicFirst = new Uint32Array(P + 1);
 const groupFirstList = [], groupColumnList = [];
 
-const partKind = (p) => D.part_kinds[A.part_kind[p]];
-const layoutOf = (p) => (A.part_layout[p] < 0 ? null : D.layouts[A.part_layout[p]]);
+const sectionKind = (p) => D.section_kinds[A.section_kind[p]];
+const layoutOf = (p) => (A.section_layout[p] < 0 ? null : D.layouts[A.section_layout[p]]);
 const bufferIndexCache = new Map();
 for (const layout of D.layouts) {
   layout.variadic = layout.buffers.reduce((n, buffer) => n + buffer[3], 0);
@@ -54,13 +54,13 @@ for (const layout of D.layouts) {
   layout.plain = layout.variadic ? null : Int32Array.from(layout.buffers, (_, i) => i);
 }
 
-/** The index in its layout of each buffer of a part; ~index for the variadic data buffers behind a buffer. */
+/** The index in its layout of each buffer of a section; ~index for the variadic data buffers behind a buffer. */
 function bufferIndicesOf(p) {
   const layout = layoutOf(p);
   if (!layout) return null;
   if (layout.plain) return layout.plain;
   const counts = A.variadic.subarray(variadicFirst[p], variadicFirst[p] + layout.variadic);
-  const key = A.part_layout[p] + ":" + counts.join();
+  const key = A.section_layout[p] + ":" + counts.join();
   let indices = bufferIndexCache.get(key);
   if (!indices) {
     const out = [];
@@ -78,20 +78,20 @@ function bufferIndicesOf(p) {
 {
   let leaf = 0, at = 0, node = 0, variadic = 0;
   for (let p = 0; p < P; p++) {
-    partFirst[p] = leaf;
+    sectionFirst[p] = leaf;
     nodeFirst[p] = node;
     variadicFirst[p] = variadic;
-    node += A.part_nodes[p];
+    node += A.section_nodes[p];
     const layout = layoutOf(p);
     if (layout) variadic += layout.variadic;
     const indices = bufferIndicesOf(p);
-    const body = A.part_buffers[p] > 0;
+    const body = A.section_buffers[p] > 0;
     let column = null;
-    for (const end = leaf + A.part_leaves[p]; leaf < end; leaf++) {
+    for (const end = leaf + A.section_leaves[p]; leaf < end; leaf++) {
       const kind = A.leaf_kind[leaf];
       start[leaf] = at;
       at += A.leaf_length[leaf];
-      partOf[leaf] = p;
+      sectionOf[leaf] = p;
       let c = LEAF_CAT[kind], now = column;
       if (kind === LEAF.BUFFER) {
         const index = indices ? indices[A.leaf_buffer[leaf]] : undefined;
@@ -117,7 +117,7 @@ function bufferIndicesOf(p) {
       }
     }
   }
-  partFirst[P] = N;
+  sectionFirst[P] = N;
   nodeFirst[P] = node;
   variadicFirst[P] = variadic;
   start[N] = at;
@@ -138,13 +138,13 @@ function below(values, x, count) {
 }
 const groupOfLeaf = (leaf) => below(groupFirst, leaf, G);
 
-// Three levels: parts, groups (a header, a column), leaves. An item is [level, index]; level -1 is the whole.
+// Three levels: sections, groups (a header, a column), leaves. An item is [level, index]; level -1 is the whole.
 
-const WHOLE = -1, PART = 0, GROUP = 1, LEAFS = 2;
+const WHOLE = -1, SECTION = 0, GROUP = 1, LEAFS = 2;
 const count = [P, G, N];
-const firstLeaf = (level, i) => (level === WHOLE ? 0 : level === PART ? partFirst[i] : level === GROUP ? groupFirst[i] : i);
-const lastLeaf = (level, i) => (level === WHOLE ? N : level === PART ? partFirst[i + 1] : level === GROUP ? groupFirst[i + 1] : i + 1);
+const firstLeaf = (level, i) => (level === WHOLE ? 0 : level === SECTION ? sectionFirst[i] : level === GROUP ? groupFirst[i] : i);
+const lastLeaf = (level, i) => (level === WHOLE ? N : level === SECTION ? sectionFirst[i + 1] : level === GROUP ? groupFirst[i + 1] : i + 1);
 const startOf = (level, i) => start[firstLeaf(level, i)];
 const stopOf = (level, i) => start[lastLeaf(level, i)];
-const itemAt = (level, leaf) => (level === WHOLE ? 0 : level === PART ? partOf[leaf] : level === GROUP ? groupOfLeaf(leaf) : leaf);
+const itemAt = (level, leaf) => (level === WHOLE ? 0 : level === SECTION ? sectionOf[leaf] : level === GROUP ? groupOfLeaf(leaf) : leaf);
 const leafAtByte = (byte) => below(start, byte, N);

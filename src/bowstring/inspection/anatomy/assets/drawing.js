@@ -16,8 +16,8 @@ function setTheme(name) {
   try { localStorage.setItem("bowstring-theme", theme); } catch { /* as above */ }
   readColours();
 }
-const partColour = (p) => {
-  const kind = partKind(p);
+const sectionColour = (p) => {
+  const kind = sectionKind(p);
   return { schema: ink["c-schema"], footer: ink["c-footer"], "dictionary batch": ink["c-dictionary"], unread: ink["c-unread"], unclaimed: ink["c-unclaimed"], "left out": ink["c-omitted"], start: ink["c-framing"], "end of stream": ink["c-framing"] }[kind] ?? null;
 };
 
@@ -75,7 +75,7 @@ function fit(canvas, height) {
 function isDim(leaf) {
   if (highlight === null) return false;
   if (highlight.cat !== undefined) return cat[leaf] !== highlight.cat;
-  const p = partOf[leaf], layout = layoutOf(p), column = groupColumn[groupOfLeaf(leaf)];
+  const p = sectionOf[leaf], layout = layoutOf(p), column = groupColumn[groupOfLeaf(leaf)];
   if (!layout || column < 0) return true;
   return layout.dictionary === null ? column !== highlight.column : !(D.dictionaries[layout.dictionary] ?? []).includes(highlight.column);
 }
@@ -176,15 +176,15 @@ function label(pen, wordings, left, right, y, colour) {
 
 function paintRow(pen, width, level) {
   const [a, b] = view, scale = width / (b - a), [top, height] = ROWS[level];
-  const edge = level === PART ? (i) => axis[partFirst[i]] : (i) => axis[groupFirst[i]];
+  const edge = level === SECTION ? (i) => axis[sectionFirst[i]] : (i) => axis[groupFirst[i]];
   let i = itemAt(level, below(axis, a, N)), run = null, thin = 0;
-  pen.font = (level === PART ? "600 13px " : "13px ") + ink.font;
+  pen.font = (level === SECTION ? "600 13px " : "13px ") + ink.font;
   const close = () => {
     if (run === null) return;
     pen.fillStyle = ink["tint-a"];
     pen.fillRect(run[0], top, Math.max(run[1] - run[0], 1), height);
     if (run[2] > 1) {
-      const n = number(run[2]), what = level === PART ? " messages" : run[3] ? " headers and columns" : " columns";
+      const n = number(run[2]), what = level === SECTION ? " messages" : run[3] ? " headers and columns" : " columns";
       label(pen, [n + what + ", too narrow to be drawn separately", n + what, n], run[0], Math.min(run[1], width), top + height / 2 + 5, ink.quiet);
     }
     run = null;
@@ -197,17 +197,17 @@ function paintRow(pen, width, level) {
       run[1] = x1;
       run[2]++;
       run[3] += level === GROUP && groupColumn[i] < 0;
-      if (level === PART && partKind(i) === "unread") { close(); pen.fillStyle = ink["c-unread"]; pen.fillRect(x0, top, 2, height); }
+      if (level === SECTION && sectionKind(i) === "unread") { close(); pen.fillStyle = ink["c-unread"]; pen.fillRect(x0, top, 2, height); }
       continue;
     }
     close();
     const left = Math.max(x0, -4), right = Math.min(x1, width + 4);
-    const own = level === PART ? partColour(i) : null;
+    const own = level === SECTION ? sectionColour(i) : null;
     const isHeader = level === GROUP && groupColumn[i] < 0;
     pen.globalAlpha = highlight !== null && level === GROUP && isDim(groupFirst[i]) ? 0.35 : 1;
-    pen.fillStyle = own ?? (isHeader ? ink["tint-b"] : level === PART ? (A.part_number[i] % 2 ? ink["tint-b"] : ink["tint-a"]) : ink["tint-a"]);
+    pen.fillStyle = own ?? (isHeader ? ink["tint-b"] : level === SECTION ? (A.section_number[i] % 2 ? ink["tint-b"] : ink["tint-a"]) : ink["tint-a"]);
     pen.fillRect(left, top, Math.max(right - left - (w > 4 ? 1 : 0), 1), height);
-    if (w > 24) label(pen, level === PART ? [partTitle(i, false), partTitle(i, true), ...(A.part_rows[i] >= 0 ? [number(A.part_number[i])] : [])] : [groupTitle(i)], left, right, top + height / 2 + 5, own ? ink["on-role"] : ink["on-tint"]);
+    if (w > 24) label(pen, level === SECTION ? [sectionTitle(i, false), sectionTitle(i, true), ...(A.section_rows[i] >= 0 ? [number(A.section_number[i])] : [])] : [groupTitle(i)], left, right, top + height / 2 + 5, own ? ink["on-role"] : ink["on-tint"]);
     pen.globalAlpha = 1;
   }
   close();
@@ -252,7 +252,7 @@ function paint() {
   const [pen, width] = fit(chart, 176);
   pen.textBaseline = "alphabetic";
   paintRuler(pen, width);
-  const thinParts = paintRow(pen, width, PART), thinGroups = paintRow(pen, width, GROUP);
+  const thinSections = paintRow(pen, width, SECTION), thinGroups = paintRow(pen, width, GROUP);
   const [labels, merged] = paintLeaves(pen, width, view, ...ROWS[LEAFS]);
   pen.font = "13px " + ink.font;
   for (const [leaf, left, right] of labels) {
@@ -286,7 +286,7 @@ function paint() {
   const notes = [];
   if (highlight?.column !== undefined) notes.push("Only the column " + (D.columns[highlight.column] || "without a name") + " is highlighted; press its name again, or Esc on the map, to show all.");
   if (merged) notes.push(number(merged) + (merged === 1 ? " part is" : " parts are") + " narrower than a pixel. There, each vertical line is divided by their shares; zoom in to separate them.");
-  else if (thinParts || thinGroups) notes.push("Parts that are too narrow are drawn as one: zoom in.");
+  else if (thinSections || thinGroups) notes.push("Parts that are too narrow are drawn as one: zoom in.");
   $("note").textContent = notes.join(" ");
   $("zoom-all").disabled = view[0] <= 0 && view[1] >= axis[N];
 }

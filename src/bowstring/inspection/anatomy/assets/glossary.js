@@ -14,11 +14,11 @@ function share(n) {
   return of === 0 ? "0 %" : of < 0.05 ? "< 0.1 %" : of.toFixed(1) + " %";
 }
 
-function partTitle(p, isShort) {
-  const kind = partKind(p), n = A.part_number[p];
+function sectionTitle(p, isShort) {
+  const kind = sectionKind(p), n = A.section_number[p];
   if (kind === "record batch") return n < 0 ? (isShort ? "unlisted" : "Record batch not listed in the footer") : (isShort ? "batch " : "Record batch ") + number(n);
   if (kind === "dictionary batch") {
-    const id = A.part_dictionary[p], delta = A.part_flags[p] & 2 ? " delta" : "";
+    const id = A.section_dictionary[p], delta = A.section_flags[p] & 2 ? " delta" : "";
     return (isShort ? "dict " : "Dictionary ") + id + delta;
   }
   if (kind === "start") return isShort ? "ARROW1" : "Beginning";
@@ -29,15 +29,15 @@ function partTitle(p, isShort) {
 const columnName = (layout, column) =>
   layout.dictionary === null ? (D.columns[column] ?? layout.fields.find((f) => f[3] === column)?.[0] ?? "") || "(no name)" : "values";
 function groupTitle(g) {
-  const column = groupColumn[g], p = partOf[groupFirst[g]];
+  const column = groupColumn[g], p = sectionOf[groupFirst[g]];
   if (column === METADATA) {
-    const kind = partKind(p);
+    const kind = sectionKind(p);
     return { start: "magic string", footer: "footer", unread: "cannot be read", unclaimed: "not referenced", "end of stream": "marker", "left out": "left out" }[kind] ?? "header";
   }
   return column === NO_COLUMN ? "body" : columnName(layoutOf(p), column);
 }
 function bufferIndexAt(leaf) {
-  const indices = A.leaf_kind[leaf] === LEAF.BUFFER ? bufferIndicesOf(partOf[leaf]) : null;
+  const indices = A.leaf_kind[leaf] === LEAF.BUFFER ? bufferIndicesOf(sectionOf[leaf]) : null;
   return indices ? indices[A.leaf_buffer[leaf]] : undefined;
 }
 function fieldPath(layout, field) {
@@ -47,14 +47,14 @@ function fieldPath(layout, field) {
 }
 /** What a leaf is: the key of its meaning, a short label, and where it belongs. */
 function leafFacts(leaf) {
-  const p = partOf[leaf], kind = A.leaf_kind[leaf], kindOfPart = partKind(p), index = bufferIndexAt(leaf);
+  const p = sectionOf[leaf], kind = A.leaf_kind[leaf], kindOfSection = sectionKind(p), index = bufferIndexAt(leaf);
   if (kind === LEAF.BUFFER) return index === undefined ? { key: "buffer", label: "buffer " + A.leaf_buffer[leaf], p } : bufferFacts(p, index);
   if (kind === LEAF.PADDING) {
-    const behind = leaf > partFirst[p] ? A.leaf_kind[leaf - 1] : LEAF.BUFFER;
-    const key = kindOfPart === "start" ? "padding start" : behind === LEAF.METADATA ? "padding metadata" : "padding body";
+    const behind = leaf > sectionFirst[p] ? A.leaf_kind[leaf - 1] : LEAF.BUFFER;
+    const key = kindOfSection === "start" ? "padding start" : behind === LEAF.METADATA ? "padding metadata" : "padding body";
     return { key, label: "padding", p };
   }
-  const key = { 0: "magic", 1: "continuation", 2: "length", 3: kindOfPart === "footer" ? "footer metadata" : "metadata", 6: "body", 7: "footer length", 8: "unclaimed", 9: "unread", 10: "left out" }[kind];
+  const key = { 0: "magic", 1: "continuation", 2: "length", 3: kindOfSection === "footer" ? "footer metadata" : "metadata", 6: "body", 7: "footer length", 8: "unclaimed", 9: "unread", 10: "left out" }[kind];
   const label = { 0: "magic string", 1: "continuation", 2: "length", 3: "metadata", 6: "body", 7: "length of the footer", 8: "not referenced", 9: "cannot be read", 10: "left out" }[kind];
   return { key, label, p };
 }
@@ -71,7 +71,7 @@ function bufferFacts(p, index) {
 }
 function titleOf(level, i) {
   if (level === WHOLE) return D.name;
-  if (level === PART) return partTitle(i, false);
+  if (level === SECTION) return sectionTitle(i, false);
   if (level === GROUP) return groupTitle(i);
   const facts = leafFacts(i);
   return facts.path ? facts.label + " of " + facts.path : facts.label;

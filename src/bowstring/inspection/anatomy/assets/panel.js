@@ -15,36 +15,36 @@ const swatch = (c) => createElement("span", { class: "swatch", "aria-hidden": "t
 
 function meaningKey([level, i]) {
   if (level === WHOLE) return D.format;
-  if (level === PART) return partKind(i);
+  if (level === SECTION) return sectionKind(i);
   if (level === LEAFS) return leafFacts(i).key;
-  const column = groupColumn[i], p = partOf[groupFirst[i]];
+  const column = groupColumn[i], p = sectionOf[groupFirst[i]];
   if (column === NO_COLUMN) return "body";
   if (column !== METADATA) return layoutOf(p).dictionary === null ? "column" : "dictionary values";
-  return ["start", "footer", "end of stream", "unread", "unclaimed", "left out"].includes(partKind(p)) ? partKind(p) : "metadata group";
+  return ["start", "footer", "end of stream", "unread", "unclaimed", "left out"].includes(sectionKind(p)) ? sectionKind(p) : "metadata group";
 }
 
 function nodeOf(p, field) {
-  if (field >= A.part_nodes[p]) return null;
+  if (field >= A.section_nodes[p]) return null;
   const at = (nodeFirst[p] + field) * 2;
   return { length: A.nodes[at], nulls: A.nodes[at + 1] };
 }
-const codecOf = (p) => (A.part_codec[p] < 0 ? null : ["LZ4", "Zstandard"][A.part_codec[p]]);
+const codecOf = (p) => (A.section_codec[p] < 0 ? null : ["LZ4", "Zstandard"][A.section_codec[p]]);
 
 function factsOf([level, i]) {
   const out = [], a = startOf(level, i), b = stopOf(level, i);
   if (b > a) out.push(["Bytes", number(a) + " to " + number(b - 1)], ["In hexadecimal", "0x" + a.toString(16) + " to 0x" + (b - 1).toString(16)]);
   out.push(["Length", b - a < 1024 ? bytesText(b - a) : human(b - a) + " (" + bytesText(b - a) + ")"]);
   if (level !== WHOLE) out.push(["Share of the file", share(b - a)]);
-  const p = level === WHOLE ? -1 : itemAt(PART, firstLeaf(level, i));
-  if (level === PART && A.part_rows[p] >= 0) {
-    out.push([partKind(p) === "dictionary batch" ? "Values" : "Rows", number(A.part_rows[p])]);
-    out.push(["Buffers", number(A.part_buffers[p])]);
+  const p = level === WHOLE ? -1 : itemAt(SECTION, firstLeaf(level, i));
+  if (level === SECTION && A.section_rows[p] >= 0) {
+    out.push([sectionKind(p) === "dictionary batch" ? "Values" : "Rows", number(A.section_rows[p])]);
+    out.push(["Buffers", number(A.section_buffers[p])]);
     out.push(["Compression", codecOf(p) ?? "none"]);
-    if (A.part_flags[p] & 2) out.push(["Delta", "yes: its values are appended"]);
-    if (A.part_flags[p] & 4) out.push(["Framing", "legacy, before Arrow 0.15"]);
-    if (A.part_flags[p] & 8) out.push(["Custom metadata", "yes"]);
-    const users = D.dictionaries[String(A.part_dictionary[p])];
-    if (users && partKind(p) === "dictionary batch") out.push(["Used by", users.slice(0, 12).map((c) => D.columns[c]).join(", ") + (users.length > 12 ? ", …" : "")]);
+    if (A.section_flags[p] & 2) out.push(["Delta", "yes: its values are appended"]);
+    if (A.section_flags[p] & 4) out.push(["Framing", "legacy, before Arrow 0.15"]);
+    if (A.section_flags[p] & 8) out.push(["Custom metadata", "yes"]);
+    const users = D.dictionaries[String(A.section_dictionary[p])];
+    if (users && sectionKind(p) === "dictionary batch") out.push(["Used by", users.slice(0, 12).map((c) => D.columns[c]).join(", ") + (users.length > 12 ? ", …" : "")]);
   }
   if (level === GROUP && groupColumn[i] >= 0) {
     const layout = layoutOf(p), field = layout.fields.findIndex((f) => f[3] === groupColumn[i]);
@@ -55,16 +55,16 @@ function factsOf([level, i]) {
   if (level === LEAFS) {
     const facts = leafFacts(i);
     if (facts.key === "metadata") {
-      out.push(["Message", partKind(p)]);
-      if (A.part_rows[p] >= 0) out.push(["Rows", number(A.part_rows[p])], ["Body", bytesText(A.part_body_bytes[p]) + " in " + number(A.part_buffers[p]) + " buffers of " + number(A.part_nodes[p]) + " fields"], ["Compression", codecOf(p) ?? "none"]);
+      out.push(["Message", sectionKind(p)]);
+      if (A.section_rows[p] >= 0) out.push(["Rows", number(A.section_rows[p])], ["Body", bytesText(A.section_body_bytes[p]) + " in " + number(A.section_buffers[p]) + " buffers of " + number(A.section_nodes[p]) + " fields"], ["Compression", codecOf(p) ?? "none"]);
     }
     if (facts.path) {
       const node = nodeOf(p, facts.field);
       out.push(["Column", facts.path], ["Type", facts.type]);
       if (node) out.push(["Slots", number(node.length) + ", " + (node.nulls ? number(node.nulls) + " of them null" : "none of them null")]);
       out.push(["Buffer", "number " + A.leaf_buffer[i] + " of its message"]);
-      const from = a - A.part_body_offset[p];
-      if (A.part_body_offset[p] >= 0) out.push(["In the body", "from byte " + number(from) + " on"]);
+      const from = a - A.section_body_offset[p];
+      if (A.section_body_offset[p] >= 0) out.push(["In the body", "from byte " + number(from) + " on"]);
       if (codecOf(p)) out.push(["Compression", codecOf(p)]);
     }
   }
@@ -75,14 +75,14 @@ function warningsOf([level, i]) {
   const a = startOf(level, i), b = stopOf(level, i), out = [];
   for (const [at, message] of D.faults) if (level !== WHOLE && at >= a && (at < b || (b === start[N] && at === b))) out.push("At byte " + number(at) + ": " + message);
   if (level === WHOLE) return out;
-  const p = itemAt(PART, firstLeaf(level, i));
-  if (level === PART && !(A.part_flags[p] & 1)) out.push("The footer does not list this message: readers of the file skip it.");
+  const p = itemAt(SECTION, firstLeaf(level, i));
+  if (level === SECTION && !(A.section_flags[p] & 1)) out.push("The footer does not list this message: readers of the file skip it.");
   const shared = level === LEAFS && A.leaf_kind[i] === LEAF.BUFFER ? D.shared[p]?.[A.leaf_buffer[i]] : null;
   if (shared && shared[1] !== A.leaf_length[i]) out.push("The header gives this buffer " + bytesText(shared[1]) + " from byte " + number(shared[0]) + " of the body on; some of them also belong to another buffer, or are missing.");
   return out.slice(0, 5);
 }
 
-/** The first and last parts of the selected item, and the number of omitted ones. */
+/** The first and last sections of the selected item, and the number of omitted ones. */
 function childrenOf([level, i]) {
   const most = level === WHOLE ? 20 : 40;
   if (level === LEAFS) return [[], 0, []];
@@ -93,7 +93,7 @@ function childrenOf([level, i]) {
 }
 /** The empty buffers of a column, which are not on the map. */
 function emptyBuffers(g) {
-  const p = partOf[groupFirst[g]], indices = bufferIndicesOf(p), layout = layoutOf(p);
+  const p = sectionOf[groupFirst[g]], indices = bufferIndicesOf(p), layout = layoutOf(p);
   if (!indices || groupColumn[g] < 0) return [];
   const there = new Set();
   for (let leaf = groupFirst[g]; leaf < groupFirst[g + 1]; leaf++) there.add(A.leaf_buffer[leaf]);
@@ -135,8 +135,8 @@ async function showDetail() {
 
   const [children, more, last] = childrenOf(item);
   if (children.length) {
-    right.append(createElement("h3", {}, level === WHOLE ? "Contents" : level === PART ? "Contents of this message" : "Its parts"));
-    const list = createElement("ul", { class: "parts" });
+    right.append(createElement("h3", {}, level === WHOLE ? "Contents" : level === SECTION ? "Contents of this message" : "Its parts"));
+    const list = createElement("ul", { class: "contents" });
     const add = (child) => {
       const [l, k] = child, facts = l === LEAFS ? leafFacts(k) : null;
       const name = l === LEAFS && facts.layout ? facts.label + (facts.layout.fields[facts.field][1] >= 0 ? " of " + facts.path : "") : titleOf(l, k);

@@ -21,7 +21,7 @@ function setHighlight(next) {
 
 function itemUnder(event) {
   const box = chart.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-  const level = y < ROWS[1][0] - 1 ? PART : y < ROWS[2][0] - 1 ? GROUP : LEAFS;
+  const level = y < ROWS[1][0] - 1 ? SECTION : y < ROWS[2][0] - 1 ? GROUP : LEAFS;
   const at = view[0] + ((view[1] - view[0]) * Math.min(Math.max(x, 0), box.width - 0.01)) / box.width;
   return N ? [level, itemAt(level, below(axis, at, N))] : [WHOLE, 0];
 }
@@ -76,7 +76,7 @@ const KEYS = {
   ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowDown: selectChild, ArrowUp: selectParent,
   "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), Enter: () => fitItem(selection), 0: () => fitItem([WHOLE, 0]),
   Escape: () => { setHighlight(null); select([WHOLE, 0], false); fitItem([WHOLE, 0]); },
-  Home: () => select([Math.max(selection[0], PART), 0]), End: () => select([Math.max(selection[0], PART), count[Math.max(selection[0], PART)] - 1]),
+  Home: () => select([Math.max(selection[0], SECTION), 0]), End: () => select([Math.max(selection[0], SECTION), count[Math.max(selection[0], SECTION)] - 1]),
   PageUp: () => step(-10), PageDown: () => step(10),
 };
 chart.addEventListener("keydown", (event) => {
@@ -135,11 +135,11 @@ $("goto").addEventListener("submit", (event) => {
     else $("status").textContent = "There is no byte " + number(target) + ": the last one is " + number(start[N] - 1) + ".";
     return;
   }
-  const kindNumber = D.part_kinds.indexOf("record batch");
+  const kindNumber = D.section_kinds.indexOf("record batch");
   for (let p = 0; p < P; p++) {
-    if (A.part_kind[p] === kindNumber && A.part_number[p] === target) {
-      select([PART, p], false);
-      fitItem([PART, p]);
+    if (A.section_kind[p] === kindNumber && A.section_number[p] === target) {
+      select([SECTION, p], false);
+      fitItem([SECTION, p]);
       return;
     }
   }
@@ -166,8 +166,8 @@ paint();
 
 // Functions for tests and the console.
 window.anatomy = {
-  parts: P, leaves: N, total: start[N],
-  /** Where a byte is on the screen, at the level of parts (0), groups (1) or leaves (2), in pixels of the window. */
+  sections: P, leaves: N, total: start[N],
+  /** Where a byte is on the screen, at the level of sections (0), groups (1) or leaves (2), in pixels of the window. */
   placeOf(byte, level) {
     const box = chart.getBoundingClientRect(), leaf = leafAtByte(byte);
     const a = axis[firstLeaf(level, itemAt(level, leaf))], b = axis[lastLeaf(level, itemAt(level, leaf))];

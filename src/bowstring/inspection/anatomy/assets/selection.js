@@ -51,7 +51,7 @@ function reveal([level, i]) {
 
 function nameOf([level, i]) {
   const names = [];
-  if (level >= PART) names.push(partTitle(itemAt(PART, firstLeaf(level, i)), false));
+  if (level >= SECTION) names.push(sectionTitle(itemAt(SECTION, firstLeaf(level, i)), false));
   if (level >= GROUP) names.push(groupTitle(itemAt(GROUP, firstLeaf(level, i))));
   if (level === LEAFS) names.push(leafFacts(i).label);
   const a = startOf(level, i), b = stopOf(level, i);
@@ -76,7 +76,7 @@ function step(by) {
 function selectChild() {
   const [level, i] = selection;
   if (level === LEAFS || !N) return;
-  select(level === WHOLE ? [PART, 0] : [level + 1, itemAt(level + 1, firstLeaf(level, i))]);
+  select(level === WHOLE ? [SECTION, 0] : [level + 1, itemAt(level + 1, firstLeaf(level, i))]);
 }
 function selectParent() {
   const [level, i] = selection;

@@ -125,7 +125,7 @@ function valuesOf(leaf, bytes, size) {
     return element;
   };
   if ((kind === LEAF.LENGTH || kind === LEAF.FOOTER_LENGTH) && bytes.length >= 4) return [createElement("h3", {}, "Value"), list([[null, number(view.getInt32(0, true)) + " bytes"]])];
-  if (kind === LEAF.METADATA) return metadataOf(partOf[leaf], list);
+  if (kind === LEAF.METADATA) return metadataOf(sectionOf[leaf], list);
   if (kind !== LEAF.BUFFER) return [];
   const facts = leafFacts(leaf);
   if (!facts.layout) return [];
@@ -148,34 +148,34 @@ function metadataOf(p, list) {
     out.push(createElement("h3", {}, title), list(items));
     if (total > items.length) out.push(createElement("p", { class: "under" }, "The first " + items.length + " of " + number(total) + "."));
   };
-  if (partKind(p) === "footer") {
+  if (sectionKind(p) === "footer") {
     const items = [];
     let total = 0;
     for (let q = 0; q < P; q++) {
-      if (A.part_body_offset[q] < 0 || !(A.part_flags[q] & 1)) continue;
+      if (A.section_body_offset[q] < 0 || !(A.section_flags[q] & 1)) continue;
       if (++total > most) continue;
-      const from = startOf(PART, q);
-      items.push([partTitle(q, true), "at " + number(from) + ": " + number(A.part_body_offset[q] - from) + " + " + bytesText(stopOf(PART, q) - A.part_body_offset[q])]);
+      const from = startOf(SECTION, q);
+      items.push([sectionTitle(q, true), "at " + number(from) + ": " + number(A.section_body_offset[q] - from) + " + " + bytesText(stopOf(SECTION, q) - A.section_body_offset[q])]);
     }
     addList("Blocks: offset, header and body", items, total);
     return out;
   }
-  if (!layout || !A.part_nodes[p]) return out;
+  if (!layout || !A.section_nodes[p]) return out;
   const nodes = layout.fields.slice(0, most).map((_, f) => {
     const node = nodeOf(p, f);
     return [f, fieldPath(layout, f) + ": " + number(node.length) + (node.nulls ? ", " + number(node.nulls) + " null" : "")];
   });
-  addList("Field nodes: slots and nulls", nodes, A.part_nodes[p]);
+  addList("Field nodes: slots and nulls", nodes, A.section_nodes[p]);
   const indices = bufferIndicesOf(p), places = new Map();
-  for (let leaf = partFirst[p]; leaf < partFirst[p + 1]; leaf++) if (A.leaf_buffer[leaf] >= 0) places.set(A.leaf_buffer[leaf], leaf);
+  for (let leaf = sectionFirst[p]; leaf < sectionFirst[p + 1]; leaf++) if (A.leaf_buffer[leaf] >= 0) places.set(A.leaf_buffer[leaf], leaf);
   const buffers = [];
   for (let n = 0; n < Math.min(indices.length, most); n++) {
     const facts = bufferFacts(p, indices[n]), leaf = places.get(n), claimed = D.shared[p]?.[n];
     const size = claimed ? claimed[1] : leaf === undefined ? 0 : A.leaf_length[leaf];
-    const from = claimed ? claimed[0] : leaf === undefined ? 0 : start[leaf] - A.part_body_offset[p];
+    const from = claimed ? claimed[0] : leaf === undefined ? 0 : start[leaf] - A.section_body_offset[p];
     buffers.push([n, facts.path + " " + facts.label + ": " + (size ? number(size) + " at " + number(from) : "nothing")]);
   }
-  addList("Buffers: bytes, and offset in the body", buffers, A.part_buffers[p]);
+  addList("Buffers: bytes, and offset in the body", buffers, A.section_buffers[p]);
   return out;
 }
 /** The first decompressed bytes of a buffer, if the page has them. */
@@ -223,8 +223,8 @@ function splitValues(leaf, facts, bytes, isText) {
   for (let j = 0; (j + 2) * width <= raw.length && j < Math.min(node ? node.length : 0, 48); j++) {
     const from = offset(j), to = offset(j + 1);
     if (from < 0 || to < from || to > bytes.length) break;
-    const part = bytes.subarray(from, Math.min(to, from + 200)), more = to - from > 200 ? "…" : "";
-    items.push([j, isText ? "“" + safeText(new TextDecoder().decode(part)) + more + "”" : hexText(part) + more || "(empty)"]);
+    const head = bytes.subarray(from, Math.min(to, from + 200)), more = to - from > 200 ? "…" : "";
+    items.push([j, isText ? "“" + safeText(new TextDecoder().decode(head)) + more + "”" : hexText(head) + more || "(empty)"]);
   }
   return items;
 }
