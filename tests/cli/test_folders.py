@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, read_manifest, try_create_manifest
+from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name, read_manifest, try_create_manifest
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.vacuum import vacuum
@@ -33,9 +33,9 @@ def write_part(folder: Path, name: str, rows: int = 3) -> ManifestEntry:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of four files, two of them in partitions, in two commits."""
-    names = [part_file_name(JOB, 0, 0), "k=1/" + part_file_name(JOB, 0, 0, 1), "k=2/" + part_file_name(JOB, 0, 0, 2)]
+    names = [data_file_name(JOB, 0, 0), "k=1/" + data_file_name(JOB, 0, 0, 1), "k=2/" + data_file_name(JOB, 0, 0, 2)]
     first = Manifest(0, {}, ()).replace_all(SCHEMA, [write_part(tmp_path, name) for name in names])
-    second = first.append([write_part(tmp_path, part_file_name("f" * 32, 0, 0), 4)])
+    second = first.append([write_part(tmp_path, data_file_name("f" * 32, 0, 0), 4)])
     assert all(try_create_manifest(tmp_path, each) for each in (first, second))
     return tmp_path
 
@@ -58,7 +58,7 @@ def test_each_missing_damaged_and_unlisted_file_is_named(folder: Path, capsys: p
     content = bytearray(damaged.read_bytes())
     content[content.rindex((2).to_bytes(8, "little"))] = 7  # a value, which is valid
     damaged.write_bytes(content)
-    unlisted = folder / "k=1" / part_file_name("e" * 32, 0, 0)
+    unlisted = folder / "k=1" / data_file_name("e" * 32, 0, 0)
     unlisted.touch()
     manifest = read_manifest(folder)
     assert manifest is not None
@@ -88,18 +88,18 @@ def make_old(*paths: Path) -> None:
 
 def test_vacuum_removes_old_files_that_no_manifest_lists(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = paths_of(folder)
-    unlisted = [folder / part_file_name("e" * 32, 0, 0), folder / "k=3" / part_file_name("e" * 32, 0, 1)]
+    unlisted = [folder / data_file_name("e" * 32, 0, 0), folder / "k=3" / data_file_name("e" * 32, 0, 1)]
     foreign = folder / "notes.arrow"
     unlisted[1].parent.mkdir()
     for path in (*unlisted, foreign):
         path.touch()
-    running = part_file_name("d" * 32, 0, 0)
+    running = data_file_name("d" * 32, 0, 0)
     staging.create_staging_folder(folder, "d" * 32, owner=ProcessIdentity.current())
     (folder / running).touch()  # moved, but not committed yet
     dead_owner = ProcessIdentity(ProcessIdentity.current().pid, 1, ProcessIdentity.current().host)
     dead = staging.create_staging_folder(folder, "c" * 32, owner=dead_owner)
-    Path(str(dead), part_file_name("c" * 32, 0, 0)).touch()
-    assert [path.name for path in vacuum(folder)] == ["owner.json", part_file_name("c" * 32, 0, 0)]
+    Path(str(dead), data_file_name("c" * 32, 0, 0)).touch()
+    assert [path.name for path in vacuum(folder)] == ["owner.json", data_file_name("c" * 32, 0, 0)]
     assert not dead.exists()
     assert all(path.exists() for path in (*listed, *unlisted, foreign, folder / running))
     time.sleep(0.01)

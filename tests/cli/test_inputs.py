@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, try_create_manifest
+from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name, try_create_manifest
 from tests.cli.command_line import read_uri, running_server
 from tests.ipc.remote_stores import serve_files
 
@@ -35,7 +35,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     spark = base / "spark"
     entries = []
     for number, half in enumerate(halves):
-        name = part_file_name("0123456789abcdef" * 2, number, 0)
+        name = data_file_name("0123456789abcdef" * 2, number, 0)
         spark.mkdir(exist_ok=True)
         bs.write_table(half, spark / name)
         content = (spark / name).read_bytes()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bowstring as bs
-from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, try_create_manifest
+from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name, try_create_manifest
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "folder-format.md"
 SCHEMA: dict[str, Any] = {
@@ -44,13 +44,13 @@ def add_file(folder: Path, name: str, values: list[int]) -> ManifestEntry:
 def test_the_documented_reader_reads_the_rows_of_the_newest_commit(tmp_path: Path, num_appends: int) -> None:
     job = "0123456789abcdef" * 2
     folder = tmp_path / "data"
-    add_file(folder, part_file_name(job, 9, 9), [-1])  # not committed
-    manifest = Manifest(0, {}, ()).replace_all(SCHEMA, [add_file(folder, part_file_name(job, 0, 0), [0])])
+    add_file(folder, data_file_name(job, 9, 9), [-1])  # not committed
+    manifest = Manifest(0, {}, ()).replace_all(SCHEMA, [add_file(folder, data_file_name(job, 0, 0), [0])])
     assert try_create_manifest(folder, manifest)
-    manifest = manifest.replace_all(SCHEMA, [add_file(folder, f"k=a%2Fb/{part_file_name(job, 0, 1)}", [1, 2])])
+    manifest = manifest.replace_all(SCHEMA, [add_file(folder, f"k=a%2Fb/{data_file_name(job, 0, 1)}", [1, 2])])
     assert try_create_manifest(folder, manifest)
     for index in range(num_appends):
-        manifest = manifest.append([add_file(folder, f"k={index}/{part_file_name(job, 1, index)}", [index])])
+        manifest = manifest.append([add_file(folder, f"k={index}/{data_file_name(job, 1, index)}", [index])])
         assert try_create_manifest(folder, manifest)
     rows = read_with_documented_reader(folder, tmp_path / "reader.py")
     assert rows[:2] == [{"x": 1, "k": "a/b"}, {"x": 2, "k": "a/b"}]

@@ -24,9 +24,9 @@ from bowstring.datasets.manifest import (
     Manifest,
     ManifestEntry,
     StreamBatch,
-    iter_part_files,
+    data_file_name,
+    iter_data_files,
     list_files_without_manifest,
-    part_file_name,
     read_manifest,
     remove_old_manifests,
     try_create_manifest,
@@ -157,15 +157,15 @@ def test_replacing_partitions_keeps_the_files_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_in_store", [False, True])
-def test_part_files_are_found_in_partition_folders_only(tmp_path: Path, is_in_store: bool) -> None:
+def test_data_files_are_found_in_partition_folders_only(tmp_path: Path, is_in_store: bool) -> None:
     if is_in_store:
         pytest.importorskip("fsspec")
     folder = StorePath(f"memory://{uuid.uuid4().hex}/data") if is_in_store else as_folder(tmp_path)
-    name = part_file_name(JOB, 0, 1, 2)
+    name = data_file_name(JOB, 0, 1, 2)
     for parent in (folder, *(folder / each for each in ("k=1", "k=1/l=2", "_staging", "plain", "_k=1", "=k", ".k=1"))):
         assert (parent / name).create(b"data")
         assert (parent / "other.arrow").create(b"data")
-    paths = {find_relative_name(path, folder) for path in iter_part_files(folder)}
+    paths = {find_relative_name(path, folder) for path in iter_data_files(folder)}
     assert paths == {name, f"k=1/{name}", f"k=1/l=2/{name}", f"_k=1/{name}"}
 
 
@@ -231,9 +231,9 @@ def test_a_folder_in_place_of_a_manifest_is_named(tmp_path: Path) -> None:
     (tmp_path / MANIFEST_FOLDER / f"{1:020d}.json").mkdir(parents=True)
     with pytest.raises(IsDirectoryError, match=r"00000000000000000001\.json: cannot be read: Is a directory"):
         read_manifest(tmp_path)
-    try_create_manifest(tmp_path, manifest(2, part_file_name(JOB, 0, 1)))
+    try_create_manifest(tmp_path, manifest(2, data_file_name(JOB, 0, 1)))
     (tmp_path / MANIFEST_FOLDER / f"{'٣' * 20}.json").touch()  # digits, but not ASCII
-    assert read_manifest(tmp_path) == manifest(2, part_file_name(JOB, 0, 1))
+    assert read_manifest(tmp_path) == manifest(2, data_file_name(JOB, 0, 1))
 
 
 def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_file_in_place_of_the_manifest_or_staging_folder_is_named(tmp_path: Pa
     with pytest.raises(NotDirectoryError, match=f"{MANIFEST_FOLDER}: cannot be read: Not a directory"):
         read_manifest(tmp_path)
     with pytest.raises(ExistingFileError, match="cannot be created: File exists"):
-        try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
+        try_create_manifest(tmp_path, manifest(1, data_file_name(JOB, 0, 1)))
 
 
 @pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "a/../b", "a//b", "./b", "..", "", "a\0b", 7, None])
@@ -259,19 +259,19 @@ def test_a_manifest_cannot_name_files_outside_its_folder(tmp_path: Path, name: o
 
 
 def test_a_manifest_that_is_too_long_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 0, 1)))
+    try_create_manifest(tmp_path, manifest(1, data_file_name(JOB, 0, 1)))
     monkeypatch.setattr(manifests, "MAX_MANIFEST_BYTES", 100)
     with pytest.raises(LimitError, match="more than 100 bytes"):
         read_manifest(tmp_path)
 
 
 def test_files_of_an_uncommitted_job_are_not_plain_files(tmp_path: Path) -> None:
-    for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", part_file_name(JOB, 0, 1)):
+    for name in ("b.arrow", "a.feather", "_hidden.arrow", ".hidden.arrow", "notes.txt", data_file_name(JOB, 0, 1)):
         (tmp_path / name).touch()
     assert [path.name for path in list_files_without_manifest(tmp_path)] == [
         "a.feather",
         "b.arrow",
-        part_file_name(JOB, 0, 1),
+        data_file_name(JOB, 0, 1),
     ]
     staging.create_staging_folder(tmp_path, JOB)
     assert [path.name for path in list_files_without_manifest(tmp_path)] == ["a.feather", "b.arrow"]
@@ -280,8 +280,8 @@ def test_files_of_an_uncommitted_job_are_not_plain_files(tmp_path: Path) -> None
 def stage_files(folder: Path, owner: ProcessIdentity) -> None:
     staging.create_staging_folder(folder, JOB)
     staged = folder / STAGING_FOLDER / JOB
-    (staged / part_file_name(JOB, 0, 1)).touch()
-    (folder / part_file_name(JOB, 1, 2)).touch()
+    (staged / data_file_name(JOB, 0, 1)).touch()
+    (folder / data_file_name(JOB, 1, 2)).touch()
     (staged / staging.OWNER_FILE_NAME).write_text(staging.encode_owner_json(owner))
 
 
@@ -293,7 +293,7 @@ def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     stage_files(tmp_path, ProcessIdentity.from_pid(child.pid))
     staging.discard_orphaned_jobs(tmp_path)
-    assert names(tmp_path) == ["_staging", part_file_name(JOB, 1, 2)]
+    assert names(tmp_path) == ["_staging", data_file_name(JOB, 1, 2)]
     child.communicate(b"\n", timeout=30)
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == []
@@ -302,11 +302,11 @@ def test_files_of_a_dead_driver_are_removed(tmp_path: Path) -> None:
 def test_files_of_a_dead_driver_are_removed_from_partition_folders(tmp_path: Path) -> None:
     stage_files(tmp_path, replace(ProcessIdentity.current(), start_ticks=1))
     (tmp_path / "k=1" / "l=2").mkdir(parents=True)
-    (tmp_path / "k=1" / "l=2" / part_file_name(JOB, 1, 2, 3)).touch()
-    (tmp_path / "k=1" / part_file_name("f" * 32, 1, 2)).touch()
+    (tmp_path / "k=1" / "l=2" / data_file_name(JOB, 1, 2, 3)).touch()
+    (tmp_path / "k=1" / data_file_name("f" * 32, 1, 2)).touch()
     staging.discard_orphaned_jobs(tmp_path)
     assert names(tmp_path) == ["k=1"]
-    assert names(tmp_path / "k=1") == [part_file_name("f" * 32, 1, 2)]
+    assert names(tmp_path / "k=1") == [data_file_name("f" * 32, 1, 2)]
 
 
 def test_a_process_with_a_reused_id_is_not_the_driver(tmp_path: Path) -> None:
@@ -329,9 +329,9 @@ def test_files_of_a_driver_on_another_host_are_removed_after_a_day_without_chang
 
 def test_committed_files_of_a_dead_job_stay(tmp_path: Path) -> None:
     stage_files(tmp_path, replace(ProcessIdentity.current(), start_ticks=1))
-    try_create_manifest(tmp_path, manifest(1, part_file_name(JOB, 1, 2)))
+    try_create_manifest(tmp_path, manifest(1, data_file_name(JOB, 1, 2)))
     staging.discard_orphaned_jobs(tmp_path)
-    assert names(tmp_path) == ["_manifest", part_file_name(JOB, 1, 2)]
+    assert names(tmp_path) == ["_manifest", data_file_name(JOB, 1, 2)]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from bowstring.spark.source.casting import decode_type
 from bowstring.spark.source.schema_compatibility import check_unique_field_names
 from bowstring.spark.types import check_supported, to_spark_schema
 from bowstring.testing import strategies
-from tests.spark.test_round_trip import part_files, read_arrow, write
+from tests.spark.test_round_trip import data_files, read_arrow, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +122,7 @@ def test_columns_of_random_types_are_read_and_written_with_their_values(
     again = read_arrow(spark, folder / "written")
     assert again.schema == frame.schema
     assert comparable_columns(zip(*again.collect(), strict=True), frame.schema) == expected
-    (path,) = part_files(folder / "written")
+    (path,) = data_files(folder / "written")
     written = pa.ipc.open_file(path).read_all()
     assert comparable_columns((column.to_pylist() for column in written.columns), frame.schema) == expected
 

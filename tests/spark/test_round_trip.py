@@ -83,7 +83,7 @@ def numbers(spark: SparkSession, path: Path) -> list[int]:
     return sorted(row[0] for row in read_arrow(spark, path).collect())
 
 
-def part_files(folder: Path) -> list[Path]:
+def data_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.arrow"))
 
 
@@ -102,7 +102,7 @@ def test_every_type_survives_a_round_trip_unchanged(spark: SparkSession, tmp_pat
 
 def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(0, 450, 1, 3), tmp_path)
-    files = part_files(tmp_path)
+    files = data_files(tmp_path)
     assert len(files) == 3
     for file in files:
         with pa.memory_map(str(file)) as mapped:
@@ -116,7 +116,7 @@ def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession,
 def test_the_footers_of_the_files_have_statistics_of_columns_with_an_order(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(0, 450, 1, 1).selectExpr("id", "array(id) list", "nullif(id, 449) n", "string(id) s")
     write(frame, tmp_path)
-    (file,) = part_files(tmp_path)
+    (file,) = data_files(tmp_path)
     with bs.open_file(file) as reader:
         reader.check_statistics()
         assert reader.statistics is not None
@@ -128,7 +128,7 @@ def test_the_footers_of_the_files_have_statistics_of_columns_with_an_order(spark
 
 def test_timestamps_do_not_depend_on_the_time_zone_of_the_session(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
-    assert pa.ipc.open_file(part_files(tmp_path)[0]).schema.field("t").type.tz == "UTC"
+    assert pa.ipc.open_file(data_files(tmp_path)[0]).schema.field("t").type.tz == "UTC"
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         write(spark.sql("select timestamp '2024-07-01 12:00:00' as t"), tmp_path)
@@ -145,7 +145,7 @@ def test_append_adds_and_overwrite_replaces(spark: SparkSession, tmp_path: Path)
     assert numbers(spark, tmp_path) == list(range(9))
     write(spark.range(100, 103), tmp_path, "overwrite")
     assert numbers(spark, tmp_path) == [100, 101, 102]
-    assert sum(pa.ipc.open_file(path).read_all().num_rows for path in part_files(tmp_path)) == 3
+    assert sum(pa.ipc.open_file(path).read_all().num_rows for path in data_files(tmp_path)) == 3
     assert not (tmp_path / "_staging").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_folder_can_be_overwritten_with_what_is_read_from_it(spark: SparkSessi
 
 def test_empty_partitions_have_no_file(spark: SparkSession, tmp_path: Path) -> None:
     write(spark.range(0, 40, 1, 4).where("id = 33"), tmp_path)
-    assert len(part_files(tmp_path)) == 1
+    assert len(data_files(tmp_path)) == 1
     assert numbers(spark, tmp_path) == [33]
 
 
@@ -170,7 +170,7 @@ def test_an_empty_data_frame_keeps_its_schema(spark: SparkSession, tmp_path: Pat
     assert read_arrow(spark, tmp_path).count() == 3
     write(spark.range(0).selectExpr("id", "array('x') as names"), tmp_path, "overwrite")
     assert read_arrow(spark, tmp_path).count() == 0
-    assert part_files(tmp_path) == []
+    assert data_files(tmp_path) == []
 
 
 def test_unusual_column_names_survive_a_round_trip(spark: SparkSession, tmp_path: Path) -> None:
@@ -295,12 +295,12 @@ def test_types_that_spark_lacks_are_read_as_its_own(spark: SparkSession, tmp_pat
 def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100)
     write(spark.range(0, 4000, 1, 2), tmp_path / "few")
-    assert all(pa.ipc.open_file(path).num_record_batches == 20 for path in part_files(tmp_path / "few"))
+    assert all(pa.ipc.open_file(path).num_record_batches == 20 for path in data_files(tmp_path / "few"))
     split = read_arrow(spark, tmp_path / "few", splitBytes="4000")
     assert 8 <= split.rdd.getNumPartitions() <= 20
     assert sorted(row[0] for row in split.collect()) == list(range(4000))
     write(spark.range(0, 30, 1, 30), tmp_path / "many")
-    assert len(part_files(tmp_path / "many")) == 30
+    assert len(data_files(tmp_path / "many")) == 30
     assert read_arrow(spark, tmp_path / "many").rdd.getNumPartitions() == 1
     assert numbers(spark, tmp_path / "many") == list(range(30))
 
@@ -330,5 +330,5 @@ def test_real_files_come_back_with_the_same_rows(
     expected = frame.selectExpr(*digests).collect()
     assert again.selectExpr(*digests).collect() == expected
     assert expected[0].rows >= 10_000
-    (path,) = part_files(tmp_path / "data")
+    (path,) = data_files(tmp_path / "data")
     assert pa.ipc.open_file(path).read_all().num_rows == expected[0].rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from bowstring.datasets.manifest import Manifest, ManifestEntry, iter_part_files
+from bowstring.datasets.manifest import Manifest, ManifestEntry, iter_data_files
 from bowstring.errors import InvalidDataError, MissingFileError, translate_os_error
 from bowstring.io.store_path import FolderPath, find_relative_name
 
@@ -39,5 +39,5 @@ def check_listed_file(folder: FolderPath, entry: ManifestEntry, *, checksum: boo
 def list_unlisted_files(folder: FolderPath, manifest: Manifest) -> list[FolderPath]:
     """Return the files that jobs have written and the manifest does not list: superseded, or not committed."""
     names = {entry.name for entry in manifest.entries}
-    paths = (path for path in iter_part_files(folder) if find_relative_name(path, folder) not in names)
+    paths = (path for path in iter_data_files(folder) if find_relative_name(path, folder) not in names)
     return sorted(paths, key=str)

@@ -52,7 +52,7 @@ MANIFEST_RETENTION_S = 3600.0
 MAX_MANIFEST_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 
-_PART_FILE_NAME = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+(-\d+)?\.arrow")
+_DATA_FILE_NAME = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+(-\d+)?\.arrow")
 _MANIFEST_FILE_NAME = re.compile(r"[0-9]{20}\.json")
 _CHECKSUM = re.compile(r"crc32:[0-9a-f]{8}")
 
@@ -157,23 +157,23 @@ def _add_batch(batches: Mapping[str, int], batch: StreamBatch | None) -> Mapping
     return batches if batch is None else {**batches, batch.query: batch.number}
 
 
-def part_file_name(job: str, partition: int, attempt: int, index: int = 0) -> str:
+def data_file_name(job: str, partition: int, attempt: int, index: int = 0) -> str:
     """The name of a file that one attempt of one task writes; `attempt` is unique in the application, `index` in the
     attempt.
     """
     return f"part-{job}-{partition:05d}-{attempt}{f'-{index}' if index else ''}.arrow"
 
 
-def is_part_file_name(name: str, job: str | None = None) -> bool:
+def is_data_file_name(name: str, job: str | None = None) -> bool:
     """Whether a job of Bowstring's (or `job` itself) wrote a file of this name or path."""
-    match = _PART_FILE_NAME.fullmatch(name.rpartition("/")[2])
+    match = _DATA_FILE_NAME.fullmatch(name.rpartition("/")[2])
     return match is not None and job in (None, match["job"])
 
 
-def iter_part_files(folder: FolderPath) -> Iterator[FolderPath]:
+def iter_data_files(folder: FolderPath) -> Iterator[FolderPath]:
     """Yield the files in `folder` and its partition folders that jobs of Bowstring's wrote, listed or not."""
     paths = as_folder(folder).iter_files(lambda name: "=" in name[1:] and not name.startswith("."))
-    return (path for path in paths if is_part_file_name(path.name))
+    return (path for path in paths if is_data_file_name(path.name))
 
 
 def read_manifest(folder: FolderPath) -> Manifest | None:
@@ -251,7 +251,7 @@ def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = D
     for path in paths:
         if "=" not in path.name[1:] or not path.is_dir():
             continue
-        if not is_written_by_jobs or not all(is_part_file_name(file.name) for file in as_folder(path).iter_files()):
+        if not is_written_by_jobs or not all(is_data_file_name(file.name) for file in as_folder(path).iter_files()):
             raise InvalidArgumentError(
                 f"{folder}: partition folders such as {path.name!r} are not supported here: name one of them"
             )
@@ -261,7 +261,7 @@ def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = D
         if path.suffix.lower() in suffixes
         and not path.name.startswith(("_", "."))
         and path.is_file()
-        and not (is_written_by_jobs and is_part_file_name(path.name))
+        and not (is_written_by_jobs and is_data_file_name(path.name))
     ]
 
 

@@ -15,7 +15,7 @@ from bowstring.datasets.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    part_file_name,
+    data_file_name,
     read_manifest,
     try_create_manifest,
 )
@@ -30,7 +30,7 @@ def begin_job(folder: Path, mode: SaveMode = "append") -> tuple[FolderJob, Manif
     job = FolderJob.begin(folder, StructType().add("x", LongType()), mode, WriteOptions())
     assert job is not None
     staging.create_staging_folder(folder, job.id)
-    entry = ManifestEntry(part_file_name(job.id, 0, 1), 4, 1, 1)
+    entry = ManifestEntry(data_file_name(job.id, 0, 1), 4, 1, 1)
     (folder / STAGING_FOLDER / job.id / entry.name).write_bytes(b"data")
     return job, entry
 
@@ -56,7 +56,7 @@ def let_others_commit_first(times: int) -> Callable[[Path, Manifest], bool]:
     def commit_of_another_job(folder: Path, manifest: Manifest) -> bool:
         if others:
             number = others.pop()
-            entry = ManifestEntry(part_file_name(f"other{number}", 0, 1), 4, 1, 1)
+            entry = ManifestEntry(data_file_name(f"other{number}", 0, 1), 4, 1, 1)
             assert try_create_manifest(
                 folder, (read_manifest(folder) or Manifest(0, {}, ())).replace_all(manifest.schema, [entry])
             )

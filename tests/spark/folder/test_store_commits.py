@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import bowstring
-from bowstring.datasets.manifest import part_file_name, read_manifest
+from bowstring.datasets.manifest import data_file_name, read_manifest
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.store_path import StorePath
 from bowstring.sharing.processes import ProcessIdentity
@@ -28,8 +28,8 @@ import pyarrow as pa
 
 from bowstring.spark.arrow_files import read_batches, write_batches
 from bowstring.spark.folder import staging
+from bowstring.spark.folder.data_files import DataFileWriter
 from bowstring.spark.folder.job import FolderJob
-from bowstring.spark.folder.part_files import PartFiles
 from bowstring.spark.options import WriteOptions
 
 
@@ -42,8 +42,10 @@ def commit_file(folder: StorePath, attempts: int = 1) -> str:
     staging.create_staging_folder(folder, job.id, owner=ProcessIdentity.current())
     batch = pa.record_batch({"id": pa.array([1, 2], pa.int64())})
     for attempt in range(attempts):
-        name_file = partial(part_file_name, job.id, 0, attempt)
-        entries = PartFiles(lambda name: folder / name, name_file, ["id"], WriteOptions(), None).write(iter([batch]))
+        name_file = partial(data_file_name, job.id, 0, attempt)
+        entries = DataFileWriter(lambda name: folder / name, name_file, ["id"], WriteOptions(), None).write(
+            iter([batch])
+        )
     job.commit(entries)
     return entries[0].name
 

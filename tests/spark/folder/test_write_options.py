@@ -19,7 +19,7 @@ import bowstring as bs
 from bowstring.datasets.manifest import Manifest, ManifestEntry, read_manifest
 from bowstring.errors import ConflictError, ExistingFileError, InvalidArgumentError
 from bowstring.spark import write
-from bowstring.spark.folder import part_files
+from bowstring.spark.folder import data_files
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import WriteOptions
 
@@ -95,16 +95,16 @@ def test_a_task_with_many_partitions_writes_a_file_for_each_in_limited_memory(
 ) -> None:
     frame = spark.range(0, 3000, 1, 1).selectExpr("id", "id % 50 AS k", "repeat('x', 200) AS text")
     batches = frame.toArrow().to_batches(max_chunksize=100)
-    monkeypatch.setattr(part_files, "GATHER_BYTES", 50_000)
+    monkeypatch.setattr(data_files, "GATHER_BYTES", 50_000)
     spilled_bytes = []
-    original = part_files._GatheredRows._spill
+    original = data_files._GatheredRows._spill
 
-    def spill(self: part_files._GatheredRows) -> None:
+    def spill(self: data_files._GatheredRows) -> None:
         spilled_bytes.append(self._pending_bytes)
         original(self)
 
-    monkeypatch.setattr(part_files._GatheredRows, "_spill", spill)
-    writer = part_files.PartFiles(
+    monkeypatch.setattr(data_files._GatheredRows, "_spill", spill)
+    writer = data_files.DataFileWriter(
         lambda name: tmp_path / name.rpartition("/")[2],
         lambda index: f"f{index}",
         frame.columns,
@@ -149,10 +149,10 @@ def test_a_batch_ends_before_its_strings_exceed_their_offsets_whatever_the_optio
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr(part_files, "_MAX_BATCH_BYTES", 2000)  # 1 GiB: pyarrow has several arrays for 2 GiB of strings
+    monkeypatch.setattr(data_files, "_MAX_BATCH_BYTES", 2000)  # 1 GiB: pyarrow has several arrays for 2 GiB of strings
     rows = pa.record_batch({"text": ["x" * 996] * 7})
     options = WriteOptions(max_bytes_per_batch=3 << 30)
-    files = part_files.PartFiles(tmp_path.joinpath, lambda index: f"{index}.arrow", ["text"], options, None)
+    files = data_files.DataFileWriter(tmp_path.joinpath, lambda index: f"{index}.arrow", ["text"], options, None)
     (entry,) = files.write(iter([rows]))
     assert [batch.num_rows for batch in bs.open_file(tmp_path / entry.name)] == [2, 2, 2, 1]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from pyspark.errors import PySparkException  # noqa: E402
 from pyspark.sql.datasource import CaseInsensitiveDict  # noqa: E402
 
-from bowstring.datasets.manifest import Manifest, ManifestEntry, part_file_name, try_create_manifest  # noqa: E402
+from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name, try_create_manifest  # noqa: E402
 from bowstring.spark.source.data_source import ArrowDataSource  # noqa: E402
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def test_a_glob_matches_no_file_that_is_not_committed(spark: SparkSession, tmp_p
     path = str(tmp_path / "data")
     spark.range(3).coalesce(1).write.format("arrow").mode("append").save(path)
     (file,) = Path(path).glob("part-*.arrow")
-    (file.parent / part_file_name("b" * 32, 0, 2)).write_bytes(file.read_bytes())
+    (file.parent / data_file_name("b" * 32, 0, 2)).write_bytes(file.read_bytes())
     for glob in ("*", "*.arrow", "**", "{part,x}-*"):
         assert spark.read.format("arrow").load(f"{path}/{glob}").count() == 3, glob
 

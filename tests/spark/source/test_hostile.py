@@ -15,7 +15,7 @@ from bowstring.datasets.manifest import (  # noqa: E402
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    part_file_name,
+    data_file_name,
     read_manifest,
     try_create_manifest,
 )
@@ -23,7 +23,7 @@ from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # n
 from bowstring.spark.arrow_files import read_batches  # noqa: E402
 from bowstring.spark.options import WriteOptions  # noqa: E402
 from bowstring.spark.source.data_source import ArrowDataSource  # noqa: E402
-from bowstring.spark.source.writer import ArrowWriter, PartCommitMessage  # noqa: E402
+from bowstring.spark.source.writer import ArrowWriter, TaskCommitMessage  # noqa: E402
 
 SCHEMA = StructType([StructField("a", LongType())])
 
@@ -45,7 +45,7 @@ def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
     """A writer, and the file that one of its tasks wrote."""
     writer = ArrowWriter(folder, SCHEMA, "append", WriteOptions())
     assert writer.job is not None
-    name = part_file_name(writer.job.id, 0, 1)
+    name = data_file_name(writer.job.id, 0, 1)
     path = folder / STAGING_FOLDER / writer.job.id / name
     path.write_bytes(b"12345678")
     return writer, path, name
@@ -54,7 +54,7 @@ def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:
     writer, _, name = writer_and_file(tmp_path / "data")
     with pytest.raises(ResourceError, match="expected 9 bytes, found 8"):
-        writer.commit([PartCommitMessage((ManifestEntry(name, 9, 1, 1),))])
+        writer.commit([TaskCommitMessage((ManifestEntry(name, 9, 1, 1),))])
     assert read_manifest(tmp_path / "data") is None
     writer.abort([])
     assert not (tmp_path / "data").exists()
@@ -84,7 +84,7 @@ def test_a_missing_file_is_not_committed(tmp_path: Path) -> None:
     writer, path, name = writer_and_file(tmp_path / "data")
     path.unlink()
     with pytest.raises(NotFoundError, match="does not exist at the commit"):
-        writer.commit([PartCommitMessage((ManifestEntry(name, 8, 1, 1),))])
+        writer.commit([TaskCommitMessage((ManifestEntry(name, 8, 1, 1),))])
     assert read_manifest(tmp_path / "data") is None
 
 

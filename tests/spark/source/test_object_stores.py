@@ -93,12 +93,12 @@ def test_concurrent_commits_of_a_store_are_both_kept(spark: SparkSession, store_
 KILLED = """
 import json, os, signal, sys
 from pyspark.sql.types import LongType, StructType
-from bowstring.datasets.manifest import part_file_name
+from bowstring.datasets.manifest import data_file_name
 from bowstring.io.store_path import StorePath
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.folder import job as folder_job, staging
 from bowstring.spark.options import WriteOptions
-from bowstring.spark.folder.part_files import PartFiles
+from bowstring.spark.folder.data_files import DataFileWriter
 import pyarrow as pa
 
 folder = StorePath(sys.argv[1], json.loads(sys.argv[2]))
@@ -106,7 +106,7 @@ options = WriteOptions()
 job = folder_job.FolderJob.begin(folder, StructType().add("id", LongType()), "append", options)
 staging.create_staging_folder(folder, job.id, owner=ProcessIdentity.current())
 batch = pa.record_batch({"id": pa.array(range(10))})
-files = PartFiles(lambda name: folder / name, lambda index: part_file_name(job.id, 0, 1), ["id"], options, None)
+files = DataFileWriter(lambda name: folder / name, lambda index: data_file_name(job.id, 0, 1), ["id"], options, None)
 entries = files.write(iter([batch]))
 if sys.argv[3] == "after":
     create = folder_job.try_create_manifest

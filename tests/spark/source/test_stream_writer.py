@@ -19,7 +19,7 @@ from bowstring.datasets.manifest import (
     Manifest,
     ManifestEntry,
     StreamBatch,
-    part_file_name,
+    data_file_name,
     read_manifest,
     try_create_manifest,
 )
@@ -142,7 +142,7 @@ def test_no_job_removes_the_files_of_a_commit_that_outlives_its_driver(
         driver = ProcessIdentity.from_pid(process.pid)
     job = FolderJob(tmp_path, StructType().add("x", LongType()), "append", WriteOptions(), base=0)
     staging.create_staging_folder(tmp_path, job.id, "query", driver)
-    entry = ManifestEntry(part_file_name(job.id, 0, 1), 4, 1, 1)
+    entry = ManifestEntry(data_file_name(job.id, 0, 1), 4, 1, 1)
     (tmp_path / STAGING_FOLDER / job.id / entry.name).write_bytes(b"data")
 
     def start_another_driver(folder: Path, manifest: Manifest) -> bool:

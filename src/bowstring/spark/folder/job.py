@@ -29,8 +29,8 @@ from bowstring.datasets.manifest import (
     Manifest,
     ManifestEntry,
     StreamBatch,
+    data_file_name,
     list_files_without_manifest,
-    part_file_name,
     read_manifest,
     remove_old_manifests,
     try_create_manifest,
@@ -50,7 +50,7 @@ from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.folder import staging
-from bowstring.spark.folder.part_files import PartFiles
+from bowstring.spark.folder.data_files import DataFileWriter
 from bowstring.spark.folder.partition_folders import check_partition_columns
 from bowstring.spark.options import SaveMode, WriteOptions
 from bowstring.spark.types import (
@@ -133,7 +133,7 @@ class FolderJob:
         names = self.options.partition_by
         return StructType([self.schema[name] for name in names]) if names else None
 
-    def write_part(
+    def write_task(
         self,
         batches: Iterator[Any],
         *,
@@ -169,9 +169,9 @@ class FolderJob:
             batches = chain(first_batches, batches)
         names = self.schema.names
         schema = schema.select([name for name in names if name not in self.options.partition_by])
-        name_file = partial(part_file_name, self.id, partition_id, attempt)
+        name_file = partial(data_file_name, self.id, partition_id, attempt)
         stage = partial(as_folder(self.folder).stage, self._staging_name)
-        return PartFiles(stage, name_file, names, self.options, schema, self.time_zone).write(batches)
+        return DataFileWriter(stage, name_file, names, self.options, schema, self.time_zone).write(batches)
 
     def commit(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None = None) -> None:
         """Commit the files of these attempts atomically, on the driver; a batch of a stream that is committed already

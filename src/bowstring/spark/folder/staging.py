@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
 
-from bowstring.datasets.manifest import STAGING_FOLDER, is_part_file_name, iter_part_files, read_manifest
+from bowstring.datasets.manifest import STAGING_FOLDER, is_data_file_name, iter_data_files, read_manifest
 from bowstring.errors import BowstringError, translate_os_error
 from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder
 from bowstring.io.store_path import FolderPath, find_relative_name
@@ -89,23 +89,23 @@ def discard_job(folder: FolderPath, job: str) -> None:
     manifest = read_manifest(folder)
     # A commit lists all files of a job at once, and a later one may replace some of them: if one is listed, the job has
     # committed, and the others are removed by the job that replaced them.
-    if manifest is None or not any(is_part_file_name(entry.name, job) for entry in manifest.entries):
-        paths = list_part_files(folder, job)
+    if manifest is None or not any(is_data_file_name(entry.name, job) for entry in manifest.entries):
+        paths = list_data_files(folder, job)
         for path in paths:
             path.unlink(missing_ok=True)
         remove_empty_partition_folders(folder, [find_relative_name(path, folder) or "" for path in paths])
     remove_staging_folder(folder, job)
 
 
-def list_part_files(folder: FolderPath, job: str) -> list[FolderPath]:
+def list_data_files(folder: FolderPath, job: str) -> list[FolderPath]:
     """The files that tasks of `job` have written to a folder, or that its commit has moved there."""
-    return [path for path in iter_part_files(folder) if is_part_file_name(path.name, job)]
+    return [path for path in iter_data_files(folder) if is_data_file_name(path.name, job)]
 
 
 def list_staged_files(folder: FolderPath, job: str) -> list[FolderPath]:
     """The files that tasks of `job` have written, and that its commit has not moved."""
     staged = as_folder(folder).iter_staged(f"{STAGING_FOLDER}/{job}")
-    return [path for path in staged if is_part_file_name(path.name, job)]
+    return [path for path in staged if is_data_file_name(path.name, job)]
 
 
 def remove_staging_folder(folder: FolderPath, job: str) -> None:

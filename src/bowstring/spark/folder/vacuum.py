@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
-    is_part_file_name,
-    iter_part_files,
+    is_data_file_name,
+    iter_data_files,
     read_listed_names,
     read_manifest,
     remove_old_manifests,
@@ -60,13 +60,13 @@ def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: boo
 
 def _find_unlisted_files(folder: FolderPath, oldest_s: float, orphaned_jobs: list[str]) -> list[FolderPath]:
     # In this order: a job moves its files, commits them, and then removes its staging folder.
-    files = sorted(iter_part_files(folder), key=str)
+    files = sorted(iter_data_files(folder), key=str)
     running_jobs = [job for job in staging.list_jobs(folder) if job not in orphaned_jobs]
     listed_names = read_listed_names(folder)
     unlisted = []
     for file in files:
         is_listed = find_relative_name(file, folder) in listed_names
-        if is_listed or any(is_part_file_name(file.name, job) for job in running_jobs):
+        if is_listed or any(is_data_file_name(file.name, job) for job in running_jobs):
             continue
         try:
             status = file.stat()

@@ -91,7 +91,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     created_folders = as_folder(folder).find_missing_folders()  # which a failed job removes again
     staging.create_staging_folder(folder, job.id)
     try:
-        rows = ArrowBatchJob(df, partial(_write_part, job, schema), _REPORT_SCHEMA).collect()
+        rows = ArrowBatchJob(df, partial(_write_task, job, schema), _REPORT_SCHEMA).collect()
         job.commit([ManifestEntry(*row) for row in rows])
     except BaseException:
         job.discard()
@@ -99,14 +99,14 @@ def write(  # noqa: PLR0913 -- as the options of the data source
         raise
 
 
-def _write_part(job: FolderJob, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
+def _write_task(job: FolderJob, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
     """Write a partition and yield the entries of its files, with the columns of `_REPORT_SCHEMA`; runs in a task."""
     import pyarrow as pa
 
     columns = (batch.select(range(len(schema))) for batch in batches)
     rows = [
         (entry.name, entry.length_bytes, entry.rows, entry.batches, entry.checksum)
-        for entry in job.write_part(columns, schema=schema)
+        for entry in job.write_task(columns, schema=schema)
     ]
     if rows:
         names = [column.split()[0] for column in _REPORT_SCHEMA.split(", ")]

@@ -23,7 +23,7 @@ from bowstring.datasets.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    is_part_file_name,
+    is_data_file_name,
     read_manifest,
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
@@ -189,7 +189,7 @@ def _expand_to_committed(pattern: FolderPath) -> list[FolderPath]:
         paths = paths_by_folder[folder]
         return paths is None or path in paths
 
-    return [path for path in expand_glob(pattern) if not is_part_file_name(path.name) or is_committed(path)]
+    return [path for path in expand_glob(pattern) if not is_data_file_name(path.name) or is_committed(path)]
 
 
 def _is_written_by_jobs(folder: FolderPath) -> bool:
@@ -224,7 +224,7 @@ def _walk(
             if entry.is_dir():
                 if options.recursive_file_lookup or parse_partition_folder(entry.name):
                     subfolders.append(folder / entry.name)
-            elif entry.is_file() and not (is_written_by_jobs and is_part_file_name(entry.name)):
+            elif entry.is_file() and not (is_written_by_jobs and is_data_file_name(entry.name)):
                 path = folder / entry.name
                 if options.path_glob_filter is not None or path.suffix.lower() in DATA_SUFFIXES:
                     with contextlib.suppress(FileNotFoundError):  # removed since it was listed

@@ -38,15 +38,15 @@ _INTERVAL_ADVICE = "write the frame with bowstring.spark.write(df, path)"
 
 
 @dataclass
-class PartCommitMessage(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """The files that one attempt of a task wrote; none if the partition has no rows."""
 
     entries: tuple[ManifestEntry, ...]
 
 
 @dataclass
-class StreamCommitMessage(PartCommitMessage):
-    """As `PartCommitMessage`, with the job and the query."""
+class StreamCommitMessage(TaskCommitMessage):
+    """As `TaskCommitMessage`, with the job and the query."""
 
     job: str
     query: str
@@ -63,9 +63,9 @@ class ArrowWriter(DataSourceArrowWriter):
             staging.create_staging_folder(folder, self.job.id)
 
     @hide_traceback()
-    def write(self, iterator: Iterator[Any]) -> PartCommitMessage:
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Write one partition, on an executor."""
-        return PartCommitMessage(() if self.job is None else self.job.write_part(iterator))
+        return TaskCommitMessage(() if self.job is None else self.job.write_task(iterator))
 
     @hide_traceback()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -100,7 +100,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
         query = None if task is None else task.getLocalProperty(_QUERY_PROPERTY)
         if query is None:
             raise InvalidArgumentError("ArrowStreamWriter.write: expected to run in a task of a streaming query")
-        entries = self._job.write_part(iterator, query=query, driver=self._driver)
+        entries = self._job.write_task(iterator, query=query, driver=self._driver)
         return StreamCommitMessage(entries, self._job.id, query)
 
     @hide_traceback()
@@ -131,4 +131,4 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _find_entries(messages: Sequence[WriterCommitMessage | None]) -> list[ManifestEntry]:
-    return [entry for message in messages if isinstance(message, PartCommitMessage) for entry in message.entries]
+    return [entry for message in messages if isinstance(message, TaskCommitMessage) for entry in message.entries]

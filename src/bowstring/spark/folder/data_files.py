@@ -38,7 +38,7 @@ _MAX_BATCH_BYTES = 1 << 30
 
 
 @dataclass(slots=True)
-class PartFiles:
+class DataFileWriter:
     """Writes the rows of a task to new files of a folder."""
 
     stage: Callable[[str], FolderPath]
