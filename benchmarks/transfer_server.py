@@ -30,7 +30,7 @@ def main(path: str, socket_path: str) -> None:
     for flight_server in (tcp_server, unix_server):
         threading.Thread(target=flight_server.serve, daemon=True).start()
     memory = bowstring.share(table)
-    UCX.configure(UcxOptions(shares_memory=True, arena_bytes=2 * memory.nbytes))
+    UCX.configure(UcxOptions(shares_memory=True, registered_bytes=2 * memory.nbytes))
     with (
         bowstring.serve({"file": path, "memory": memory, "small": bowstring.table(small)}) as server,
         bowstring.serve({"sent": memory}, scheme="tcp") as sender,

@@ -38,7 +38,7 @@ from bowstring.transports.base import (
     strip_traceback,
 )
 from bowstring.transports.credit import Credit
-from bowstring.transports.export_arena import ArenaExporter
+from bowstring.transports.registered_memory import RegisteredMemoryExporter
 from bowstring.transports.timer import Timer
 
 RETRY_S = 0.001
@@ -237,18 +237,18 @@ class MessageChannel(Channel):
     ) -> None:
         self.options = options
         self.traits = traits
-        self.arena: Any = None
+        self.registered_memory: Any = None
         """The memory that the listener exports to its clients, if any."""
         self.is_closed = False
-        self._exporter: ArenaExporter | None = None
+        self._exporter: RegisteredMemoryExporter | None = None
         self._name = name
         self._sender = sender
         self._receiver = receiver
         # One for each direction, besides the library's descriptor: a thread that progresses takes the event that
         # another thread waits for, and then has to wake it.
         self._timers = {RECEIVE: Timer(), SEND: Timer()}
-        # Taken before the lock of an arena. The arena takes it in the other order only for channels that are closed,
-        # which take no lock of the arena any more.
+        # Taken before the lock of `RegisteredMemory`, which takes them in the other order only for channels that are
+        # closed. These do not take its lock any more.
         self._lock = threading.RLock()
         self._process_id = os.getpid()
         self._next_token = 1
@@ -284,10 +284,10 @@ class MessageChannel(Channel):
         return f"{self._name}: {action}"
 
     @property
-    def exporter(self) -> ArenaExporter | None:  # type: ignore[override]
-        """The exporter of the listener's arena, if it has one. It is closed with the channel."""
-        if self._exporter is None and self.arena is not None:
-            self._exporter = ArenaExporter(self.arena)
+    def exporter(self) -> RegisteredMemoryExporter | None:  # type: ignore[override]
+        """The exporter of the listener's registered memory, if it has one. It is closed with the channel."""
+        if self._exporter is None and self.registered_memory is not None:
+            self._exporter = RegisteredMemoryExporter(self.registered_memory)
         return self._exporter
 
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
@@ -388,7 +388,8 @@ class MessageChannel(Channel):
             for timer in self._timers.values():
                 timer.close()
             exporter, self._exporter = self._exporter, None
-            # A peer that may still read the arena keeps the connection, which the arena closes when the peer has left.
+            # A peer that may still read the registered memory keeps the connection until it has left;
+            # `RegisteredMemory` closes it then.
             if exporter is None or has_peer_left or not exporter.close(self):
                 self.close_connection()
             if exporter is not None:
@@ -397,13 +398,13 @@ class MessageChannel(Channel):
     def _close_inherited(self) -> None:
         """Close the descriptors in a forked child.
 
-        A thread of the parent may have locked the channel, its arena or the library during the fork, so no lock is
-        taken. The arena and what the library has belong to the parent.
+        A thread of the parent may have locked the channel, its registered memory or the library during the fork, so no
+        lock is taken. The memory and what the library has belong to the parent.
         """
         if not self.is_closed:
             self.is_closed = True
             self._lost_directions = BOTH_DIRECTIONS
-            self._exporter = self.arena = None
+            self._exporter = self.registered_memory = None
             for timer in self._timers.values():
                 timer.close()
             self._close_connection()
@@ -421,7 +422,7 @@ class MessageChannel(Channel):
         """As `DisconnectedPeer.close_connection`."""
         with self._lock:
             self._close_connection()
-            self.arena = None
+            self.registered_memory = None
 
     @property
     def _is_inherited(self) -> bool:

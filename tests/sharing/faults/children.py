@@ -53,7 +53,7 @@ PLAIN_SCHEMES = ("unix", "tcp")
 NUM_CHANGING = 4
 LONG_BATCHES, LONG_COLUMNS = 10_000, 20
 _PAUSE_S = 0.005
-_ARENA_BYTES = 1 << 22
+_REGISTERED_BYTES = 1 << 22
 Step: TypeAlias = tuple[str, str]
 """The direction and kind of an entry."""
 
@@ -133,8 +133,8 @@ def observe(kill_at: int | None) -> KillingObserver:
 
 
 def configure_ucx(shares_memory: bool) -> None:
-    """Let UCX share memory, with an arena as large as the data set needs."""
-    UCX.configure(UcxOptions(shares_memory=shares_memory, arena_bytes=_ARENA_BYTES))
+    """Let UCX share as much memory as the data set needs."""
+    UCX.configure(UcxOptions(shares_memory=shares_memory, registered_bytes=_REGISTERED_BYTES))
 
 
 def read(uri: str, copy: bool, kill_at: int | None = None, pause: bool = False, shares_memory: bool = False) -> None:

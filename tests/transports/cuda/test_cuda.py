@@ -37,7 +37,7 @@ from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import DirectionEnded
 from bowstring.transports.cuda.memory import CudaExporter, CudaRemoteHandle
 from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
-from bowstring.transports.export_arena import ArenaExporter, HostArena
+from bowstring.transports.registered_memory import RegisteredHostMemory, RegisteredMemoryExporter
 from bowstring.transports.registry import find_transport
 from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.tls import TlsOptions
@@ -178,11 +178,11 @@ def test_the_transport_has_to_be_allowed_at_both_ends() -> None:
         bs.connect(f"cuda+unix:{listener.address}?want_data=1&free_data=2&remote_handle={encoded}&ticket=x")
 
 
-@pytest.mark.parametrize("arena_bytes", [0, -1, (1 << 48) + 1])
-def test_an_impossible_size_is_rejected(arena_bytes: int) -> None:
-    transport = CudaTransport(CudaOptions(shares_memory=True, arena_bytes=arena_bytes))
+@pytest.mark.parametrize("registered_bytes", [0, -1, (1 << 48) + 1])
+def test_an_impossible_size_is_rejected(registered_bytes: int) -> None:
+    transport = CudaTransport(CudaOptions(shares_memory=True, registered_bytes=registered_bytes))
     with pytest.raises(
-        InvalidArgumentError, match=rf"cuda: arena_bytes: expected 1 to 281474976710656, found {arena_bytes}"
+        InvalidArgumentError, match=rf"cuda: registered_bytes: expected 1 to 281474976710656, found {registered_bytes}"
     ):
         transport.listen()
 
@@ -212,7 +212,7 @@ def test_a_wrong_address_is_an_error_of_the_unix_socket() -> None:
         TRANSPORT.dial("@bowstring-no-such-server").close()
 
 
-class MappedArena(HostArena):
+class MappedMemory(RegisteredHostMemory):
     """Memory of the CPU in place of a GPU's: which blocks are used again does not depend on where they are."""
 
     is_mapped_by_clients: ClassVar[bool] = True
@@ -220,8 +220,8 @@ class MappedArena(HostArena):
 
 @pytest.mark.parametrize("leaves_first", ["client", "server"])
 def test_what_a_client_may_read_is_kept_until_it_closes_its_end(leaves_first: str) -> None:
-    exporter = ArenaExporter(MappedArena(memoryview(bytearray(64)), 0, "cuda"))
-    other = ArenaExporter(exporter._arena)
+    exporter = RegisteredMemoryExporter(MappedMemory(memoryview(bytearray(64)), 0, "cuda"))
+    other = RegisteredMemoryExporter(exporter._registered_memory)
     region, later = Region.copy_of([bytes(64)]), Region.copy_of([bytes(64)])
     with assert_descriptors_closed(), ExitStack() as stack:
         server, client = (stack.enter_context(CudaChannel.from_socket(end)) for end in socket.socketpair())
@@ -260,9 +260,11 @@ class HostGpu:
         destination[:] = ctypes.string_at(pointer - POINTER, len(destination))
 
 
-def test_bytes_that_do_not_fit_the_arena_have_zeros_between_the_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_do_not_fit_the_registered_memory_have_zeros_between_the_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cuda, "get_gpu", lambda _: HostGpu())
-    exporter = CudaExporter(HostArena(memoryview(bytearray(64)), 0, "cuda"))
+    exporter = CudaExporter(RegisteredHostMemory(memoryview(bytearray(64)), 0, "cuda"))
     (stored,) = new_device_table().to_stored_datasets("name")
     content = bytes(exporter.read(stored.region, 0, stored.size_bytes))
     assert content[:64] == struct.pack("<3q40x", 0, 1, 2)

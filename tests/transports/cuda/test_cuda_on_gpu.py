@@ -20,7 +20,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing import Server, device_table
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.testing.transport_conformance import CONTENT, ExportedMemoryConformance, TransportConformance
-from bowstring.transports.cuda.memory import CudaArena, CudaExporter, CudaRemoteHandle, RemoteCudaMemory
+from bowstring.transports.cuda.memory import CudaExporter, CudaRemoteHandle, RegisteredCudaMemory, RemoteCudaMemory
 from bowstring.transports.cuda.transport import CUDA, CudaOptions, CudaTransport
 from tests.polling import wait_until
 from tests.transports.conformance import StreamConformance
@@ -30,7 +30,7 @@ pytestmark = needs_gpu
 
 NUM_ROWS = 10_000
 TEXT = [None if i % 7 == 0 else f"row {i}" for i in range(NUM_ROWS)]
-OPTIONS = CudaOptions(shares_memory=True, arena_bytes=1 << 23)
+OPTIONS = CudaOptions(shares_memory=True, registered_bytes=1 << 23)
 
 CLIENT = """
 import gc, sys
@@ -179,7 +179,7 @@ def test_data_sets_in_memory_of_the_cpu_are_sent_as_bytes(server: Server) -> Non
 
 
 def test_a_batch_that_does_not_fit_is_sent_as_bytes(server: Server) -> None:
-    sizes = [OPTIONS.arena_bytes // 2, OPTIONS.arena_bytes, 100]
+    sizes = [OPTIONS.registered_bytes // 2, OPTIONS.registered_bytes, 100]
     batches = [{"x": CudaArray(np.full(size, number, np.uint8))} for number, size in enumerate(sizes)]
     with bs.connect(server.add("table", device_table(batches))) as dataset:
         received = dataset.to_batches()
@@ -198,19 +198,21 @@ def test_memory_is_freed_after_a_pause(server: Server) -> None:
 
 
 def test_a_handle_can_t_claim_more_than_its_allocation() -> None:
-    arena = CudaArena(0, 1 << 20)
-    handle = CudaRemoteHandle.decode(arena.handle)
-    assert handle.size_bytes == arena.allocation.size_bytes == cuda.ALLOCATION_BYTES
+    registered_memory = RegisteredCudaMemory(0, 1 << 20)
+    handle = CudaRemoteHandle.decode(registered_memory.handle)
+    assert handle.size_bytes == registered_memory.allocation.size_bytes == cuda.ALLOCATION_BYTES
     assert handle.uuid is not None
     claimed = CudaRemoteHandle(handle.ipc_handle, handle.size_bytes + 1, handle.uuid)
     with pytest.raises(ProtocolError, match=f"{handle.size_bytes + 1} bytes of an allocation that has"):
         RemoteCudaMemory(claimed.encode(), 0)
     with pytest.raises(ResourceError, match="can't use the device with the UUID 00"):
         RemoteCudaMemory(CudaRemoteHandle(bytes(64), 1, bytes(16)).encode(), 0)
-    assert RemoteCudaMemory(handle.ipc_handle, 0).size_bytes == arena.allocation.size_bytes
+    assert RemoteCudaMemory(handle.ipc_handle, 0).size_bytes == registered_memory.allocation.size_bytes
     assert (
-        RemoteCudaMemory(arena.handle, 0).view_extent(RemoteCudaMemory(arena.handle, 0).find_extent(0)).owner
-        is arena.allocation
+        RemoteCudaMemory(registered_memory.handle, 0)
+        .view_extent(RemoteCudaMemory(registered_memory.handle, 0).find_extent(0))
+        .owner
+        is registered_memory.allocation
     )
 
 
@@ -221,12 +223,12 @@ def test_a_handle_that_does_not_exist_is_an_error() -> None:
         RemoteCudaMemory(bytes(64), 99)
 
 
-def test_an_arena_contains_zeros_until_it_is_filled() -> None:
-    arena = CudaArena(0, 1 << 20)
-    memory = arena.allocation.as_memory(arena.allocation.size_bytes)
+def test_registered_memory_contains_zeros_until_it_is_filled() -> None:
+    registered_memory = RegisteredCudaMemory(0, 1 << 20)
+    memory = registered_memory.allocation.as_memory(registered_memory.allocation.size_bytes)
     assert not any(cuda.copy_to_host(memory, 0, memory.size))
     with Region.copy_of([CONTENT]) as region:
-        address = CudaExporter(arena).export(region).address
+        address = CudaExporter(registered_memory).export(region).address
     assert cuda.copy_to_host(memory, address, len(CONTENT)) == CONTENT
 
 

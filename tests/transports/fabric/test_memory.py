@@ -1,4 +1,4 @@
-"""Memory over libfabric: the arena of a server, fetched by a client."""
+"""Memory over libfabric: the registered memory of a server, fetched by a client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.transports.fabric.pairs import require_libfabric, require_provider
 require_libfabric()
 
 CONTENT = bytes(range(256)) * 64
-ARENA_BYTES = 1 << 20
+REGISTERED_BYTES = 1 << 20
 
 
 def uint64s(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -29,7 +29,7 @@ def uint64s(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 def new_transport(provider: str = "tcp") -> FabricTransport:
     require_provider(provider)
-    return FabricTransport(FabricOptions(provider, shares_memory=True, arena_bytes=ARENA_BYTES))
+    return FabricTransport(FabricOptions(provider, shares_memory=True, registered_bytes=REGISTERED_BYTES))
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[i
 
 
 class TestFetched(ExportedMemoryConformance):
-    transport = FabricTransport(FabricOptions("tcp", shares_memory=True, arena_bytes=ARENA_BYTES))
+    transport = FabricTransport(FabricOptions("tcp", shares_memory=True, registered_bytes=REGISTERED_BYTES))
 
     @pytest.fixture(autouse=True)
     @classmethod
@@ -68,7 +68,7 @@ class TestFetched(ExportedMemoryConformance):
 
 
 @pytest.mark.parametrize("provider", ["tcp", "net", "sockets"])
-def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
+def test_buffers_of_registered_memory_are_fetched(provider: str) -> None:
     with assert_descriptors_closed():
         transport = new_transport(provider)
         with (
@@ -80,12 +80,12 @@ def test_buffers_of_an_arena_are_fetched(provider: str) -> None:
             exporter = transport.open_exporter(ends[1])
             assert memory is not None
             assert exporter is not None
-            assert memory.size_bytes == ARENA_BYTES
+            assert memory.size_bytes == REGISTERED_BYTES
             start = exporter.export(region).address
             assert fetch(memory, ends, [start + 1, 0, start + 300], [9, 0, 100]) == CONTENT[1:10] + CONTENT[44:144]
             many = [start + number for number in range(3000)]
             assert fetch(memory, ends, many, [1] * 3000) == CONTENT[:3000]
-            for address, length in [(start + ARENA_BYTES, 1), (start, ARENA_BYTES + 1)]:
+            for address, length in [(start + REGISTERED_BYTES, 1), (start, REGISTERED_BYTES + 1)]:
                 with pytest.raises(ProtocolError, match="is not inside the server's memory"):
                     memory.locate_buffers(uint64s(address), uint64s(length))
         assert not transport.domains.has_users
@@ -101,7 +101,7 @@ def test_the_provider_checks_the_bounds_and_the_key(offset: int, key: int) -> No
         memory = transport.open_remote_memory(ends[0], handle)
         assert memory is not None
         with pytest.raises(BowstringError, match="fetch: "):
-            fetch(memory, ends, [words[0] + offset], [ARENA_BYTES])
+            fetch(memory, ends, [words[0] + offset], [REGISTERED_BYTES])
 
 
 @pytest.mark.parametrize("handle", [b"", bytes(23), bytes(25), struct.pack("<QQQ", 2**64 - 1, 2, 0)])

@@ -38,7 +38,7 @@ def table(num_rows: int) -> bs.Table:
 def shares_memory(request: pytest.FixtureRequest) -> Iterator[bool]:
     """Whether bodies are addresses of memory that clients fetch."""
     gc.collect()
-    FABRIC.configure(FabricOptions(shares_memory=request.param, arena_bytes=1 << 26))
+    FABRIC.configure(FabricOptions(shares_memory=request.param, registered_bytes=1 << 26))
     yield request.param
     gc.collect()
     FABRIC.configure(FabricOptions())

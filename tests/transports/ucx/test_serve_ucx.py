@@ -42,7 +42,7 @@ def table(num_rows: int) -> bs.Table:
 def mode(request: pytest.FixtureRequest) -> Iterator[str]:
     """Whether bodies are bytes, or addresses of shared memory."""
     gc.collect()
-    UCX.configure(UcxOptions(shares_memory=request.param == "shared", arena_bytes=1 << 28))
+    UCX.configure(UcxOptions(shares_memory=request.param == "shared", registered_bytes=1 << 28))
     yield request.param
     gc.collect()
     UCX.configure(UcxOptions())
@@ -99,7 +99,7 @@ print(*(end - start for start, end in zip(received, received[1:])))
 
 def test_each_copy_is_made_from_the_mapping_also_the_first_of_a_connection() -> None:
     gc.collect()
-    UCX.configure(UcxOptions(shares_memory=True, arena_bytes=1 << 28))
+    UCX.configure(UcxOptions(shares_memory=True, registered_bytes=1 << 28))
     try:
         with Server(scheme="ucx") as server:
             uri = server.add("data", table(200_000).to_batches())

@@ -1,4 +1,4 @@
-"""Memory over UCX: the arena of a server, mapped or fetched by a client."""
+"""Memory over UCX: the registered memory of a server, mapped or fetched by a client."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bowstring.memory.region import Region
 from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, DirectionEnded, Event, ExportedRegion
 from bowstring.transports.blocking import dial
-from bowstring.transports.export_arena import ArenaExporter, ExportArena
+from bowstring.transports.registered_memory import RegisteredMemory, RegisteredMemoryExporter
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import RemoteUcxMemory, UcxArena
+from bowstring.transports.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
 from bowstring.transports.ucx.transport import UCX, UcxListener, UcxOptions, UcxTransport
 from tests.transports.ucx.ucp_processes import require_libucp
 
@@ -49,9 +49,9 @@ def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 
 @pytest.fixture
-def arena() -> Iterator[ExportArena]:
+def registered_memory() -> Iterator[RegisteredMemory]:
     with Context(DEFAULT_FEATURES | Feature.RMA) as context:
-        yield UcxArena(context, 1 << 16)
+        yield RegisteredUcxMemory(context, 1 << 16)
 
 
 def connect(transport: UcxTransport, listener: UcxListener) -> tuple[UcxChannel, UcxChannel]:
@@ -69,8 +69,8 @@ def connect(transport: UcxTransport, listener: UcxListener) -> tuple[UcxChannel,
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> None:
-    transport = UcxTransport(UcxOptions(options=options, shares_memory=True, arena_bytes=1 << 20))
+def test_buffers_of_registered_memory_are_mapped_or_fetched(options: dict[str, str]) -> None:
+    transport = UcxTransport(UcxOptions(options=options, shares_memory=True, registered_bytes=1 << 20))
     with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
         client, server = connect(transport, listener)
         with client, server:
@@ -105,17 +105,17 @@ def test_buffers_of_an_arena_are_mapped_or_fetched(options: dict[str, str]) -> N
 
 
 class TestMapped(ExportedMemoryConformance):
-    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+    transport = UcxTransport(UcxOptions(shares_memory=True, registered_bytes=1 << 20))
 
 
 class TestFetched(ExportedMemoryConformance):
     """Over tcp, memory is not mapped."""
 
-    transport = UcxTransport(UcxOptions(options={"TLS": "tcp"}, shares_memory=True, arena_bytes=1 << 20))
+    transport = UcxTransport(UcxOptions(options={"TLS": "tcp"}, shares_memory=True, registered_bytes=1 << 20))
 
 
 def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
-    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+    transport = UcxTransport(UcxOptions(shares_memory=True, registered_bytes=1 << 20))
     with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
         client, server = connect(transport, listener)
         with client, server:
@@ -148,12 +148,14 @@ def test_memory_is_shared_only_with_an_option() -> None:
     transport.configure(UcxOptions(shares_memory=True))
 
 
-def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: ExportArena) -> None:
-    first, second = ArenaExporter(arena), ArenaExporter(arena)
+def test_regions_share_a_copy_and_their_blocks_are_used_again(registered_memory: RegisteredMemory) -> None:
+    first, second = RegisteredMemoryExporter(registered_memory), RegisteredMemoryExporter(registered_memory)
     with Region.copy_of([bytes(40_000)]) as region, Region.copy_of([bytes(40_000)]) as other:
         address = first.export(region).address
         assert second.export(region).address == address
-        with pytest.raises(ResourceError, match="40000 bytes does not fit into the arena; 25536 of 65536 are free"):
+        with pytest.raises(
+            ResourceError, match="40000 bytes does not fit into the registered memory; 25536 of 65536 are free"
+        ):
             first.export(other)
         first.close()
         with pytest.raises(ResourceError, match="does not fit"):
@@ -167,7 +169,7 @@ def test_regions_share_a_copy_and_their_blocks_are_used_again(arena: ExportArena
 
 @pytest.mark.parametrize("leaves_first", ["client", "server"])
 def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str) -> None:
-    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 16))
+    transport = UcxTransport(UcxOptions(shares_memory=True, registered_bytes=1 << 16))
     with transport.listen() as listener, Region.copy_of([bytes(40_000)]) as region:
         other = Region.copy_of([bytes(40_000)])
         client, server = connect(transport, listener)
@@ -214,7 +216,7 @@ def test_arrays_of_a_closed_dataset_keep_their_values() -> None:
 
 
 def test_a_client_is_connected_when_it_can_map_memory() -> None:
-    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+    transport = UcxTransport(UcxOptions(shares_memory=True, registered_bytes=1 << 20))
     with transport.listen() as listener, transport.dial(listener.address) as client:
         memory = transport.open_remote_memory(client, listener.remote_handle)
         assert memory is not None
@@ -231,7 +233,7 @@ def test_a_client_is_connected_when_it_can_map_memory() -> None:
 
 
 def test_a_refused_client_that_shares_memory_does_not_wait_for_its_deadline() -> None:
-    transport = UcxTransport(UcxOptions(shares_memory=True, arena_bytes=1 << 20))
+    transport = UcxTransport(UcxOptions(shares_memory=True, registered_bytes=1 << 20))
     with transport.listen() as listener:
         address = listener.address
     with pytest.raises(ConnectionLostError):

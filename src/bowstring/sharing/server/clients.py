@@ -450,7 +450,7 @@ class ClientHandler(EventHandler):
                 if exported is None or message.body_bytes < short_bytes
                 else message.to_address_body(exported.address)
             )
-            # The leases keep the owners: `part` keeps the region, `exported` its block in an arena.
+            # The leases keep the owners: `part` keeps the region, `exported` its block of registered memory.
             yield self._connection.send(message.metadata, body, (part, exported))
 
     def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:

@@ -24,7 +24,13 @@ from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, device_pointer
 from bowstring.memory.region import Region
 from bowstring.transports.base import Extent
-from bowstring.transports.export_arena import ArenaExporter, CompletedFetch, ExportArena, Fetch, RemoteArena
+from bowstring.transports.registered_memory import (
+    CompletedFetch,
+    Fetch,
+    RegisteredMemory,
+    RegisteredMemoryExporter,
+    RemoteRegisteredMemory,
+)
 
 _TRAILER = struct.Struct("<Q16s8s")
 _MAGIC = b"bowstrin"
@@ -66,7 +72,7 @@ class CudaRemoteHandle:
         return cls(handle[: cuda.HANDLE_BYTES], size_bytes, uuid)
 
 
-class CudaArena(ExportArena):
+class RegisteredCudaMemory(RegisteredMemory):
     """The allocation of a listener. Freed with its last reference: a listener or channel that is not closed."""
 
     is_mapped_by_clients: ClassVar[bool] = True
@@ -74,7 +80,7 @@ class CudaArena(ExportArena):
     def __init__(self, device: int, size_bytes: int) -> None:
         """Allocate. Raises `InvalidArgumentError` for wrong arguments, and errors of `bowstring.memory.cuda`."""
         if not 0 < size_bytes <= _MAX_BYTES:
-            raise InvalidArgumentError(f"cuda: arena_bytes: expected 1 to {_MAX_BYTES}, found {size_bytes}")
+            raise InvalidArgumentError(f"cuda: registered_bytes: expected 1 to {_MAX_BYTES}, found {size_bytes}")
         gpu = cuda.get_gpu(device)
         self.allocation = gpu.allocate(size_bytes)
         super().__init__(self.allocation.size_bytes, 0, "cuda")
@@ -98,7 +104,7 @@ class CudaArena(ExportArena):
         gpu.synchronize()  # the streams of another process do not wait for these copies
 
 
-class CudaExporter(ArenaExporter):
+class CudaExporter(RegisteredMemoryExporter):
     """Exports regions of a device to the peer of one channel."""
 
     __slots__ = ()
@@ -119,7 +125,7 @@ class CudaExporter(ArenaExporter):
         return copy
 
 
-class RemoteCudaMemory(RemoteArena):
+class RemoteCudaMemory(RemoteRegisteredMemory):
     """The allocation of a server, as a client reads it."""
 
     __slots__ = ("_gpu", "_memory")

@@ -26,8 +26,8 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.cuda.memory import CudaArena, CudaExporter, RemoteCudaMemory
-from bowstring.transports.export_arena import DisconnectedPeer
+from bowstring.transports.cuda.memory import CudaExporter, RegisteredCudaMemory, RemoteCudaMemory
+from bowstring.transports.registered_memory import DisconnectedPeer
 from bowstring.transports.sockets.unix_channel import UnixChannel
 from bowstring.transports.sockets.unix_listener import UnixListener
 from bowstring.transports.sockets.unix_socket import unix_address_scope
@@ -43,7 +43,7 @@ class CudaOptions:
     """Whether servers export memory, and clients map it. Only for peers that are trusted: see above."""
     device: int = 0
     """The number of the device whose memory a server exports."""
-    arena_bytes: int = 1 << 28
+    registered_bytes: int = 1 << 28
     """The size of the memory that a listener allocates on the device. What does not fit is sent as bytes."""
 
     __repr__ = repr_options
@@ -109,23 +109,23 @@ class CudaListener(UnixListener):
 
     def __init__(self, address: str | None, options: TransportOptions, settings: CudaOptions) -> None:
         # First, because clients can connect as soon as the socket listens.
-        arena = CudaArena(settings.device, settings.arena_bytes)
+        registered_memory = RegisteredCudaMemory(settings.device, settings.registered_bytes)
         super().__init__(address, options=options)
-        self._arena: CudaArena | None = arena
-        self.remote_handle = arena.handle
+        self._registered_memory: RegisteredCudaMemory | None = registered_memory
+        self.remote_handle = registered_memory.handle
 
     def close(self) -> None:
         """As `Listener.close`; channels that were accepted keep the exported memory."""
         super().close()
-        arena, self._arena = self._arena, None
-        if arena is not None:
-            arena.close()
+        registered_memory, self._registered_memory = self._registered_memory, None
+        if registered_memory is not None:
+            registered_memory.close()
 
     def _create_channel(self, connection: socket.socket) -> Channel:
         channel = CudaChannel.from_socket(connection, self.options)
         assert isinstance(channel, CudaChannel)
-        assert self._arena is not None
-        channel.exporter = CudaExporter(self._arena)
+        assert self._registered_memory is not None
+        channel.exporter = CudaExporter(self._registered_memory)
         return channel
 
 

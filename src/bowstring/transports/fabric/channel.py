@@ -362,8 +362,8 @@ class FabricChannel(MessageChannel):
         self._wait_for_sends()
         self._control.shut_down()
         self._control.close()
-        if self.arena is not None:
-            self.arena.release()
+        if self.registered_memory is not None:
+            self.registered_memory.release()
         if self._link is not None:
             self._close_endpoint(self._link.endpoint)
 

@@ -197,7 +197,7 @@ class DomainPool:
                 domain.close()
 
 
-class RegisteredMemory(Closable):
+class MemoryRegistration(Closable):
     """Memory of this process that peers may read, and its key. Raises `ResourceError`, `ClosedError`."""
 
     def __init__(self, domain: Domain, memory: Memory, key: int) -> None:

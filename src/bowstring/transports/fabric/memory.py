@@ -1,9 +1,9 @@
 """Memory over libfabric («URI Specification», `remote_handle`: the key of registered memory).
 
-A server copies exported regions into one arena, from which clients fetch buffers (RMA read). The parameter
-`remote_handle` of its URIs is the address, size and key of the arena, three 64-bit integers, little-endian. Addresses
-are offsets in the arena, or those of the server's process if the provider needs them. Providers check the key and the
-bounds of each fetch.
+A server copies exported regions into one block of registered memory, from which clients fetch buffers (RMA read). The
+parameter `remote_handle` of its URIs is the address, size and key of the registered memory, three 64-bit integers,
+little-endian. Addresses are offsets in the registered memory, or those of the server's process if the provider needs
+them. Providers check the key and the bounds of each fetch.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import threading
 from bowstring.errors import InvalidArgumentError, ProtocolError
 from bowstring.memory.buffer import Memory
 from bowstring.transports.base import Extent
-from bowstring.transports.export_arena import HostArena, RemoteArena
 from bowstring.transports.fabric.channel import FabricChannel, FabricFetch
-from bowstring.transports.fabric.endpoint import Domain, RegisteredMemory
+from bowstring.transports.fabric.endpoint import Domain, MemoryRegistration
+from bowstring.transports.registered_memory import RegisteredHostMemory, RemoteRegisteredMemory
 
 _HANDLE = struct.Struct("<QQQ")
 
 
-class FabricArena(HostArena):
-    """An arena that peers can read, until each `acquire`, and the one of its creation, has a `release`. Thread-safe."""
+class RegisteredFabricMemory(RegisteredHostMemory):
+    """Memory that peers can read until each `acquire`, and its creation, has a `release`. Thread-safe."""
 
     def __init__(self, domain: Domain, size_bytes: int) -> None:
         if size_bytes <= 0:
-            raise InvalidArgumentError(f"fabric: arena_bytes: expected at least 1, found {size_bytes}")
+            raise InvalidArgumentError(f"fabric: registered_bytes: expected at least 1, found {size_bytes}")
         mapping = mmap.mmap(-1, size_bytes)
         # The URI has the key for clients; it must be hard to guess.
-        self._registration = RegisteredMemory(domain, Memory(mapping), secrets.randbits(8 * domain.max_key_bytes))
+        self._registration = MemoryRegistration(domain, Memory(mapping), secrets.randbits(8 * domain.max_key_bytes))
         super().__init__(memoryview(mapping), self._registration.base_address, "fabric")
         self.handle = _HANDLE.pack(self.address, size_bytes, self._registration.key)
         """The parameter `remote_handle`."""
@@ -40,7 +40,7 @@ class FabricArena(HostArena):
         self._users_lock = threading.Lock()
 
     def acquire(self) -> None:
-        """Keep the arena open until the matching `release`."""
+        """Keep the registered memory open until the matching `release`."""
         with self._users_lock:
             self._num_users += 1
 
@@ -52,8 +52,8 @@ class FabricArena(HostArena):
                 self._registration.close()
 
 
-class RemoteFabricMemory(RemoteArena):
-    """The arena of a server, as a client reads it. Raises `ProtocolError` for a malformed handle."""
+class RemoteFabricMemory(RemoteRegisteredMemory):
+    """The registered memory of a server, as a client reads it. Raises `ProtocolError` for a malformed handle."""
 
     __slots__ = ("_channel", "_key")
 

@@ -30,7 +30,7 @@ from bowstring.transports.fabric import libfabric
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket
 from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, reject_faulty_provider
-from bowstring.transports.fabric.memory import FabricArena, RemoteFabricMemory
+from bowstring.transports.fabric.memory import RegisteredFabricMemory, RemoteFabricMemory
 from bowstring.transports.sockets.stream_listener import StreamListener
 from bowstring.transports.sockets.tcp_address import (
     SocketAddress,
@@ -54,7 +54,7 @@ class FabricOptions:
     """The path of libfabric; None for the system's."""
     shares_memory: bool = False
     """Whether servers export memory: every client can then read all that a listener exports. Only for trusted ones."""
-    arena_bytes: int = 1 << 30
+    registered_bytes: int = 1 << 30
     """The size of the memory that a listener exports; pages are allocated when they are used. What does not fit is
     sent as bytes.
     """
@@ -70,7 +70,7 @@ class FabricListener(StreamListener):
         socket_address = resolve_host(host, port)[0]
         name = f"fabric {address!r}"
         self._transport = transport
-        self._arena: FabricArena | None = None
+        self._registered_memory: RegisteredFabricMemory | None = None
         # In use while the endpoint is open; an error if the provider is not available.
         self._domain: Domain | None = transport.acquire_domain(self._provider, socket_address.name[0])
         with ExitStack() as on_error:
@@ -80,7 +80,7 @@ class FabricListener(StreamListener):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._listen(socket_address.name)
             if transport.settings.shares_memory:
-                self._create_arena(socket_address)
+                self._register_memory(socket_address)
             on_error.pop_all()
         host = socket.gethostname() if socket_address.is_unspecified else host
         self.address = f"{format_address(host, self._socket.getsockname()[1])}/{self._provider}"
@@ -91,20 +91,20 @@ class FabricListener(StreamListener):
         super().close()
         self._release_resources()
 
-    def _create_arena(self, socket_address: SocketAddress) -> None:
-        """Create the arena, which is registered with one interface."""
+    def _register_memory(self, socket_address: SocketAddress) -> None:
+        """Create the registered memory, which is registered with one interface."""
         if socket_address.is_unspecified:
             raise InvalidArgumentError(
                 f"{self._name}: expected the address of one interface, because shares_memory is set"
             )
         assert self._domain is not None
-        self._arena = FabricArena(self._domain, self._transport.settings.arena_bytes)
-        self.remote_handle = self._arena.handle
+        self._registered_memory = RegisteredFabricMemory(self._domain, self._transport.settings.registered_bytes)
+        self.remote_handle = self._registered_memory.handle
 
     def _release_resources(self) -> None:
-        arena, self._arena = self._arena, None
-        if arena is not None:
-            arena.release()
+        registered_memory, self._registered_memory = self._registered_memory, None
+        if registered_memory is not None:
+            registered_memory.release()
         domain, self._domain = self._domain, None
         if domain is not None:
             self._transport.domains.release(domain)
@@ -113,10 +113,10 @@ class FabricListener(StreamListener):
         with close_on_error(connection):
             control = ControlSocket(connection, (), self._name)
             channel = self._transport.create_channel(control, self._provider, self.options)
-        if self._arena is not None:
+        if self._registered_memory is not None:
             # The channel's own use: the listener may be closed before it.
-            self._arena.acquire()
-            channel.arena = self._arena
+            self._registered_memory.acquire()
+            channel.registered_memory = self._registered_memory
         return channel
 
 

@@ -1,12 +1,12 @@
 """Memory over UCX («URI Specification», `remote_handle`: a remote key).
 
-A server copies exported regions into one arena, which libucp allocates so that processes of the same machine can map
-it. Addresses are those of the server's process. The parameter `remote_handle` of its URIs is the packed key of the
-arena, followed by our own trailer with its address and size, which libucp does not read.
+A server copies exported regions into one block of registered memory, which libucp allocates so that processes of the
+same machine can map it. Addresses are those of the server's process. The parameter `remote_handle` of its URIs is the
+packed key of the registered memory, followed by our own trailer with its address and size, which libucp does not read.
 
-A client maps the arena read-only (`ucp_rkey_ptr`), or fetches buffers (RMA get) if it can't be mapped. Without the
-trailer, as in URIs of other implementations, the bounds of the memory are not known: buffers are always fetched, and a
-wrong address is the server's fault.
+A client maps the registered memory read-only (`ucp_rkey_ptr`), or fetches buffers (RMA get) if it can't be mapped.
+Without the trailer, as in URIs of other implementations, the bounds of the memory are not known: buffers are always
+fetched, and a wrong address is the server's fault.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import ClassVar
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
 from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.transports.base import UNKNOWN_BYTES, Extent
-from bowstring.transports.export_arena import CompletedFetch, Fetch, HostArena, RemoteArena
+from bowstring.transports.registered_memory import CompletedFetch, Fetch, RegisteredHostMemory, RemoteRegisteredMemory
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.ucp import RemoteKey
@@ -26,8 +26,8 @@ _TRAILER = struct.Struct("<QQ8s")
 _MAGIC = b"bowstrin"
 
 
-class UcxArena(HostArena):
-    """An arena that libucp allocates. It is freed with its last reference: a listener or channel that is not closed."""
+class RegisteredUcxMemory(RegisteredHostMemory):
+    """Memory that libucp allocates, and frees with its last reference: a listener or channel that is not closed."""
 
     is_mapped_by_clients: ClassVar[bool] = True
 
@@ -38,8 +38,8 @@ class UcxArena(HostArena):
         """The parameter `remote_handle`."""
 
 
-class RemoteUcxMemory(RemoteArena):
-    """The arena of a server, as a client reads it."""
+class RemoteUcxMemory(RemoteRegisteredMemory):
+    """The registered memory of a server, as a client reads it."""
 
     __slots__ = ("_channel", "_key", "_size_bytes", "_view")
 

@@ -35,7 +35,7 @@ from bowstring.transports.timer import Timer
 from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import RemoteUcxMemory, UcxArena
+from bowstring.transports.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
 from bowstring.transports.ucx.ucp import Worker
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
@@ -51,7 +51,7 @@ class UcxOptions:
     """Options of libucp, without the prefix `UCX_`; they have priority over the environment."""
     shares_memory: bool = False
     """Whether servers export memory, and clients read what servers export. Only for peers that are trusted."""
-    arena_bytes: int = 1 << 30
+    registered_bytes: int = 1 << 30
     """The size of the memory that a listener exports; pages are allocated when they are used. What does not fit is
     sent as bytes.
     """
@@ -66,7 +66,7 @@ class UcxListener(Listener):
         host, port = parse_address(address, transport.scheme)
         self.options = options
         self.is_closed = False
-        self.arena: UcxArena | None = None
+        self.registered_memory: RegisteredUcxMemory | None = None
         self._transport = transport
         context = transport.acquire_context()
         with ExitStack() as on_error:
@@ -76,8 +76,8 @@ class UcxListener(Listener):
             on_error.callback(self._timer.close)
             self._listener = self._worker.listen(host, port)
             if transport.settings.shares_memory:
-                self.arena = UcxArena(context, transport.settings.arena_bytes)
-                self.remote_handle = self.arena.handle
+                self.registered_memory = RegisteredUcxMemory(context, transport.settings.registered_bytes)
+                self.remote_handle = self.registered_memory.handle
             on_error.pop_all()
         self.address = format_address(*self._listener.address)
         self.is_local = is_loopback_host(self._listener.address[0])
@@ -107,7 +107,7 @@ class UcxListener(Listener):
                     continue  # the client has left
                 raise
             channel = UcxChannel(endpoint, self.options, self._transport.release_context)
-            channel.arena = self.arena
+            channel.registered_memory = self.registered_memory
             channels.append(channel)
         self._arm()
         return channels
@@ -126,9 +126,9 @@ class UcxListener(Listener):
     def close(self) -> None:
         """As `Listener.close`; channels that were accepted keep the exported memory."""
         self.is_closed = True
-        arena, self.arena = self.arena, None
-        if arena is not None:
-            arena.close()
+        registered_memory, self.registered_memory = self.registered_memory, None
+        if registered_memory is not None:
+            registered_memory.close()
         if not self._worker.is_closed:
             self._worker.close()
             self._timer.close()

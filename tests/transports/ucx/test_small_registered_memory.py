@@ -1,4 +1,4 @@
-"""Clients of other processes read more than the arena of a server over UCX holds, and exit, are killed or refused."""
+"""Clients of other processes read more than a UCX server's memory holds, and exit, are killed or refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 
-ARENA_BYTES, NUM_TABLES, ROWS = 16 << 20, 8, 1 << 19  # of 4 MB: the arena holds three with their metadata
+REGISTERED_BYTES = 16 << 20
+NUM_TABLES, ROWS = 8, 1 << 19  # of 4 MB: the memory holds three with their metadata
 CLIENT = """
 import bowstring as bs
 from bowstring.sharing.client.connection import Connection
@@ -76,7 +77,7 @@ EXPECTED = [(number, number * ROWS) for number in range(NUM_TABLES)]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     gc.collect()
-    UCX.configure(UcxOptions(shares_memory=True, arena_bytes=ARENA_BYTES))
+    UCX.configure(UcxOptions(shares_memory=True, registered_bytes=REGISTERED_BYTES))
     with Server(scheme="ucx") as server:
         for number in range(NUM_TABLES):
             server.add(str(number), bs.record_batch({"x": np.full(ROWS, number)}))
@@ -89,7 +90,7 @@ def uris(server: Server) -> list[str]:
     return [server.uri(str(number)) for number in range(NUM_TABLES)]
 
 
-def assert_arena_is_free(server: Server) -> None:
+def assert_memory_is_free(server: Server) -> None:
     """Assert that a new client can map three tables at once."""
     assert wait_until(lambda: not server.num_clients)
     last = range(NUM_TABLES - 3, NUM_TABLES)
@@ -100,7 +101,7 @@ def assert_arena_is_free(server: Server) -> None:
 def test_a_client_that_frees_each_table_maps_all_of_them(server: Server) -> None:
     for _ in range(2):
         assert run_python(READ_AND_FREE, uris=uris(server)) == (EXPECTED, [True] * NUM_TABLES)
-    assert_arena_is_free(server)
+    assert_memory_is_free(server)
 
 
 def test_a_client_that_keeps_all_tables_receives_those_as_bytes_that_do_not_fit(server: Server) -> None:
@@ -109,24 +110,24 @@ def test_a_client_that_keeps_all_tables_receives_those_as_bytes_that_do_not_fit(
         assert run_python(READ_AND_FREE, uris=uris(server)[:6]) == (EXPECTED[:6], [True] * 3 + [False] * 3)
         client.send(None)
         assert client.receive() == EXPECTED
-    assert_arena_is_free(server)
+    assert_memory_is_free(server)
 
 
 def test_all_tables_are_read_in_one_request(server: Server) -> None:
     assert run_python(READ_IN_ONE_REQUEST, uris=uris(server)) == (EXPECTED, 1)
-    assert_arena_is_free(server)
+    assert_memory_is_free(server)
 
 
 def test_the_blocks_of_a_killed_client_are_used_again(server: Server) -> None:
     with PythonProcess(READ_AND_KEEP, uris=uris(server)[:3]) as client:
         assert client.receive() == (EXPECTED[:3], [True] * 3)
         client.kill()
-        assert_arena_is_free(server)
+        assert_memory_is_free(server)
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["ends", "is killed"])
 def test_a_refused_client_keeps_its_memory_until_it(server: Server, is_killed: bool) -> None:
-    server.add("removed", bs.record_batch({"x": np.full(4 * ROWS - 1024, 77)}))  # all of the arena
+    server.add("removed", bs.record_batch({"x": np.full(4 * ROWS - 1024, 77)}))  # all of the registered memory
     expected = [(77, 77 * (4 * ROWS - 1024))]
     with PythonProcess(KEEP_AND_BE_REFUSED, uris=[server.uri("removed")]) as client:
         assert client.receive() == expected
@@ -140,4 +141,4 @@ def test_a_refused_client_keeps_its_memory_until_it(server: Server, is_killed: b
         else:
             client.send(None)
             assert client.receive() == expected
-    assert_arena_is_free(server)
+    assert_memory_is_free(server)

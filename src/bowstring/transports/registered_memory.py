@@ -1,9 +1,10 @@
-"""Arenas: memory into which a server copies exported regions, for transports that share one memory per listener.
+"""Registered memory, into which a server copies exported regions: one block for each listener.
 
-A client reads all of an arena, if its transport can map it, or fetches buffers (RMA). So a block is filled again only
-when no client may read it: each has freed its addresses, or has disconnected. A client that this end has disconnected
-may have the arena mapped for any time. Its connection is therefore kept, half-closed, until the other end closes it;
-the kernel does that for a killed process. A region for which there is no space is sent as bytes (`ResourceError`).
+A client reads all of the registered memory, if its transport can map it, or fetches buffers (RMA). So a block is filled
+again only when no client may read it: each has freed its addresses, or has disconnected. A client that this end has
+disconnected may have the registered memory mapped for any time. Its connection is therefore kept, half-closed, until
+the other end closes it; the kernel does that for a killed process. A region for which there is no space is sent as
+bytes (`ResourceError`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from bowstring.transports.base import (
 
 @dataclass(slots=True, eq=False)
 class _RegionCopy:
-    """A block of an arena with the copy of a region."""
+    """A block of registered memory with the copy of a region."""
 
     offset_bytes: int
     size_bytes: int
@@ -43,7 +44,7 @@ class _RegionCopy:
 
 
 class DisconnectedPeer(Protocol):
-    """The peer of a channel that this end has closed. It may still read a mapping of the arena."""
+    """The peer of a channel that this end has closed. It may still read a mapping of the registered memory."""
 
     def has_left(self) -> bool:
         """Whether it has closed its end, or its process has ended. Does not wait."""
@@ -52,7 +53,7 @@ class DisconnectedPeer(Protocol):
         """Close the rest of the connection, which was open only to notice that the peer leaves."""
 
 
-class ExportArena(ABC):
+class RegisteredMemory(ABC):
     """Memory for what a listener exports.
 
     A block that no peer may read any more keeps its copy until its space is needed, so that a region is not copied
@@ -68,8 +69,7 @@ class ExportArena(ABC):
         self._scheme = scheme
         self._size_bytes = size_bytes
         self._free: list[tuple[int, int]] = [(0, size_bytes)]
-        # Weak, because the arena must not keep a region that is no longer served; its copy stays as long as peers read
-        # it.
+        # Weak: a region that is no longer served must not be kept for its copy, which stays as long as peers read it.
         self._copies: weakref.WeakKeyDictionary[Region, _RegionCopy] = weakref.WeakKeyDictionary()
         self._unused: dict[_RegionCopy, None] = {}
         """The copies without readers, the least recently used first."""
@@ -160,7 +160,7 @@ class ExportArena(ABC):
             # Copies are not moved together: peers have their addresses.
             if aligned_bytes > available_bytes or not self._unused:
                 raise ResourceError(
-                    f"{self._scheme}: a region of {size_bytes} bytes does not fit into the arena; "
+                    f"{self._scheme}: a region of {size_bytes} bytes does not fit into the registered memory; "
                     f"{available_bytes} of {self._size_bytes} are free"
                 )
             self._remove_copy(next(iter(self._unused)))
@@ -185,8 +185,8 @@ class ExportArena(ABC):
         self._free = _merge_adjacent([*self._free, (copy.offset_bytes, _round_up(copy.size_bytes))])
 
 
-class HostArena(ExportArena):
-    """An arena in memory of the CPU."""
+class RegisteredHostMemory(RegisteredMemory):
+    """Registered memory of the CPU."""
 
     def __init__(self, view: memoryview, address: int, scheme: str) -> None:
         """Use the writable memory `view`, whose first byte has this address for peers."""
@@ -212,25 +212,25 @@ def _merge_adjacent(blocks: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-class ArenaExporter(MemoryExporter):
-    """Exports regions to the peer of one channel, as copies in the arena of its listener."""
+class RegisteredMemoryExporter(MemoryExporter):
+    """Exports regions to the peer of one channel, as copies in the registered memory of its listener."""
 
-    __slots__ = ("_arena", "_copies", "_num_exported", "_retired")
+    __slots__ = ("_copies", "_num_exported", "_registered_memory", "_retired")
 
-    keeps_exports: ClassVar[bool] = False  # the arena keeps copies while it has space, for all channels
+    keeps_exports: ClassVar[bool] = False  # copies are kept for all channels while there is space
 
-    def __init__(self, arena: ExportArena) -> None:
-        self._arena = arena
+    def __init__(self, registered_memory: RegisteredMemory) -> None:
+        self._registered_memory = registered_memory
         self._copies: dict[int, _RegionCopy] = {}
         """The copies that the peer may read, by the index of their export."""
         self._retired: dict[int, weakref.ref[ExportedRegion]] = {}
         self._num_exported = 0
 
     def export(self, region: Region) -> ExportedRegion:
-        """As `MemoryExporter.export`: copies the region, unless the arena has a copy. Raises `ResourceError`."""
+        """As `MemoryExporter.export`: copies the region, unless there is a copy already. Raises `ResourceError`."""
         self.reclaim()
-        copy = self._arena.acquire_copy(region)
-        exported_region = ExportedRegion(self._arena.address + copy.offset_bytes, self._num_exported)
+        copy = self._registered_memory.acquire_copy(region)
+        exported_region = ExportedRegion(self._registered_memory.address + copy.offset_bytes, self._num_exported)
         self._copies[self._num_exported] = copy
         self._num_exported += 1
         return exported_region
@@ -248,7 +248,7 @@ class ArenaExporter(MemoryExporter):
     def reclaim(self) -> None:
         for index in [index for index, reference in self._retired.items() if reference() is None]:
             del self._retired[index]
-            self._arena.release_copy(self._copies.pop(index))
+            self._registered_memory.release_copy(self._copies.pop(index))
 
     def check_capacity(self, num_regions: int) -> None:
         """As `MemoryExporter.check_capacity`: any number."""
@@ -256,15 +256,15 @@ class ArenaExporter(MemoryExporter):
     def close(self, peer: DisconnectedPeer | None = None) -> bool:
         """Free the exported memory; if a peer may still read it, when it has left. Return whether that is so.
 
-        The arena then closes the peer's connection.
+        `RegisteredMemory` then closes the peer's connection.
         """
         copies = list(self._copies.values())
         self._copies.clear()
         self._retired.clear()
-        if peer is not None and self._arena.release_when_left(copies, peer):
+        if peer is not None and self._registered_memory.release_when_left(copies, peer):
             return True
         for copy in copies:
-            self._arena.release_copy(copy)
+            self._registered_memory.release_copy(copy)
         return False
 
 
@@ -288,8 +288,8 @@ class CompletedFetch:
     error: BowstringError | None = None
 
 
-class RemoteArena(RemoteMemory):
-    """The arena of a server, as a client reads it; the progress of the channel advances fetches."""
+class RemoteRegisteredMemory(RemoteMemory):
+    """The registered memory of a server, as a client reads it; the progress of the channel advances fetches."""
 
     __slots__ = ("_extent", "_fetches", "_next_token")
 
