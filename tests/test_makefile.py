@@ -1,4 +1,4 @@
-"""The Makefile's virtual environment, with a Python that records its arguments instead of installing anything."""
+"""The Makefile and the command of CI, with a Python that records its arguments instead."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
 echo "$@" >> commands.txt
 if [ "$2" = venv ]; then
-    mkdir -p .venv/bin && cp "$0" .venv/bin/python && cp "$0" .venv/bin/bowstring
+    mkdir -p .venv/bin && for name in python bowstring ruff mypy; do cp "$0" .venv/bin/$name; done
 fi
+echo "the end of $*"
+case "$*" in *"$FAILS"*) exit 1; esac
 """
 DEMO = ["-m pip install -q --disable-pip-version-check -e .[cli,spark]"]
 DEV = ["-m pip install -q --disable-pip-version-check -e .[dev]"]
@@ -31,25 +33,53 @@ DEV = ["-m pip install -q --disable-pip-version-check -e .[dev]"]
 def test_the_demo_installs_only_its_extras_and_the_tests_the_others(
     tmp_path: Path, targets: list[str], installations: list[list[str]]
 ) -> None:
+    copy_makefile(tmp_path)
+    for target, expected in zip(targets, installations, strict=True):
+        run(tmp_path, ["make", "-s", target])
+        lines = recorded_commands(tmp_path)
+        assert [line for line in lines if "pip install" in line] == expected
+        assert lines[-1] == ("demo" if target == "demo" else "-m pytest -n 2")
+
+
+@pytest.mark.parametrize("failing", ["nothing", "fuzz", "format"])
+def test_ci_runs_all_checks_and_prints_the_closing_line_of_the_tests_last(tmp_path: Path, failing: str) -> None:
+    copy_makefile(tmp_path)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    process = run(tmp_path, [tmp_path / ".ci" / "run"], failing)
+    assert process.returncode == (0 if failing == "nothing" else 2)
+    assert process.stdout.splitlines()[-1] == "the end of -m pytest -n 2"
+    assert recorded_commands(tmp_path)[-4:] == [
+        "-m pytest -n 2 --thorough -m thorough",
+        "-m tests.sharing.soak --time 240",
+        "-m fuzz --time 240",
+        "-m pytest -n 2",
+    ]
+
+
+def copy_makefile(folder: Path) -> None:
+    """Copy what `make` needs, and the Python: it fails if its arguments contain `$FAILS`."""
     if shutil.which("make") is None:
         pytest.skip("requires make")
     for name in ("Makefile", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / "python").write_text(PYTHON)
-    (tmp_path / "python").chmod(0o755)
-    for target, expected in zip(targets, installations, strict=True):
-        commands = tmp_path / "commands.txt"
-        commands.write_text("")
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))
-        }
-        subprocess.run(
-            ["make", "-s", target, f"PYTHON={tmp_path / 'python'}"],
-            cwd=tmp_path,
-            env=environment,
-            check=True,
-            capture_output=True,
-        )
-        lines = commands.read_text().splitlines()
-        assert [line for line in lines if "pip install" in line] == expected
-        assert lines[-1] == ("demo" if target == "demo" else "-m pytest -n 2")
+        shutil.copy(ROOT / name, folder)
+    (folder / "python").write_text(PYTHON)
+    (folder / "python").chmod(0o755)
+
+
+def run(folder: Path, command: list[str | Path], failing: str = "nothing") -> subprocess.CompletedProcess[str]:
+    """Run a command with the Python, without the variables of the `make` that runs the tests."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))}
+    (folder / "commands.txt").write_text("")
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment | {"PYTHON": str(folder / "python"), "FAILS": failing},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def recorded_commands(folder: Path) -> list[str]:
+    return (folder / "commands.txt").read_text().splitlines()
