@@ -27,7 +27,7 @@ from benchmarks.worker import WorkerProcess
 from bowstring.datasets import Dataset, DatasetPart
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.control import RemoteAccess
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 
 _ROWS, _COLUMNS, _PARTS, _CONSUMERS = 5_000_000, 10, 8, 8
 _CONSUMERS_BOUND, _EPOCH_BOUND, _TCP_BOUND = 1.2, 0.05, 0.7

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.memory.region import Region
-from bowstring.sharing.stored_dataset import index_stored_dataset
+from bowstring.sharing.stored_parts import index_part
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -45,7 +45,7 @@ def test_the_padding_between_buffers_is_zero() -> None:
 
 
 def assert_zero_between_buffers(region: Region) -> None:
-    dataset = index_stored_dataset(region)
+    dataset = index_part(region)
     assert dataset.messages
     for message in dataset.messages:
         is_padding = np.ones(region.size_bytes, bool)
@@ -63,6 +63,6 @@ def test_a_slice_is_written_without_the_bits_of_other_rows(offset: int) -> None:
     column = bs.array(values, bs.bool_()).slice(offset, 3)
     with bs.share(bs.record_batch({"a": column})) as handle:
         (region,) = handle.open_regions()
-        (message,) = index_stored_dataset(region).messages
+        (message,) = index_part(region).messages
         bitmaps = [region.memory[int(address)] for address in message.buffers.addresses]
     assert bitmaps == [0b011, 0b000]

@@ -21,7 +21,7 @@ from bowstring.datasets import Dataset, DatasetPart
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocation
 from bowstring.sharing.agent.control import RemoteAccess
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 
 _TASKS, _PARTS, _CLIENTS, _DATASETS, _DIALS = 300, 1000, 200, 300, 50
 _PART_BYTES = 256 << 20

@@ -16,7 +16,7 @@ from typing import Any
 import bowstring as bs
 from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.memory.region import Region
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import (
     RECEIVE,

@@ -24,7 +24,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import PublishedDataset
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
-from bowstring.sharing import PublishedSummary, stored_dataset
+from bowstring.sharing import PublishedSummary, stored_parts
 from bowstring.sharing.agent import directory as agent_directory, publications
 from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix
 from bowstring.transports.sockets.unix_socket import encode_unix_address
@@ -213,7 +213,7 @@ def test_the_sources_are_those_of_share(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("token")
 def test_a_large_table_is_published_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_dataset, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(stored_parts, "_PART_BYTES", 1 << 12)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     table = bs.concat_tables([TABLE] * 8)
     with bs.publish(table) as dataset:
@@ -245,7 +245,7 @@ def test_what_memory_can_not_be_spared_for_is_copied_to_an_unnamed_file(
             yield batch
             used_bytes += 1 << 20
 
-    monkeypatch.setattr(stored_dataset, "spare_memory_bytes", lambda: (spare_batches << 20) - used_bytes)
+    monkeypatch.setattr(stored_parts, "spare_memory_bytes", lambda: (spare_batches << 20) - used_bytes)
     with bs.publish(count_batches(), spill_folder=tmp_path) as dataset:
         in_memory, in_files = spilled_bytes(token, dataset.id)
         assert (in_memory, in_files) == ((0, dataset.nbytes) if spare_batches < 7 else (dataset.nbytes, 0))
@@ -258,9 +258,9 @@ def test_what_memory_can_not_be_spared_for_is_copied_to_an_unnamed_file(
 def test_parts_of_a_table_are_copied_to_files_by_several_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
-    monkeypatch.setattr(stored_dataset, "_PART_BYTES", 1 << 20)
+    monkeypatch.setattr(stored_parts, "_PART_BYTES", 1 << 20)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(stored_dataset, "spare_memory_bytes", lambda: 0)
+    monkeypatch.setattr(stored_parts, "spare_memory_bytes", lambda: 0)
     table = bs.Table.from_batches(list(create_batches(8)))
     with bs.publish(table, spill_folder=tmp_path) as dataset:
         assert len(dataset.parts) == 4
@@ -271,7 +271,7 @@ def test_parts_of_a_table_are_copied_to_files_by_several_threads(
 def test_without_memory_and_disk_space_the_error_has_the_missing_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_dataset, "spare_memory_bytes", lambda: 1000)
+    monkeypatch.setattr(stored_parts, "spare_memory_bytes", lambda: 1000)
     expected = r"memory is short: 1048576 bytes more are needed, and 1000 can be spared; files in /dev/shm take memory"
     with pytest.raises(ResourceError, match=expected):
         bs.publish(create_batches(2), spill_folder="/dev/shm")
@@ -281,9 +281,9 @@ def test_without_memory_and_disk_space_the_error_has_the_missing_bytes(
 import sys
 import bowstring as bs
 import numpy as np
-from bowstring.sharing import stored_dataset
-stored_dataset.spare_memory_bytes = lambda: 0
-stored_dataset.is_in_memory = lambda folder: False  # as for a disk
+from bowstring.sharing import stored_parts
+stored_parts.spare_memory_bytes = lambda: 0
+stored_parts.is_in_memory = lambda folder: False  # as for a disk
 try:
     bs.publish((bs.table({"a": np.arange(1 << 17)}).to_batches()[0] for _ in range(8)),
         name="too-large", spill_folder=sys.argv[1])

@@ -22,7 +22,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import EpochReader, PublishedDataset
 from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
-from bowstring.sharing import ServerOptions, stored_dataset
+from bowstring.sharing import ServerOptions, stored_parts
 from bowstring.sharing.agent import directory as agent_directory
 from bowstring.sharing.agent.client import AgentClient
 from tests.polling import wait_until
@@ -325,7 +325,7 @@ def test_without_memory_for_threads_reading_works_and_reading_ahead_is_an_error(
 
     with bs.publish(TABLE, name="alone") as dataset, bs.serve({"t": TABLE}, scheme="tcp") as server:
         monkeypatch.setattr(threading.Thread, "start", fail)
-        monkeypatch.setattr(stored_dataset, "_PART_BYTES", 8)
+        monkeypatch.setattr(stored_parts, "_PART_BYTES", 8)
         monkeypatch.setattr(os, "cpu_count", lambda: 4)
         assert bs.open_published("alone").read_all() == bs.attach(bs.share(TABLE)) == TABLE
         assert next(iter(EpochReader(dataset, 3))).num_rows == 3

@@ -85,8 +85,8 @@ class _ActualMessage:
     buffers: list[memoryview] | None
 
 
-class _ConnectionPlayer:
-    """Plays the client's or the server's side of one connection."""
+class _ConnectionReplay:
+    """Replays the client's or the server's side of one connection."""
 
     def __init__(
         self, entry: ObservedEvent, side: str, channel: BlockingChannel, differences: list[MessageDifference]
@@ -347,20 +347,20 @@ class _RecordingPlayer:
 
     def play(self) -> None:
         """Play all entries, then compare."""
-        players: dict[int, _ConnectionPlayer] = {}
+        replays: dict[int, _ConnectionReplay] = {}
         try:
             for entry, step in zip(self.entries, self._steps, strict=True):
                 if entry.kind is ObservedEventKind.CONNECTION:
                     channel = self._open_channel()
-                    players[entry.connection] = _ConnectionPlayer(entry, self._side, channel, self.differences)
-                elif entry.connection in players:
-                    players[entry.connection].play_entry(entry, step)
+                    replays[entry.connection] = _ConnectionReplay(entry, self._side, channel, self.differences)
+                elif entry.connection in replays:
+                    replays[entry.connection].play_entry(entry, step)
                 else:
                     raise InvalidArgumentError(f"the recording has no beginning of connection {entry.connection}")
-            for player in players.values():
+            for player in replays.values():
                 player.finish()
         finally:
-            for player in players.values():
+            for player in replays.values():
                 player.channel.close()
 
 

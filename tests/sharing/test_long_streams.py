@@ -13,7 +13,7 @@ from bowstring.errors import MissingExtraError, UnmetRequirementError
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.transport import UCX, UcxOptions
 from tests.transports.certificates import Authority

@@ -21,7 +21,7 @@ from bowstring.dissociated.events import StreamComplete
 from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.messages import PackedBody
 from bowstring.errors import ConnectionLostError
-from bowstring.sharing.stored_dataset import index_stored_dataset, store_in_region
+from bowstring.sharing.stored_parts import index_part, store_in_region
 from bowstring.transports.blocking import BlockingListener
 from bowstring.transports.sockets.unix import UNIX
 
@@ -29,7 +29,7 @@ listener = BlockingListener.listen(UNIX)
 send(listener.address)
 table = bs.Table.from_batches([bs.record_batch(columns)] * 3)
 with listener.accept(timeout_s=60) as end, store_in_region(table)[0] as region:
-    dataset = index_stored_dataset(region)
+    dataset = index_part(region)
     server = ServerConnection(41, 42 if has_addresses else None)
     (request,) = server.receive(*end.receive())
     exported = end.export(region)

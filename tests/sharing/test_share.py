@@ -26,7 +26,7 @@ from bowstring.errors import (
     WouldCopyError,
 )
 from bowstring.memory import Arena, Region
-from bowstring.sharing import stored_dataset
+from bowstring.sharing import stored_parts
 from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.control_group import limit_memory
 from tests.polling import wait_until
@@ -500,7 +500,7 @@ def test_a_shortage_of_descriptors_is_a_resource_error() -> None:
 @pytest.fixture
 def parted(monkeypatch: pytest.MonkeyPatch) -> bs.Table:
     """A table that is large enough to be copied by two threads, as what is large is little here."""
-    monkeypatch.setattr(stored_dataset, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(stored_parts, "_PART_BYTES", 1 << 12)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     batches = [bs.record_batch({"a": np.arange(i * 1000, (i + 1) * 1000)}) for i in range(5)]
     return bs.Table.from_batches(batches)
@@ -509,7 +509,7 @@ def parted(monkeypatch: pytest.MonkeyPatch) -> bs.Table:
 def test_a_large_table_has_a_region_for_each_processor_and_is_attached_in_order(parted: bs.Table) -> None:
     with bs.share(parted) as handle:
         regions = handle.open_regions()
-        rows = [stored_dataset.open_region_reader(region).read_all().num_rows for region in regions]
+        rows = [stored_parts.open_region_reader(region).read_all().num_rows for region in regions]
         for region in regions:
             region.close()
         assert rows == [2000, 3000]

@@ -14,7 +14,7 @@ from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
-from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, store_in_region
+from bowstring.sharing.stored_parts import StoredPart, index_part, store_in_region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.region_addresses import encode_region_address
@@ -31,7 +31,7 @@ class Server:
         self.transport = transport
         self.connection = ServerConnection({WANT: role}, FREE)
 
-    def stream(self, dataset: StoredDataset) -> None:
+    def stream(self, dataset: StoredPart) -> None:
         self.connection.receive(*self.transport.receive())
         index = self.transport.export(dataset.region).index if self.connection.role is ConnectionRole.BODIES else 0
         messages = self.connection.send(dataset.schema)
@@ -48,7 +48,7 @@ class Server:
 @given(st.lists(st.booleans(), max_size=20))
 def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arrival(order: list[bool]) -> None:
     with ExitStack() as stack:
-        dataset = index_stored_dataset(stack.enter_context(store_in_region(TABLE)[0]))
+        dataset = index_part(stack.enter_context(store_in_region(TABLE)[0]))
         options = TransportOptions(timeout_s=10)
         ends = [BlockingChannel.pair(UNIX, options) for _ in range(2)]
         for end in (end for pair in ends for end in pair):

@@ -21,7 +21,7 @@ from bowstring.sharing.agent.memory_budget import find_spill_folders
 from bowstring.sharing.agent.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.share import SharedTableHandle, TableSource, to_regions
-from bowstring.sharing.stored_dataset import index_stored_dataset, open_region_reader
+from bowstring.sharing.stored_parts import index_part, open_region_reader
 
 _agent_keys: dict[ProcessIdentity, AgentKey] = {}
 
@@ -74,7 +74,7 @@ def publish(
         stack.enter_context(agent)
         parts = []
         for index, region in enumerate(regions):
-            num_rows = index_stored_dataset(region).num_rows
+            num_rows = index_part(region).num_rows
             # Temporary: if this process ends before `agent.publish`, the agent drops the parts with its connection.
             location = agent.put(dataset_id, (index, 0), region, rows=num_rows, ttl_s=ttl_s, is_temporary=True)
             parts.append(DatasetPart(num_rows, region.size_bytes, location.uris, os.uname().nodename))

@@ -18,7 +18,7 @@ from bowstring.ipc.stream import Encoder
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
 from bowstring.memory.device import Device, DeviceRegion
-from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
+from bowstring.sharing.stored_parts import StoredMessage, StoredPart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,15 +37,15 @@ class DeviceTable:
     batches: Sequence[DeviceBatch]
     device: Device
 
-    def to_stored_datasets(self, name: str) -> list[StoredDataset]:
+    def to_parts(self, name: str) -> list[StoredPart]:
         """Return the data sets for a server, one for each batch, so that a server exports one at a time.
 
         Nothing is copied. Raises `UnsupportedTypeError` for a column with a dictionary, and `InvalidArgumentError` for
         slices and unknown null counts.
         """
-        return [self._to_stored_dataset(batch, name) for batch in self.batches]
+        return [self._to_part(batch, name) for batch in self.batches]
 
-    def _to_stored_dataset(self, batch: DeviceBatch, name: str) -> StoredDataset:
+    def _to_part(self, batch: DeviceBatch, name: str) -> StoredPart:
         nodes: list[tuple[int, int]] = []
         buffers: list[Buffer | None] = []
         for field, column in zip(self.schema.fields, batch.columns, strict=True):
@@ -63,7 +63,7 @@ class DeviceTable:
         body = AddressBody.from_arrays(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)
         message = StoredMessage(BatchHeaderBuilder().build(header, body_bytes), body, 0, body_bytes)
         schema = Encoder(self.schema).encode_schema_message().metadata
-        return StoredDataset(region, schema, (message,), batch.num_rows, 0, body_bytes)
+        return StoredPart(region, schema, (message,), batch.num_rows, 0, body_bytes)
 
 
 def device_table(source: object) -> DeviceTable:

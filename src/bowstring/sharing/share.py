@@ -46,8 +46,8 @@ from bowstring.memory.arena import Arena
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.stored_dataset import (
-    index_stored_dataset,
+from bowstring.sharing.stored_parts import (
+    index_part,
     open_region_reader,
     store_in_regions,
 )
@@ -268,7 +268,7 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
         with ExitStack() as stack:
             for region in regions:
                 stack.enter_context(region)
-            num_rows = sum(index_stored_dataset(region).num_rows for region in regions)
+            num_rows = sum(index_part(region).num_rows for region in regions)
             stack.pop_all()
     return SharedTableHandle(regions, num_rows, token)
 

@@ -26,7 +26,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.agent import client as agent_client
 from bowstring.sharing.agent.client import AgentClient, AgentKey, try_launch_agent
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX
@@ -36,7 +36,7 @@ from tests.sharing.python_process import PythonProcess, run_python
 PUT_PARTITION = """
 import bowstring as bs
 from bowstring.sharing.agent.client import AgentClient
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 with AgentClient.open(key) as agent:
     region, rows = store_in_region(bs.table({"a": values}))
     send(agent.put("d", place, region, rows=rows).uris[0])
@@ -44,7 +44,7 @@ with AgentClient.open(key) as agent:
 START_AND_COMMIT = """
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 import bowstring as bs
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 key = AgentKey.create()
 agent = AgentClient.open(key)
 region, rows = store_in_region(bs.table({"a": [1, 2]}))

@@ -25,7 +25,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocatio
 from bowstring.sharing.agent.control import ControlSession, RemoteAccess
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.processes import ProcessIdentity, start_ticks
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.tcp import TCP
@@ -47,7 +47,7 @@ from dataclasses import replace
 import bowstring as bs
 from bowstring.sharing.agent.client import AgentClient
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 # As on another host: the owner is not there, and this process is the executor.
 elsewhere = replace(key, owner=replace(key.owner, host="elsewhere"))
 with AgentClient.open(elsewhere) as agent:

@@ -29,7 +29,7 @@ from dataclasses import replace
 import bowstring as bs
 import numpy as np
 from bowstring.sharing.agent.client import AgentClient
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 # As on another host: the owner is not there, and this process is the executor.
 elsewhere = replace(key, owner=replace(key.owner, host="elsewhere"))
 locations = {}

@@ -21,7 +21,7 @@ from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFound
 from bowstring.sharing.agent import directory as agent_directory
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.base import RECEIVE, SEND, MessageOffered, MessageReceived
 from bowstring.transports.sockets.unix_channel import UnixChannel
 from bowstring.transports.sockets.unix_listener import UnixListener
@@ -32,12 +32,12 @@ from tests.sharing.python_process import PythonProcess, run_python
 
 RUN_AGENT = """
 import resource, socket
-from bowstring.sharing.agent import host_agent, published_datasets
+from bowstring.sharing.agent import host_agent, agent_datasets
 from bowstring.transports.sockets.unix_socket import encode_unix_address
 for name, limit in limits.items():
     resource.setrlimit(getattr(resource, name), (limit, limit))
 for name, value in settings.items():
-    modules = [module for module in (host_agent, published_datasets) if hasattr(module, name)]
+    modules = [module for module in (host_agent, agent_datasets) if hasattr(module, name)]
     setattr(modules[0], name, value)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(encode_unix_address(address))
@@ -51,10 +51,10 @@ import numpy as np
 import bowstring as bs
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import AgentClient, AgentKey
-from bowstring.sharing.stored_dataset import store_in_region, index_stored_dataset
+from bowstring.sharing.stored_parts import store_in_region, index_part
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 template = store_in_region(bs.table({"a": np.array([0])}))[0]
-at = index_stored_dataset(template).messages[0].body_offset
+at = index_part(template).messages[0].body_offset
 content = bytearray(template.memory)
 uris = []
 with AgentClient.open(AgentKey.create()) as agent:
@@ -299,7 +299,7 @@ START_AND_WAIT = """
 import bowstring as bs
 from bowstring.sharing.agent import client as agent_client
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 agent_client._LAUNCH_SCRIPT = agent_client._LAUNCH_SCRIPT.replace(
     "import main", "import main; from bowstring.sharing.agent import host_agent; host_agent._FIRST_OWNER_S = 1.0"
 )

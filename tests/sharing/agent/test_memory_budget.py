@@ -17,7 +17,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation, find_spill_folders
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from tests.polling import wait_until
 from tests.sharing.agent.test_host_agent import read_numbers, running_agent
 from tests.sharing.python_process import PythonProcess, run_python

@@ -17,7 +17,7 @@ from bowstring.sharing.agent import partition_memory
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.agent.partition_memory import PartitionMemory
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 from tests.small_disk import run_on_4_mb
@@ -29,7 +29,7 @@ import numpy as np
 import bowstring as bs
 from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.agent.partition_memory import PartitionMemory
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 for number in numbers:
     content = store_in_region(bs.table({"a": np.full(values, number)}))[0].memory
     with PartitionMemory(key, "partition") as memory:
@@ -46,7 +46,7 @@ import bowstring as bs
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.agent.partition_memory import PartitionMemory
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 with open("/dev/shm/full", "wb") as file:
     try:
         while True:

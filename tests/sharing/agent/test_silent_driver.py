@@ -32,7 +32,7 @@ host_agent.main(listener.detach())
 PUT = """
 import bowstring as bs
 from bowstring.sharing.agent.client import AgentClient
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 region, rows = store_in_region(bs.table({"a": [1, 2]}))
 send("ready")
 receive()

@@ -34,7 +34,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.registry import TRANSPORTS, find_transport
 from bowstring.transports.sockets.unix import UNIX

@@ -37,10 +37,10 @@ from bowstring.errors import (
     UnmetRequirementError,
 )
 from bowstring.memory.region import Region
-from bowstring.sharing import stored_dataset
+from bowstring.sharing import stored_parts
 from bowstring.sharing.client.connection import Connection, ConnectionOptions
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.sharing.stored_dataset import store_in_region
+from bowstring.sharing.stored_parts import store_in_region
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, parse_error_tag
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports import regions
@@ -838,7 +838,7 @@ def test_regions_of_unsealed_memory_are_served_as_files(tmp_path: Path) -> None:
 def test_a_large_table_is_served_from_the_regions_that_two_threads_wrote(
     monkeypatch: pytest.MonkeyPatch, copy: bool
 ) -> None:
-    monkeypatch.setattr(stored_dataset, "_PART_BYTES", 1 << 12)
+    monkeypatch.setattr(stored_parts, "_PART_BYTES", 1 << 12)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     table = bs.Table.from_batches([bs.record_batch({"a": np.arange(i * 1000, (i + 1) * 1000)}) for i in range(4)])
     with bs.share(table) as handle, bs.serve({"table": table, "handle": handle}) as server:
@@ -849,11 +849,9 @@ def test_a_large_table_is_served_from_the_regions_that_two_threads_wrote(
 
 
 def test_regions_with_different_schemas_are_an_error() -> None:
-    parts = [
-        stored_dataset.index_stored_dataset(stored_dataset.store_in_region(bs.table({name: [1]}))[0]) for name in "ab"
-    ]
+    parts = [stored_parts.index_part(stored_parts.store_in_region(bs.table({name: [1]}))[0]) for name in "ab"]
     with bs.serve({}) as server, pytest.raises(InvalidDataError, match="different schemas"):
-        server.add_stored_dataset("t", *parts)
+        server.add_parts("t", *parts)
 
 
 def test_small_data_sets_are_sent_as_bytes_and_larger_ones_shared() -> None:

@@ -53,7 +53,7 @@ def test_a_new_server_reports_its_data_sets(server: Server) -> None:
     assert 0 <= stats.uptime_s <= server.stats().uptime_s
     region = server.find_parts("table of visits")[0].region
     server.add("the same", region)
-    server.add_stored_dataset("a part", *server.find_parts("the same"))
+    server.add_parts("a part", *server.find_parts("the same"))
     assert server.stats().region_bytes == 2 * stats.region_bytes, "the memory of a region is counted once"
     for name in ("the same", "a part", "table of visits"):
         server.remove(name)

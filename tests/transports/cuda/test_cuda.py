@@ -265,7 +265,7 @@ def test_bytes_that_do_not_fit_the_registered_memory_have_zeros_between_the_buff
 ) -> None:
     monkeypatch.setattr(cuda, "get_gpu", lambda _: HostGpu())
     exporter = CudaExporter(RegisteredHostMemory(memoryview(bytearray(64)), 0, "cuda"))
-    (stored,) = new_device_table().to_stored_datasets("name")
+    (stored,) = new_device_table().to_parts("name")
     content = bytes(exporter.read(stored.region, 0, stored.size_bytes))
     assert content[:64] == struct.pack("<3q40x", 0, 1, 2)
     assert content[64:66] == b"\5\0"
@@ -273,7 +273,7 @@ def test_bytes_that_do_not_fit_the_registered_memory_have_zeros_between_the_buff
 
 
 def test_a_table_becomes_one_message_over_its_buffers() -> None:
-    (stored,) = new_device_table().to_stored_datasets("name")
+    (stored,) = new_device_table().to_parts("name")
     (message,) = stored.messages
     assert isinstance(stored.region, DeviceRegion)
     assert [(start, buffer.size) for start, buffer in stored.region.buffers] == [(0, 24), (64, 1), (128, 16), (192, 2)]
@@ -292,7 +292,7 @@ def test_a_table_becomes_one_message_over_its_buffers() -> None:
 def test_columns_that_can_t_be_served_are_rejected(column: bs.Array, problem: str) -> None:
     batch = bs.RecordBatch.from_arrays([column], ["x"])
     with pytest.raises(InvalidArgumentError, match=problem):
-        DeviceTable(batch.schema, [DeviceBatch(len(column), [column])], DEVICE).to_stored_datasets("name")
+        DeviceTable(batch.schema, [DeviceBatch(len(column), [column])], DEVICE).to_parts("name")
 
 
 @pytest.mark.parametrize("source", [{}, {"x": [1]}, {"x": bs.array([1])}, bs.RecordBatch.from_arrays([], [])])
@@ -316,7 +316,7 @@ def test_columns_of_a_table_have_one_length_and_one_device() -> None:
     table = device_table({"x": Source(3, zero), "y": Source(3, zero)})
     assert ([batch.num_rows for batch in table.batches], table.schema.names, table.device) == ([3], ["x", "y"], zero)
     table = device_table({"x": Source(length, zero)} for length in (3, 1, 5))
-    datasets = table.to_stored_datasets("name")
+    datasets = table.to_parts("name")
     assert [(dataset.num_rows, len(dataset.messages)) for dataset in datasets] == [(3, 1), (1, 1), (5, 1)]
     assert len({dataset.schema for dataset in datasets}) == 1
     assert len({dataset.region for dataset in datasets}) == 3, "exported one by one"

@@ -29,10 +29,10 @@ from typing import Any, TypeAlias
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import Closable, close_on_error
 from bowstring.memory.region import Region
+from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index_partition
 from bowstring.sharing.agent.control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
 from bowstring.sharing.agent.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.agent.publications import Publication
-from bowstring.sharing.agent.published_datasets import Attempt, PublishedDatasets, index_partition
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
@@ -103,7 +103,7 @@ class HostAgent(Closable):
         self._access: RemoteAccess | None = None
         self._control_uri = ""
         self.memory = MemoryBudget()
-        self.datasets = PublishedDatasets(self._server, self.memory, max_regions=self._max_descriptors // 4)
+        self.datasets = AgentDatasets(self._server, self.memory, max_regions=self._max_descriptors // 4)
         self._used_at = time.monotonic()
 
     def listen(self, listener: Listener) -> None:

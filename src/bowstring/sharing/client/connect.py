@@ -62,7 +62,7 @@ class LocatedPart(Protocol):
         """The rows, if known."""
 
 
-class PartitionedDataset(Protocol):
+class DatasetLike(Protocol):
     """A data set of several parts, such as `bowstring.datasets.Dataset`.
 
     If it has `column_indices` that are not None, only these columns of the parts are read, and `schema` is theirs.
@@ -77,7 +77,7 @@ class PartitionedDataset(Protocol):
         """The schema of all parts."""
 
 
-Target: TypeAlias = str | os.PathLike[str] | DatasetLocations | Sequence[str | os.PathLike[str]] | PartitionedDataset
+Target: TypeAlias = str | os.PathLike[str] | DatasetLocations | Sequence[str | os.PathLike[str]] | DatasetLike
 """One URI or path of a file, several locations, the URIs or paths of several parts with one schema, or an object with
 `parts` and `schema`.
 """

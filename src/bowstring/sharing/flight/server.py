@@ -32,7 +32,7 @@ from bowstring.sharing.flight.protocol import (
     to_flight_error,
 )
 from bowstring.sharing.server.server import Server
-from bowstring.sharing.stored_dataset import StoredDataset, read_schema_and_batches
+from bowstring.sharing.stored_parts import StoredPart, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
 from bowstring.transports.sockets.tcp_address import format_address, parse_address, resolve_host
 from bowstring.transports.tls import TlsOptions
@@ -234,10 +234,10 @@ class _DoGetStream:
         return next(self._batches)
 
 
-class _StoredDatasetStream:
+class _StoredPartStream:
     """The batches of a data set for pyarrow, in the server's memory; its schema is converted once for all of them."""
 
-    def __init__(self, part: StoredDataset) -> None:
+    def __init__(self, part: StoredPart) -> None:
         self._part = part
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -247,14 +247,14 @@ class _StoredDatasetStream:
         return export_stream(schema, batches, requested_schema)
 
 
-def _to_pyarrow_batches(parts: Sequence[StoredDataset]) -> Iterator[Any]:
+def _to_pyarrow_batches(parts: Sequence[StoredPart]) -> Iterator[Any]:
     """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
     import pyarrow as pa
 
     errors: tuple[type[Exception], ...] = (BowstringError, *_pyarrow_error_types())
     for part in parts:
         try:
-            for batch in pa.RecordBatchReader.from_stream(_StoredDatasetStream(part)):
+            for batch in pa.RecordBatchReader.from_stream(_StoredPartStream(part)):
                 batch.validate()  # offsets of a file could be outside of its buffers
                 yield batch
         except errors as error:

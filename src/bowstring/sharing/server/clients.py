@@ -28,7 +28,7 @@ from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.stats import ConnectionTraffic, ServerCounters
-from bowstring.sharing.stored_dataset import StoredDataset, StoredMessage
+from bowstring.sharing.stored_parts import StoredMessage, StoredPart
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error_message
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -391,7 +391,7 @@ class ClientHandler(EventHandler):
         self.requested_names = ticket.names
         self._session.start_stream(messages, time.monotonic())
 
-    def _is_packed(self, ticket: Ticket, parts: Sequence[StoredDataset]) -> bool:
+    def _is_packed(self, ticket: Ticket, parts: Sequence[StoredPart]) -> bool:
         """Whether bodies are sent as bytes.
 
         Raises `InvalidDataError` if the schemas differ, `InvalidArgumentError` if the memory of a device can't be
@@ -405,7 +405,7 @@ class ClientHandler(EventHandler):
             return False
         return ticket.is_packed or not self._can_export(parts) or self._server.is_sent_inline(parts)
 
-    def _can_export(self, parts: Sequence[StoredDataset]) -> bool:
+    def _can_export(self, parts: Sequence[StoredPart]) -> bool:
         """Whether bodies can be sent as addresses."""
         exporter, role = self._exporter, self._connection.role
         return (
@@ -420,7 +420,7 @@ class ClientHandler(EventHandler):
         self._retire_unneeded_regions()
 
     def _generate_messages(
-        self, parts: Sequence[StoredDataset], is_packed: bool
+        self, parts: Sequence[StoredPart], is_packed: bool
     ) -> Iterator[Sequence[OutgoingMessage] | None]:
         """Yield the messages of data sets, with bodies as addresses or bytes; None requests a flush."""
         connection = self._connection
@@ -440,7 +440,7 @@ class ClientHandler(EventHandler):
         yield connection.send_end()
         self._retire_unneeded_regions()
 
-    def _generate_batches(self, part: StoredDataset, is_exported: bool) -> Iterator[Sequence[OutgoingMessage]]:
+    def _generate_batches(self, part: StoredPart, is_exported: bool) -> Iterator[Sequence[OutgoingMessage]]:
         """Yield the batches of a data set. The exported region is an owner of their leases: see `reclaim`."""
         exported = self._exports[part.region] if is_exported else None
         short_bytes = min(_SHORT_BODY_BYTES, self._clients.options.inline_bytes)

@@ -37,7 +37,7 @@ from bowstring.sharing.server.signals import wait_for_signal
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset
+from bowstring.sharing.stored_parts import StoredPart, index_part
 from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
     Channel,
@@ -90,11 +90,11 @@ class Server(Closable):
         # For the data sets and regions, which any thread may change. Taken before `ServedClients.lock`; clients change
         # in the thread of the loop only.
         self._lock = threading.Lock()
-        self._datasets: dict[str, tuple[StoredDataset, ...]] = {}
+        self._datasets: dict[str, tuple[StoredPart, ...]] = {}
         self._removal_reasons: dict[str, str] = {}
         self._regions: Counter[Region] = Counter()
-        # By the parts, which are compared by identity: a name may stand for other parts after `replace_stored_dataset`.
-        self._encoded_streams: dict[tuple[StoredDataset, ...], EncodedStream] = {}
+        # By the parts, which are compared by identity: a name may stand for other parts after `replace_parts`.
+        self._encoded_streams: dict[tuple[StoredPart, ...], EncodedStream] = {}
         self._region_bytes = 0
         self._started_at = time.monotonic()
         self._process_id = os.getpid()
@@ -215,33 +215,33 @@ class Server(Closable):
         self._check_open()
         self._acceptors[0].uri_for_ticket(name)  # check the name before copying
         if isinstance(source, DeviceTable):
-            return self.add_stored_dataset(name, *source.to_stored_datasets(name))
-        parts = [index_stored_dataset(region) for region in to_regions(source, name, copy)[0]]
+            return self.add_parts(name, *source.to_parts(name))
+        parts = [index_part(region) for region in to_regions(source, name, copy)[0]]
         # Further files are opened again for each client that does not have them, so that any number can be served.
         if isinstance(source, str | os.PathLike) and not copy and len(self.names) >= _MAX_OPEN_FILES:
             for part in parts:
                 part.region.release_descriptor()
-        return self.add_stored_dataset(name, *parts)
+        return self.add_parts(name, *parts)
 
-    def add_stored_dataset(self, name: str, *datasets: StoredDataset) -> str:
-        """As `add`, for one or more data sets in regions, which become one.
+    def add_parts(self, name: str, *parts: StoredPart) -> str:
+        """As `add`, for the parts of a data set.
 
         Raises `InvalidDataError` if their schemas differ.
         """
-        if any(part.schema != datasets[0].schema for part in datasets):
+        if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"data set {name!r}: its regions have different schemas")
         with self._lock:
             if name in self._datasets:
                 raise InvalidArgumentError(f"the server has a data set {name!r} already")
-            self._set_parts(name, datasets)
+            self._set_parts(name, parts)
         return self.issue_uri(name)
 
-    def replace_stored_dataset(self, name: str, *datasets: StoredDataset) -> None:
+    def replace_parts(self, name: str, *parts: StoredPart) -> None:
         """Replace the memory of a data set. Raises `NotFoundError`."""
         with self._lock:
             if name not in self._datasets:
                 raise NotFoundError(f"the server has no data set {name!r}")
-            self._set_parts(name, datasets)
+            self._set_parts(name, parts)
 
     def issue_uri(self, name: str) -> str:
         """The URI of a data set with this name at the first address, whether it exists or not."""
@@ -333,14 +333,14 @@ class Server(Closable):
         if self._is_closed:
             raise ClosedError("the server is closed")
 
-    def _set_parts(self, name: str, datasets: tuple[StoredDataset, ...]) -> None:
+    def _set_parts(self, name: str, parts: tuple[StoredPart, ...]) -> None:
         """Set the memory of a data set; without any, remove it. Clients retire what is no longer served."""
         previous = self._datasets.pop(name, ())
         self._encoded_streams.pop(previous, None)
-        if datasets:
-            self._datasets[name] = datasets
-            self._cache_encoded_stream(datasets)
-        for part in datasets:
+        if parts:
+            self._datasets[name] = parts
+            self._cache_encoded_stream(parts)
+        for part in parts:
             if part.region not in self._regions:
                 self._region_bytes += part.region.size_bytes
             self._regions[part.region] += 1
@@ -353,7 +353,7 @@ class Server(Closable):
         if previous:
             self._loop.call_soon_threadsafe(self._clients.retire_removed_regions)
 
-    def is_sent_inline(self, parts: Sequence[StoredDataset]) -> bool:
+    def is_sent_inline(self, parts: Sequence[StoredPart]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
         if any(part.region.is_on_device for part in parts):
             return False
@@ -361,17 +361,17 @@ class Server(Closable):
         is_short = sum(len(part.messages) for part in parts) <= _MAX_INLINE_MESSAGES
         return is_short and nbytes <= self.options.inline_bytes
 
-    def _cache_encoded_stream(self, datasets: tuple[StoredDataset, ...]) -> None:
+    def _cache_encoded_stream(self, parts: tuple[StoredPart, ...]) -> None:
         """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
-        if not self.is_sent_inline(datasets) or not all(part.region.is_sealed for part in datasets):
+        if not self.is_sent_inline(parts) or not all(part.region.is_sealed for part in parts):
             return
-        batches = ((message, part.region) for part in datasets for message in part.messages)
+        batches = ((message, part.region) for part in parts for message in part.messages)
         bodies = ((message.metadata, message.to_packed_body(region)) for message, region in batches)
-        stream = EncodedStream.encode(datasets[0].schema, bodies)
+        stream = EncodedStream.encode(parts[0].schema, bodies)
         if stream.length_bytes <= _MAX_ENCODED_BYTES:
-            self._encoded_streams[datasets] = stream
+            self._encoded_streams[parts] = stream
 
-    def find_encoded_stream(self, parts: Sequence[StoredDataset]) -> EncodedStream | None:
+    def find_encoded_stream(self, parts: Sequence[StoredPart]) -> EncodedStream | None:
         """Return the messages of a small data set with these parts, if it is in sealed memory."""
         return self._encoded_streams.get(tuple(parts))
 
@@ -390,18 +390,18 @@ class Server(Closable):
             acceptor.close()
         self._clients.start_draining()
 
-    def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[StoredDataset, ...]:
+    def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[StoredPart, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
         name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
         self.options.check_access(name, peer)
         with self._lock:
-            datasets = self._datasets.get(name)
-            if datasets is None:
+            parts = self._datasets.get(name)
+            if parts is None:
                 reason = self._removal_reasons.get(name)
                 raise NotFoundError(reason or f"the server has no data set {hide_signatures(name)[:200]!r}")
-        for part in datasets:
+        for part in parts:
             part.region.check_backing_file()
-        return datasets
+        return parts
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a server can't be pickled: pass a URI, `server.uri(name)`, or a data set of `connect`")

@@ -27,7 +27,7 @@ from bowstring.spark.options import (
 )
 from bowstring.spark.row_filters import RowFilters, find_column_names
 from bowstring.spark.runtime.worker_errors import hide_traceback
-from bowstring.spark.source.dataset_reader import DatasetSourceReader, is_dataset_text, parse_datasets
+from bowstring.spark.source.dataset_reader import ArrowDatasetReader, is_dataset_text, parse_datasets
 from bowstring.spark.source.file_discovery import FolderFiles, find_files, find_partition_schema
 from bowstring.spark.source.file_metadata import add_metadata_column
 from bowstring.spark.source.reader import ArrowReader, iter_file_groups
@@ -108,12 +108,12 @@ class ArrowDataSource(DataSource):
         return sum(count_file_rows(path) if num_rows is None else num_rows for path, num_rows in rows)
 
     @hide_traceback()
-    def reader(self, schema: StructType) -> ArrowReader | DatasetSourceReader:
+    def reader(self, schema: StructType) -> ArrowReader | ArrowDatasetReader:
         """Return a reader of the columns of `schema`, which may have other types than the files."""
         check_options(self.options, "reading")
         if self._names_dataset():
             options = ReadOptions.parse(self.options)
-            return DatasetSourceReader(
+            return ArrowDatasetReader(
                 self._dataset(), schema, options.split_bytes, self._parse_filters(schema, options)
             )
         return self._create_reader(self._find_files(), schema)

@@ -92,7 +92,7 @@ class PartRows:
     stop: int | None = None
 
 
-class DatasetSourceReader(DataSourceReader):
+class ArrowDatasetReader(DataSourceReader):
     """Plans the partitions on the driver and reads them on the executors."""
 
     def __init__(self, dataset: Dataset, schema: StructType, split_bytes: int, filters: RowFilters) -> None:

@@ -41,8 +41,6 @@ from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.memory.unnamed_file import check_free_space, is_in_memory
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 
-"""Batches of Bowstring, or the table of another library."""
-
 # A thread takes some milliseconds to copy it, long compared to starting the thread and to one more region for readers
 # to map.
 _PART_BYTES = 32 << 20
@@ -241,8 +239,8 @@ class StoredMessage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredDataset:
-    """A file or stream in a region: the schema's flatbuffer, and the dictionaries and batches in order.
+class StoredPart:
+    """A part of a data set: a file or stream in a region, with the schema's flatbuffer and all other messages.
 
     `offset_bytes` and `size_bytes` are its location, because a region may contain several.
     """
@@ -254,16 +252,14 @@ class StoredDataset:
     offset_bytes: int
     size_bytes: int
 
-    def move_to_region(self, region: Region, offset_bytes: int) -> StoredDataset:
-        """Return the data set for a copy of its bytes in another region."""
+    def move_to_region(self, region: Region, offset_bytes: int) -> StoredPart:
+        """Return the part for a copy of its bytes in another region."""
         shift_bytes = offset_bytes - self.offset_bytes
         messages = tuple(message.shift_offsets(shift_bytes, region.size_bytes) for message in self.messages)
-        return StoredDataset(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
+        return StoredPart(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
-def merge_into_region(
-    datasets: Sequence[StoredDataset], name: str, spill_folders: Sequence[str] = ()
-) -> list[StoredDataset]:
+def merge_into_region(parts: Sequence[StoredPart], name: str, spill_folders: Sequence[str] = ()) -> list[StoredPart]:
     """Copy the files and streams of several regions into a new one, which needs a single descriptor: a sealed one, or
     an unnamed file in one of `spill_folders`.
 
@@ -274,27 +270,27 @@ def merge_into_region(
         if spill_folders:
             memory.spill(spill_folders)
         else:
-            check_available_memory(sum(dataset.size_bytes for dataset in datasets), name)
-        for dataset in datasets:
+            check_available_memory(sum(part.size_bytes for part in parts), name)
+        for part in parts:
             offsets.append(memory.tell())
-            padding = bytes(-dataset.size_bytes % ALIGNMENT_BYTES)
-            memory.writelines((dataset.region.view(dataset.offset_bytes, dataset.size_bytes), padding))
+            padding = bytes(-part.size_bytes % ALIGNMENT_BYTES)
+            memory.writelines((part.region.view(part.offset_bytes, part.size_bytes), padding))
         region = memory.seal()
-    return [dataset.move_to_region(region, offset) for dataset, offset in zip(datasets, offsets, strict=True)]
+    return [part.move_to_region(region, offset) for part, offset in zip(parts, offsets, strict=True)]
 
 
-def read_schema_and_batches(dataset: StoredDataset) -> tuple[Schema, Iterator[RecordBatch]]:
-    """Return the schema and the batches of a data set, which keep the region's mapping; nothing is copied.
+def read_schema_and_batches(part: StoredPart) -> tuple[Schema, Iterator[RecordBatch]]:
+    """Return the schema and the batches of a part, which keep the region's mapping; nothing is copied.
 
     Raises `InvalidDataError`, also while iterating.
     """
-    region = dataset.region
+    region = part.region
     if region.is_descriptor_released:
         with region.duplicate() as opened:
-            return read_schema_and_batches(replace(dataset, region=opened))
+            return read_schema_and_batches(replace(part, region=opened))
     memory, decoder = Memory(region.memory), Decoder()
-    decoder.decode_header(dataset.schema)
-    return decoder.schema, _decode_batches(decoder, memory, dataset.messages)
+    decoder.decode_header(part.schema)
+    return decoder.schema, _decode_batches(decoder, memory, part.messages)
 
 
 def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredMessage]) -> Iterator[RecordBatch]:
@@ -304,7 +300,7 @@ def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredM
             yield batch
 
 
-def index_stored_dataset(region: Region) -> StoredDataset:
+def index_part(region: Region) -> StoredPart:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     scan = create_scan(MemorySource(Memory(region.memory), region.name), DEFAULT_LIMITS)
     tuple(scan.ipc_schema.schema)  # raises errors of malformed fields now
@@ -318,7 +314,7 @@ def index_stored_dataset(region: Region) -> StoredDataset:
     for message in scan.batch_messages():
         num_rows += message.header.length if message.header.template.kind == RECORD_BATCH else 0
         messages.append(_create_stored_message(message, region.size_bytes))
-    return StoredDataset(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
+    return StoredPart(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
 
 
 def _create_stored_message(message: BatchMessage, region_bytes: int) -> StoredMessage:

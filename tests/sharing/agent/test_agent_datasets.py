@@ -9,27 +9,27 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import NotFoundError
-from bowstring.sharing.agent import published_datasets
+from bowstring.sharing.agent import agent_datasets
+from bowstring.sharing.agent.agent_datasets import AgentDatasets
 from bowstring.sharing.agent.memory_budget import MemoryBudget
 from bowstring.sharing.agent.publications import Publication
-from bowstring.sharing.agent.published_datasets import PublishedDatasets
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.share import to_regions
-from bowstring.sharing.stored_dataset import index_stored_dataset
+from bowstring.sharing.stored_parts import index_part
 
 TABLE = bs.table({"a": [1, 2, 3]})
 
 
 @pytest.fixture
-def datasets() -> Iterator[PublishedDatasets]:
-    with Server() as server, PublishedDatasets(server, MemoryBudget(), 100) as datasets:
+def datasets() -> Iterator[AgentDatasets]:
+    with Server() as server, AgentDatasets(server, MemoryBudget(), 100) as datasets:
         yield datasets
 
 
-def publish(datasets: PublishedDatasets, dataset_id: str) -> str:
+def publish(datasets: AgentDatasets, dataset_id: str) -> str:
     """Publish a data set named "model"; return its URI."""
     (region,), _ = to_regions(TABLE, dataset_id)
-    partition = index_stored_dataset(region)
+    partition = index_part(region)
     uris = datasets.put(dataset_id, (0, 0), partition, ttl_s=60, needs_commit=True).uris
     datasets.commit(dataset_id, {(0, 0)})
     datasets.publish(dataset_id, Publication("model", 3, region.size_bytes, 1, (), "detached", ""))
@@ -42,11 +42,11 @@ def read(uri: str) -> bs.Table:
 
 
 def test_a_replaced_data_set_can_be_read_for_a_while_but_not_found(
-    datasets: PublishedDatasets, monkeypatch: pytest.MonkeyPatch
+    datasets: AgentDatasets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = publish(datasets, "model-1")
     publish(datasets, "model-2")
-    monkeypatch.setattr(published_datasets, "_REPLACED_S", 0.05)
+    monkeypatch.setattr(agent_datasets, "_REPLACED_S", 0.05)
     datasets.replace("model-1", "was replaced by 'model-2'")
     assert read(uri) == TABLE
     assert datasets.find_published("model")["summary"]["id"] == "model-2"
@@ -62,11 +62,11 @@ def test_a_replaced_data_set_can_be_read_for_a_while_but_not_found(
 
 @pytest.mark.parametrize(("limit_sizes", "num_readable"), [(0, 1), (1, 2), (3, 4), (4, 4)])
 def test_of_many_that_replace_each_other_those_of_a_limited_size_can_be_read(
-    datasets: PublishedDatasets, monkeypatch: pytest.MonkeyPatch, limit_sizes: int, num_readable: int
+    datasets: AgentDatasets, monkeypatch: pytest.MonkeyPatch, limit_sizes: int, num_readable: int
 ) -> None:
     uris = [publish(datasets, f"model-{number}") for number in range(5)]
     size_bytes = datasets.list_published()[0]["nbytes"]
-    monkeypatch.setattr(published_datasets, "_MAX_REPLACED_BYTES", limit_sizes * size_bytes)
+    monkeypatch.setattr(agent_datasets, "_MAX_REPLACED_BYTES", limit_sizes * size_bytes)
     for number in range(4):
         datasets.replace(f"model-{number}", "was replaced")
     for number, uri in enumerate(uris):
@@ -78,9 +78,9 @@ def test_of_many_that_replace_each_other_those_of_a_limited_size_can_be_read(
 
 
 def test_the_end_of_a_number_of_data_sets_is_remembered(
-    datasets: PublishedDatasets, monkeypatch: pytest.MonkeyPatch
+    datasets: AgentDatasets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published_datasets, "_MAX_ENDED", 2)
+    monkeypatch.setattr(agent_datasets, "_MAX_ENDED", 2)
     for number in range(3):
         publish(datasets, f"model-{number}")
         datasets.drop(f"model-{number}", "was closed")
@@ -89,7 +89,7 @@ def test_the_end_of_a_number_of_data_sets_is_remembered(
 
 
 def test_the_newest_is_found_although_the_clock_was_set_back(
-    datasets: PublishedDatasets, monkeypatch: pytest.MonkeyPatch
+    datasets: AgentDatasets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(datasets, "model-1")
     monkeypatch.setattr(time, "time", lambda: 1000.0)

@@ -22,7 +22,7 @@ from bowstring.sharing.agent.memory_budget import MemoryBudget
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.server.server import Server
-from bowstring.sharing.stored_dataset import StoredDataset, index_stored_dataset, merge_into_region
+from bowstring.sharing.stored_parts import StoredPart, index_part, merge_into_region
 
 _MAX_ENDED = 100_000
 """The data sets whose end is remembered, some 300 bytes each."""
@@ -44,7 +44,7 @@ Attempt: TypeAlias = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _PublishedDataset:
+class _AgentDataset:
     """The attempts of a data set, their regions, and the tickets that can be read."""
 
     ttl_s: float
@@ -54,7 +54,7 @@ class _PublishedDataset:
     publication: Publication | None = None
     published_at: float = 0.0
     """Seconds since 1970."""
-    partitions: dict[Attempt, StoredDataset] = field(default_factory=dict)
+    partitions: dict[Attempt, StoredPart] = field(default_factory=dict)
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
 
@@ -72,7 +72,7 @@ class _PublishedDataset:
         """When it expires, in seconds since 1970; None for never."""
         return None if math.isinf(self.expires_at) else time.time() + self.expires_at - time.monotonic()
 
-    def add_attempt(self, attempt: Attempt, partition: StoredDataset) -> None:
+    def add_attempt(self, attempt: Attempt, partition: StoredPart) -> None:
         """Add an attempt."""
         self.partitions[attempt] = partition
         self.regions.setdefault(partition.region, []).append(attempt)
@@ -98,14 +98,14 @@ class _PublishedDataset:
         }
 
 
-class PublishedDatasets(Closable):
+class AgentDatasets(Closable):
     """The data sets of an agent by their names. `server` is where they can be read."""
 
     def __init__(self, server: Server, memory: MemoryBudget, max_regions: int) -> None:
         self.server = server
         self._memory = memory
         self._max_regions = max_regions
-        self._datasets: dict[str, _PublishedDataset] = {}
+        self._datasets: dict[str, _AgentDataset] = {}
         self._ended: dict[str, tuple[str | None, str]] = {}
         """The name that each data set was published with, if it was, and why it has ended, the newest end last.
 
@@ -121,7 +121,7 @@ class PublishedDatasets(Closable):
         self,
         name: str,
         attempt: Attempt,
-        partition: StoredDataset,
+        partition: StoredPart,
         *,
         ttl_s: float,
         needs_commit: bool,
@@ -142,7 +142,7 @@ class PublishedDatasets(Closable):
                 f"data set {name!r}: partition {attempt[0]}, attempt {attempt[1]} exists already"
             )
         if dataset is None:
-            dataset = self._datasets[name] = _PublishedDataset(ttl_s)
+            dataset = self._datasets[name] = _AgentDataset(ttl_s)
         dataset.add_attempt(attempt, partition)
         self._memory.add_region(partition.region)
         if not needs_commit:
@@ -282,7 +282,7 @@ class PublishedDatasets(Closable):
             if size_bytes > _MAX_REPLACED_BYTES:
                 self.drop(each, reason)
 
-    def _add_end(self, name: str, dataset: _PublishedDataset, reason: str) -> str:
+    def _add_end(self, name: str, dataset: _AgentDataset, reason: str) -> str:
         """Remember why a data set has ended, for a number of them; return it as a sentence."""
         text = f"data set {name!r} {reason} at {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
         self._ended.pop(name, None)
@@ -310,18 +310,18 @@ class PublishedDatasets(Closable):
         for name in list(self._datasets):
             self.drop(name, "ended with its host agent")
 
-    def _find(self, name: str) -> _PublishedDataset:
+    def _find(self, name: str) -> _AgentDataset:
         dataset = self._datasets.get(name)
         if dataset is None:
             _, reason = self._ended.get(name, (None, f"the host agent has no data set {name!r}"))
             raise NotFoundError(reason)
         return dataset
 
-    def _serve_partitions(self, name: str, dataset: _PublishedDataset, attempts: Iterable[Attempt]) -> None:
+    def _serve_partitions(self, name: str, dataset: _AgentDataset, attempts: Iterable[Attempt]) -> None:
         for attempt in attempts:
             ticket = _format_ticket(name, attempt)
             if ticket not in dataset.tickets:
-                self.server.add_stored_dataset(ticket, dataset.partitions[attempt])
+                self.server.add_parts(ticket, dataset.partitions[attempt])
                 dataset.tickets.add(ticket)
 
     def _reduce_regions(self) -> None:
@@ -339,7 +339,7 @@ class PublishedDatasets(Closable):
         if len(smallest) > 1:
             self._compact_regions(name, dataset, smallest)
 
-    def _compact_regions(self, name: str, dataset: _PublishedDataset, regions: Iterable[Region]) -> None:
+    def _compact_regions(self, name: str, dataset: _AgentDataset, regions: Iterable[Region]) -> None:
         """Copy the attempts of some regions into few regions. If memory is short, the regions stay as they are."""
         for group in _group_by_size(regions):
             attempts = [attempt for region in group for attempt in dataset.regions[region]]
@@ -358,15 +358,15 @@ class PublishedDatasets(Closable):
                 dataset.add_attempt(attempt, partition)
                 ticket = _format_ticket(name, attempt)
                 if ticket in dataset.tickets:
-                    self.server.replace_stored_dataset(ticket, partition)
+                    self.server.replace_parts(ticket, partition)
 
 
-def index_partition(region: Region, num_rows: int) -> StoredDataset:
+def index_partition(region: Region, num_rows: int) -> StoredPart:
     """Return the partition in a region. Raises `InvalidDataError`, `InvalidArgumentError` for other rows."""
     # Any other file could be truncated by any process that has its name, which ends processes that have it mapped.
     if not region.is_sealed and not region.is_unnamed_file:
         raise InvalidDataError(f"{region.name}: expected sealed memory or an unnamed file of this user")
-    partition = index_stored_dataset(region)
+    partition = index_part(region)
     if partition.num_rows != num_rows:
         raise InvalidArgumentError(f"{region.name}: expected {num_rows} rows, found {partition.num_rows}")
     return partition
