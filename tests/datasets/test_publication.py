@@ -108,7 +108,7 @@ def test_memory_is_freed_after_the_time_to_live_unless_it_is_extended(token: str
     short = bs.publish(TABLE, name="short", ttl_s=1)
     longer = bs.publish(TABLE, name="longer", ttl_s=1)
     before = longer.expires_at
-    longer.extend(3600)
+    longer.renew(3600)
     assert before is not None
     assert longer.expires_at is not None
     assert longer.expires_at > before
@@ -117,8 +117,8 @@ def test_memory_is_freed_after_the_time_to_live_unless_it_is_extended(token: str
     with pytest.raises(NotFoundError, match=f"data set '{short.id}' expired after its lifetime of 1 s at .* UTC"):
         short.read_all()
     with pytest.raises(NotFoundError):
-        short.extend(5)
-    longer.extend(0.01)
+        short.renew(5)
+    longer.renew(0.01)
     assert wait_until(lambda: held_bytes(token) == 0)
 
 
@@ -129,7 +129,7 @@ def test_a_closed_data_set_can_not_be_used_and_a_copy_only_closes_itself() -> No
     assert copy == dataset
     assert (copy.id, copy.expires_at) == (dataset.id, dataset.expires_at)
     with pytest.raises(InvalidArgumentError, match="an unpickled copy"):
-        copy.extend(5)
+        copy.renew(5)
     copy.close()
     assert dataset.read_all() == TABLE
     dataset.close()
@@ -137,7 +137,7 @@ def test_a_closed_data_set_can_not_be_used_and_a_copy_only_closes_itself() -> No
     for use in (
         dataset.read_all,
         dataset.to_json,
-        lambda: dataset.extend(5),
+        lambda: dataset.renew(5),
         lambda: pickle.dumps(dataset),
         copy.read_all,
     ):

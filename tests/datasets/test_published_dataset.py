@@ -168,11 +168,11 @@ def test_a_data_set_of_another_agent_is_replaced_too() -> None:
     ):
         assert [summary.id for summary in bs.published() if summary.name == name] == [new.id]
         with pytest.raises(NotFoundError, match=f"'{old.id}' was replaced by '{new.id}' at "):
-            old.extend(60)
+            old.renew(60)
 
 
 def end_by_expiry(dataset: PublishedDataset) -> None:
-    dataset.extend(0.01)
+    dataset.renew(0.01)
     assert wait_until(lambda: dataset.id not in {summary.id for summary in bs.published()})
 
 
@@ -197,7 +197,7 @@ def test_errors_say_who_has_ended_a_data_set(ending: str) -> None:
     opened, copy = bs.open_published(name), pickle.loads(pickle.dumps(dataset))
     end(dataset)
     expected = f"data set '{dataset.id}' {expected}"
-    for use in (lambda: bs.open_published(dataset.id), lambda: bs.unpublish(dataset.id), lambda: opened.extend(60)):
+    for use in (lambda: bs.open_published(dataset.id), lambda: bs.unpublish(dataset.id), lambda: opened.renew(60)):
         with pytest.raises(NotFoundError, match=expected):
             use()
     for view in (opened, copy):
@@ -255,7 +255,7 @@ WRONG_NUMBERS: dict[str, tuple[Callable[[PublishedDataset, Any], object], str]] 
     "unpublish": (lambda dataset, value: bs.unpublish(dataset.id, value), "timeout_s: expected a positive"),
     "follow": (lambda _, value: bs.follow_published("x", timeout_s=value), "timeout_s: expected a positive"),
     "publish": (lambda _, value: bs.publish(TABLE, ttl_s=value), "ttl_s: expected a positive"),
-    "extend": (PublishedDataset.extend, "ttl_s: expected a positive"),
+    "renew": (PublishedDataset.renew, "ttl_s: expected a positive"),
     "prefetch": (
         lambda dataset, value: bs.connect(dataset, prefetch_bytes=value),
         "connect: prefetch_bytes: expected an integer of 0 or more",

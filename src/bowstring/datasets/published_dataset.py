@@ -39,7 +39,7 @@ class DatasetControl(Protocol):
     def drop(self, reason: str, *, is_replaced: bool = False) -> None:
         """Free its memory, as `AgentClient.drop`; `NotFoundError` is raised only by a control of one agent."""
 
-    def extend(self, ttl_s: float) -> datetime | None:
+    def renew(self, ttl_s: float) -> datetime | None:
         """Let it expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
 
 
@@ -55,10 +55,10 @@ class LocalDatasetControl:
         with AgentClient.connect(self._address) as agent:
             agent.drop(self._dataset_id, reason, is_replaced=is_replaced)
 
-    def extend(self, ttl_s: float) -> datetime | None:
-        """As `DatasetControl.extend`. Raises `ConnectionLostError` if the agent has ended."""
+    def renew(self, ttl_s: float) -> datetime | None:
+        """As `DatasetControl.renew`. Raises `ConnectionLostError` if the agent has ended."""
         with AgentClient.connect(self._address) as agent:
-            return agent.extend(self._dataset_id, ttl_s)
+            return agent.renew(self._dataset_id, ttl_s)
 
 
 class RemoteDatasetControl:
@@ -73,9 +73,9 @@ class RemoteDatasetControl:
         """As `DatasetControl.drop`, on the hosts that can be reached."""
         self._agents.drop(self._dataset_id, self._uris, reason, is_replaced=is_replaced)
 
-    def extend(self, ttl_s: float) -> datetime | None:
-        """As `DatasetControl.extend`, on the hosts that can be reached."""
-        return self._agents.extend(self._dataset_id, self._uris, ttl_s)
+    def renew(self, ttl_s: float) -> datetime | None:
+        """As `DatasetControl.renew`, on the hosts that can be reached."""
+        return self._agents.renew(self._dataset_id, self._uris, ttl_s)
 
 
 class PublishedDataset(Dataset, Closable):
@@ -86,8 +86,8 @@ class PublishedDataset(Dataset, Closable):
     read stays valid. All other objects are views, whose `close` has no effect on the data: from `open_published`,
     unpickled copies, and all in a forked child. `id` is unique, several data sets may have one `name`.
 
-    >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-extended", ttl_s=60) as dataset:
-    ...     dataset.extend(3600)
+    >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-renewed", ttl_s=60) as dataset:
+    ...     dataset.renew(3600)
     ...     dataset.schema, dataset.head(1)["n"].to_pylist()
     (Schema(n: int64), [1])
     """
@@ -128,7 +128,7 @@ class PublishedDataset(Dataset, Closable):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the memory is freed, in UTC, as this object last read it; None for never. See `extend`."""
+        """When the memory is freed, in UTC, as this object last read it; None for never. See `renew`."""
         return self._expires_at
 
     @property
@@ -136,22 +136,22 @@ class PublishedDataset(Dataset, Closable):
         """Whether `close` was called on this object."""
         return self._is_closed
 
-    def extend(self, ttl_s: float) -> None:
+    def renew(self, ttl_s: float) -> None:
         """Let the data set expire `ttl_s` from now, whether that is later or earlier than before.
 
         Raises `ClosedError`, `NotFoundError` if it does not exist any more, `ConnectionLostError` if its agent has
         ended, and `InvalidArgumentError` on an unpickled copy: use `open_published`.
 
-        >>> with bs.publish(bs.table({"n": [1]}), name="docs-extend", ttl_s=60) as dataset:
-        ...     dataset.extend(3600)  # an hour from now
+        >>> with bs.publish(bs.table({"n": [1]}), name="docs-renew", ttl_s=60) as dataset:
+        ...     dataset.renew(3600)  # an hour from now
         """
         self._check_open()
         check_seconds("ttl_s", ttl_s)
         if self._control is None:
             raise InvalidArgumentError(
-                f"data set {self.id}: an unpickled copy: extend bowstring.open_published(its id)"
+                f"data set {self.id}: an unpickled copy: renew bowstring.open_published(its id)"
             )
-        self._expires_at = self._control.extend(ttl_s)
+        self._expires_at = self._control.renew(ttl_s)
 
     def close(self) -> None:
         """Free the memory for everyone if this is the owner, the object that `publish` returned; otherwise close only

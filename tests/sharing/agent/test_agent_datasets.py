@@ -53,7 +53,7 @@ def test_a_replaced_data_set_can_be_read_for_a_while_but_not_found(
     assert "'model-1' was replaced by 'model-2'" in datasets.find_published("model-1")["ended"]
     assert [summary["id"] for summary in datasets.list_published()] == ["model-2"]
     with pytest.raises(NotFoundError, match="was replaced"):
-        datasets.extend("model-1", 60)
+        datasets.renew("model-1", 60)
     time.sleep(0.06)
     assert datasets.drop_expired()
     with pytest.raises(NotFoundError, match=r"data set 'model-1' was replaced by 'model-2' at .* UTC"):

@@ -239,7 +239,7 @@ def test_a_process_that_finds_a_data_set_by_name_reaches_the_agents_of_all_hosts
     code = """
 import bowstring as bs
 dataset = bs.open_published("d")
-dataset.extend(7200)
+dataset.renew(7200)
 send(dataset.expires_at)
 receive()
 send(bs.unpublish("d"))
@@ -262,7 +262,7 @@ send(bs.unpublish("d"))
             assert isinstance(reply, MissingEntry)
             assert "data set 'd' was unpublished by process " in reply.ended
     with pytest.raises(NotFoundError, match="does not exist any more"):
-        cluster.group.extend("d", cluster.attempts, 60)
+        cluster.group.renew("d", cluster.attempts, 60)
 
 
 def test_an_unreachable_agent_is_an_error_that_is_raised_in_time(cluster: Cluster) -> None:

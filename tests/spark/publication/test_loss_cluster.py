@@ -91,7 +91,7 @@ except bs.errors.ConnectionLostError:
     assert run_python(read, id=first) == run_python(read, id=second) == list(range(ROWS))
     bs.unpublish(first)
     assert start_ticks(report["agent"]) > 0
-    bs.open_published(second).extend(0.01)
+    bs.open_published(second).renew(0.01)
     assert wait_until(lambda: start_ticks(report["agent"]) < 0, 20), "the host agent still runs"
     with pytest.raises(NotFoundError):
         bs.open_published(first)

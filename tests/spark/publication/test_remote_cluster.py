@@ -212,8 +212,8 @@ def test_any_process_extends_and_unpublishes_by_name_what_all_hosts_have(cluster
         cluster_report.publish()
     assert all(parts_of(cluster_report, worker) for worker in WORKERS)
     dataset_id, one, other = cluster_report.published.id, *map(cluster_report.hosts.namespace, WORKERS)
-    extend = "dataset = bs.open_published(name)\ndataset.extend(9999)\nsend(dataset.expires_at)"
-    expires_at = run_python(f"import bowstring as bs\n{extend}", network=one, name=dataset_id)
+    renew = "dataset = bs.open_published(name)\ndataset.renew(9999)\nsend(dataset.expires_at)"
+    expires_at = run_python(f"import bowstring as bs\n{renew}", network=one, name=dataset_id)
     listed = "import bowstring as bs\nsend({each.id: each.expires_at for each in bs.published()})"
     for network in (one, other):
         assert abs(run_python(listed, network=network)[dataset_id] - expires_at).total_seconds() < 10

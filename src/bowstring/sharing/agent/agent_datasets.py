@@ -200,7 +200,7 @@ class AgentDatasets(Closable):
         dataset.is_detached = publication.lifetime == "detached"
         return dataset.expiry_time
 
-    def extend(self, name: str, ttl_s: float) -> float | None:
+    def renew(self, name: str, ttl_s: float) -> float | None:
         """Let a data set expire `ttl_s` from now. Return this time, in seconds since 1970. Raises `NotFoundError`."""
         dataset = self._find(name)
         if name in self._ended:

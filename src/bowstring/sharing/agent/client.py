@@ -294,9 +294,9 @@ class AgentClient(Closable):
             self._request({"op": "publish", "dataset": dataset, "publication": publication.to_json()}).get("expires_at")
         )
 
-    def extend(self, dataset: str, ttl_s: float) -> datetime | None:
+    def renew(self, dataset: str, ttl_s: float) -> datetime | None:
         """Let a data set expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
-        return parse_time(self._request({"op": "extend", "dataset": dataset, "ttl_s": ttl_s}).get("expires_at"))
+        return parse_time(self._request({"op": "renew", "dataset": dataset, "ttl_s": ttl_s}).get("expires_at"))
 
     def find_published(self, name: str) -> PublishedEntry | MissingEntry:
         """Return the published data set with an ID, or else the newest with a name."""

@@ -81,11 +81,11 @@ class AgentGroup:
         """Name a data set on the agents that have it and can be reached. Return when it expires on each of them."""
         return list(self._call_each(uris, lambda _, agent: agent.publish(dataset, publication)).values())
 
-    def extend(self, dataset: str, uris: Iterable[str], ttl_s: float) -> datetime | None:
+    def renew(self, dataset: str, uris: Iterable[str], ttl_s: float) -> datetime | None:
         """Let a data set expire `ttl_s` from now, on the agents that have it and can be reached. Return when, None for
         never. Raises `NotFoundError` if there are none.
         """
-        times = list(self._call_each(uris, lambda _, agent: agent.extend(dataset, ttl_s)).values())
+        times = list(self._call_each(uris, lambda _, agent: agent.renew(dataset, ttl_s)).values())
         if not times:
             raise NotFoundError(f"data set {dataset} does not exist any more, or only on hosts out of reach")
         return times[0]

@@ -117,7 +117,7 @@ class HostAgent(Closable):
         options = ServerOptions(max_clients=min(limit // 4, _MAX_CLIENTS), max_silent=min(limit // 8, _MAX_CONNECTIONS))
         if access is not None:
             addresses[access.scheme] = access.listen_address
-            # A ticket is valid as long as its data set, whose lifetime may be extended; names are never used twice.
+            # A ticket is valid as long as its data set, whose lifetime may be renewed; names are never used twice.
             lifetime_s = math.inf
             options = replace(options, ticket_key=access.ticket_key, ticket_lifetime_s=lifetime_s, tls=access.tls)
             options = replace(options, advertised_host=access.host)
@@ -292,9 +292,9 @@ class HostAgent(Closable):
         publication = Publication.from_json(request["publication"])
         return {"expires_at": self.datasets.publish(str(request["dataset"]), publication)}
 
-    def extend(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def renew(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Change the lifetime of a data set."""
-        return {"expires_at": self.datasets.extend(str(request["dataset"]), float(request["ttl_s"]))}
+        return {"expires_at": self.datasets.renew(str(request["dataset"]), float(request["ttl_s"]))}
 
     def find_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """A published data set by ID or name, with its description, and the access to the agents of other hosts."""
@@ -541,7 +541,7 @@ _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "reopen": HostAgent.reopen,
     "commit": HostAgent.commit,
     "publish": HostAgent.publish,
-    "extend": HostAgent.extend,
+    "renew": HostAgent.renew,
     "find": HostAgent.find_published,
     "list": HostAgent.list_published,
     "drop": HostAgent.drop,

@@ -143,9 +143,9 @@ class PartitionJob:
         # Without any, all partitions are on hosts whose agents this process can't reach.
         return times[0] if times else parse_time(time.time() + self._expires_at - time.monotonic())
 
-    def extend(self, ttl_s: float) -> datetime | None:
-        """Let the data set expire `ttl_s` from now. Raises as `PublishedDataset.extend`."""
-        expires_at = self._agents.extend(self._dataset, self._agent_uris, ttl_s)
+    def renew(self, ttl_s: float) -> datetime | None:
+        """Let the data set expire `ttl_s` from now. Raises as `PublishedDataset.renew`."""
+        expires_at = self._agents.renew(self._dataset, self._agent_uris, ttl_s)
         self._expires_at = time.monotonic() + ttl_s
         return expires_at
 
