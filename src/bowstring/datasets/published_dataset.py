@@ -148,9 +148,7 @@ class PublishedDataset(Dataset, Closable):
         self._check_open()
         check_seconds("ttl_s", ttl_s)
         if self._control is None:
-            raise InvalidArgumentError(
-                f"data set {self.id}: an unpickled copy: renew bowstring.open_published(its id)"
-            )
+            raise InvalidArgumentError(f"data set {self.id}: an unpickled copy: renew bowstring.open_published(its id)")
         self._expires_at = self._control.renew(ttl_s)
 
     def close(self) -> None:
