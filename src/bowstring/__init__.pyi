@@ -54,7 +54,7 @@ from bowstring.datasets.published_dataset import (
     published as published,
     unpublish as unpublish,
 )
-from bowstring.datasets.published_stream import follow_published as follow_published
+from bowstring.datasets.published_query import follow_published as follow_published
 from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.base import DataType as DataType
 from bowstring.datatypes.canonical.json import json_ as json_

@@ -23,7 +23,7 @@ from bowstring.datasets.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    StreamBatch,
+    QueryBatch,
     data_file_name,
     iter_data_files,
     list_files_without_manifest,
@@ -89,16 +89,16 @@ def test_appended_manifests_have_only_what_they_add_and_every_hundredth_is_compl
     current = manifest(1, "f0")
     assert try_create_manifest(tmp_path, current)
     for index in range(1, 1001):
-        current = current.append([ManifestEntry(f"f{index}", 8)], StreamBatch("query", index))
+        current = current.append([ManifestEntry(f"f{index}", 8)], QueryBatch("query", index))
         assert try_create_manifest(tmp_path, current)
     newest = read_manifest(tmp_path)
     assert newest == current
     assert newest is not None
     assert [entry.name for entry in newest.entries] == [f"f{index}" for index in range(1001)]
     assert (newest.generation, newest.sequence_number) == (1, 1001)
-    assert newest.has_batch(StreamBatch("query", 1000))
-    assert not newest.has_batch(StreamBatch("query", 1001))
-    assert not newest.has_batch(StreamBatch("another", 0))
+    assert newest.has_batch(QueryBatch("query", 1000))
+    assert not newest.has_batch(QueryBatch("query", 1001))
+    assert not newest.has_batch(QueryBatch("another", 0))
     sizes = [path.stat().st_size for path in sorted((tmp_path / MANIFEST_FOLDER).iterdir())]
     assert sum(size > 1000 for size in sizes) == 10
     assert sum(sizes) < 11 * 1001 * 70 // 2 + 1001 * 300
@@ -130,12 +130,12 @@ def test_files_of_a_manifest_are_read_once_unless_they_were_replaced(
 
 
 def test_replacing_all_files_begins_a_generation_and_keeps_the_batches_of_streams(tmp_path: Path) -> None:
-    first = manifest(1, "a").append([ManifestEntry("b", 8)], StreamBatch("query", 7))
+    first = manifest(1, "a").append([ManifestEntry("b", 8)], QueryBatch("query", 7))
     second = first.replace_all(SCHEMA, [ManifestEntry("c", 8)])
     for each in (manifest(1, "a"), first, second):
         assert try_create_manifest(tmp_path, each)
     assert read_manifest(tmp_path) == second
-    assert (second.generation, second.has_batch(StreamBatch("query", 7))) == (3, True)
+    assert (second.generation, second.has_batch(QueryBatch("query", 7))) == (3, True)
 
 
 def test_replacing_partitions_keeps_the_files_of_others(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_replacing_partitions_keeps_the_files_of_others(tmp_path: Path) -> None:
         SCHEMA, [ManifestEntry(name, 8, 1, 1, "crc32:0123abcd") for name in names], None, partition_schema
     )
     second = first.append([ManifestEntry("k=3/d", 8)])
-    third = second.replace_partitions([ManifestEntry("k=1/e", 8), ManifestEntry("k=4/f", 8)], StreamBatch("query", 1))
+    third = second.replace_partitions([ManifestEntry("k=1/e", 8), ManifestEntry("k=4/f", 8)], QueryBatch("query", 1))
     for each in (first, second, third):
         assert try_create_manifest(tmp_path, each)
         assert read_manifest(tmp_path) == each
@@ -153,7 +153,7 @@ def test_replacing_partitions_keeps_the_files_of_others(tmp_path: Path) -> None:
         *(("k=2/c", 1), ("k=3/d", 2)),
         *(("k=1/e", 3), ("k=4/f", 3)),
     ]
-    assert (third.generation, third.base, third.has_batch(StreamBatch("query", 1))) == (3, None, True)
+    assert (third.generation, third.base, third.has_batch(QueryBatch("query", 1))) == (3, None, True)
 
 
 @pytest.mark.parametrize("is_in_store", [False, True])

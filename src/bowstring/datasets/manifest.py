@@ -79,7 +79,7 @@ class ManifestEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamBatch:
+class QueryBatch:
     """The batch of a streaming query that a commit consists of."""
 
     query: str
@@ -106,11 +106,11 @@ class Manifest:
     partition_schema: dict[str, Any] | None = None
     """The columns of partitions, as `schema`: their values are in the names of the files' folders, in this order."""
 
-    def has_batch(self, batch: StreamBatch | None) -> bool:
+    def has_batch(self, batch: QueryBatch | None) -> bool:
         """Whether a batch is committed."""
         return batch is not None and self.stream_batches.get(batch.query, -1) >= batch.number
 
-    def append(self, entries: Iterable[ManifestEntry], batch: StreamBatch | None = None) -> Manifest:
+    def append(self, entries: Iterable[ManifestEntry], batch: QueryBatch | None = None) -> Manifest:
         """Return the next manifest, with more files."""
         number = self.sequence_number + 1
         added = _set_commit(entries, number)
@@ -130,7 +130,7 @@ class Manifest:
         self,
         schema: dict[str, Any],
         entries: Iterable[ManifestEntry],
-        batch: StreamBatch | None = None,
+        batch: QueryBatch | None = None,
         partition_schema: dict[str, Any] | None = None,
     ) -> Manifest:
         """Return the next manifest, with other files."""
@@ -139,7 +139,7 @@ class Manifest:
         added = _set_commit(entries, number)
         return Manifest(number, schema, added, number, batches, partition_schema=partition_schema)
 
-    def replace_partitions(self, entries: Iterable[ManifestEntry], batch: StreamBatch | None = None) -> Manifest:
+    def replace_partitions(self, entries: Iterable[ManifestEntry], batch: QueryBatch | None = None) -> Manifest:
         """Return the next manifest, in which these files are all those of their partitions."""
         number = self.sequence_number + 1
         added = _set_commit(entries, number)
@@ -153,7 +153,7 @@ def _set_commit(entries: Iterable[ManifestEntry], number: int) -> tuple[Manifest
     return tuple(replace(entry, commit=number) for entry in entries)
 
 
-def _add_batch(batches: Mapping[str, int], batch: StreamBatch | None) -> Mapping[str, int]:
+def _add_batch(batches: Mapping[str, int], batch: QueryBatch | None) -> Mapping[str, int]:
     return batches if batch is None else {**batches, batch.query: batch.number}
 
 

@@ -18,7 +18,7 @@ from bowstring.datasets.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    StreamBatch,
+    QueryBatch,
     data_file_name,
     read_manifest,
     try_create_manifest,
@@ -73,7 +73,7 @@ def test_a_batch_that_was_committed_before_the_driver_died_is_not_written_again(
     last = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").iterdir() if path.name.isdecimal())
     manifest = read_manifest(tmp_path / "data")
     assert manifest is not None
-    assert manifest.has_batch(StreamBatch(query.id, last))
+    assert manifest.has_batch(QueryBatch(query.id, last))
     # As if the driver had died after our commit and before Spark's.
     for path in (tmp_path / "checkpoint" / "commits").glob(f"*{last}*"):
         path.unlink()
@@ -150,7 +150,7 @@ def test_no_job_removes_the_files_of_a_commit_that_outlives_its_driver(
         return try_create_manifest(folder, manifest)
 
     monkeypatch.setattr("bowstring.spark.folder.job.try_create_manifest", start_another_driver)
-    job.commit([entry], StreamBatch("query", 0))
+    job.commit([entry], QueryBatch("query", 0))
     assert (tmp_path / entry.name).read_bytes() == b"data"
     assert not (tmp_path / "_staging").exists()
 

@@ -46,7 +46,7 @@ def create_dataset_id(name: str | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamBatchId:
+class QueryBatchId:
     """A batch of a published stream. Each batch is a data set of its own."""
 
     name: str
@@ -60,7 +60,7 @@ class StreamBatchId:
         return f"{self.name}-{self.query}-{self.number:010d}-{secrets.token_hex(4)}"
 
     @classmethod
-    def parse(cls, dataset_id: str) -> StreamBatchId | None:
+    def parse(cls, dataset_id: str) -> QueryBatchId | None:
         """Return the batch of a data set; None if it is not one of a stream."""
         match = _STREAM_BATCH_ID.fullmatch(dataset_id)
         return None if match is None else cls(match["name"], match["query"], int(match["number"]))

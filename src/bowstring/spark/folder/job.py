@@ -28,7 +28,7 @@ from bowstring.datasets.manifest import (
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
-    StreamBatch,
+    QueryBatch,
     data_file_name,
     list_files_without_manifest,
     read_manifest,
@@ -173,7 +173,7 @@ class FolderJob:
         stage = partial(as_folder(self.folder).stage, self._staging_name)
         return DataFileWriter(stage, name_file, names, self.options, schema, self.time_zone).write(batches)
 
-    def commit(self, entries: Sequence[ManifestEntry], batch: StreamBatch | None = None) -> None:
+    def commit(self, entries: Sequence[ManifestEntry], batch: QueryBatch | None = None) -> None:
         """Commit the files of these attempts atomically, on the driver; a batch of a stream that is committed already
         has no effect.
 
@@ -238,7 +238,7 @@ class FolderJob:
             raise translate_os_error(problem, f"{self.folder}: cannot be committed: {problem.strerror}") from problem
 
     def _commit_manifest(
-        self, entries: Sequence[ManifestEntry], batch: StreamBatch | None
+        self, entries: Sequence[ManifestEntry], batch: QueryBatch | None
     ) -> tuple[Manifest | None, list[str]]:
         """Create the next manifest, and return it with the names of the files to remove.
 
@@ -264,7 +264,7 @@ class FolderJob:
         raise ResourceError(f"{self.folder}: {MAX_COMMIT_ATTEMPTS} other jobs committed before this one could")
 
     def _create_next_manifest(
-        self, newest: Manifest | None, entries: Sequence[ManifestEntry], batch: StreamBatch | None
+        self, newest: Manifest | None, entries: Sequence[ManifestEntry], batch: QueryBatch | None
     ) -> tuple[Manifest, list[str]]:
         """Return the manifest of the commit, and the names of the files that it no longer lists."""
         schema, partitions = to_json_value(self._file_schema), self._partition_schema

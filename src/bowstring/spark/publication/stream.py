@@ -11,7 +11,7 @@ from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, unpublish
 from bowstring.errors import InvalidArgumentError, NotFoundError, check_count
 from bowstring.sharing.agent.client import DEFAULT_TTL_S
 from bowstring.sharing.agent.directory import list_published
-from bowstring.sharing.agent.publications import Lifetime, StreamBatchId, check_name
+from bowstring.sharing.agent.publications import Lifetime, QueryBatchId, check_name
 from bowstring.spark.publication.frame import PublishedFrame, publish_as
 from bowstring.spark.publication.options import PublishOptions, RemoteOptions
 
@@ -76,7 +76,7 @@ class _BatchPublisher:
         """Publish a batch, and free those that are too old."""
         query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_PROPERTY)
         assert query is not None
-        batch = StreamBatchId(self.name, query.replace("-", ""), number)
+        batch = QueryBatchId(self.name, query.replace("-", ""), number)
         # With the other lifetime, those of an earlier run of this process are about to be freed.
         others = self._list_others(batch.query) if self.options.lifetime == "detached" else {}
         if number not in others:  # or the driver before this one has published the batch, and Spark repeats it
@@ -112,7 +112,7 @@ class _BatchPublisher:
         """The IDs of the data sets of the query's batches, by their numbers, which other processes have published."""
         batches: dict[int, str] = {}
         for _, summary in list_published(DEFAULT_TIMEOUT_S, self.name):
-            batch = StreamBatchId.parse(summary.id)
+            batch = QueryBatchId.parse(summary.id)
             is_of_query = batch is not None and (batch.name, batch.query) == (self.name, query)
             if batch is not None and is_of_query and batch.number not in self._frames:
                 batches.setdefault(batch.number, summary.id)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, StreamBatch
+from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, QueryBatch
 from bowstring.errors import InvalidArgumentError
 from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath
@@ -109,7 +109,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
         job, query = self._find_job(messages)
         if job is None:
             return  # a batch without partitions
-        job.commit(_find_entries(messages), StreamBatch(query, batchId))
+        job.commit(_find_entries(messages), QueryBatch(query, batchId))
         # Spark runs the batches of a query one after the other, so all other jobs of the query have ended.
         staging.discard_jobs_of_query(job.folder, query)
 

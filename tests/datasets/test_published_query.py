@@ -15,7 +15,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import publication
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
-from bowstring.sharing.agent.publications import StreamBatchId
+from bowstring.sharing.agent.publications import QueryBatchId
 
 QUERY = secrets.token_hex(16)
 
@@ -31,7 +31,7 @@ class Stream:
 
     def publish(self, number: int, *values: int) -> None:
         """Publish a batch of record batches of two rows."""
-        dataset_id = StreamBatchId(self.name, self._query, number).create_dataset_id()
+        dataset_id = QueryBatchId(self.name, self._query, number).create_dataset_id()
         self._monkeypatch.setattr(publication, "create_dataset_id", lambda name: dataset_id)
         batches = [bs.record_batch({"x": values[start : start + 2]}) for start in range(0, len(values), 2)]
         table = bs.Table.from_batches(batches) if values else bs.table({"x": bs.array([], "int64")})
@@ -108,10 +108,10 @@ def test_a_state_of_another_stream_or_none_at_all_is_an_error(stream: Stream, mo
     assert values_of(bs.follow_published(stream.name, start, timeout_s=0.01)) == [[1]]
     list(follower)
     state = follower.state_dict()
-    with pytest.raises(InvalidDataError, match="another stream is published with this name"):
-        list(bs.follow_published(stream.name, {**state, "stream": "0" * 32}, timeout_s=0.01))
+    with pytest.raises(InvalidDataError, match="another query is published with this name"):
+        list(bs.follow_published(stream.name, {**state, "query": "0" * 32}, timeout_s=0.01))
     for malformed in ({}, {**state, "row": -1}, {**state, "batch": None}, {**state, "version": 2}):
-        with pytest.raises(InvalidDataError, match="expected the position of a stream"):
+        with pytest.raises(InvalidDataError, match="expected the position of a query"):
             bs.follow_published(stream.name, malformed)
     with pytest.raises(InvalidArgumentError, match="timeout_s"):
         bs.follow_published(stream.name, timeout_s=0)

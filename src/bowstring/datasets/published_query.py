@@ -1,4 +1,4 @@
-"""Follow the batches of a stream, each of which is a published data set: `bowstring.spark.publish_stream`."""
+"""Follow the batches of a streaming query, each of which is a published data set: `bowstring.spark.publish_stream`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, PublishedDataset, open_published
 from bowstring.errors import ConnectionLostError, InvalidDataError, NotFoundError, check_seconds
 from bowstring.sharing.agent.directory import list_published
-from bowstring.sharing.agent.publications import StreamBatchId
+from bowstring.sharing.agent.publications import QueryBatchId
 from bowstring.sharing.client.connect import connect
 
 DEFAULT_WAIT_S = 60.0
@@ -20,15 +20,15 @@ _STATE_VERSION = 1
 _MIN_POLL_S, _MAX_POLL_S = 0.01, 0.2
 
 
-class PublishedStream:
-    """Iterates over the record batches of a stream that is published as `name`, in order, as they arrive.
+class PublishedQuery:
+    """Iterates over the record batches of a streaming query that is published as `name`, in order, as they arrive.
 
     It begins with the oldest batch that is still published, or at the position `state`, from `state_dict` of any
-    process. The iteration ends when no batch has arrived for `timeout_s`: the stream has ended, or its driver is
+    process. The iteration ends when no batch has arrived for `timeout_s`: the query has ended, or its driver is
     restarting. It can then be continued, with each row once. Memory is shared, and freed after its last user.
 
     The iteration raises `NotFoundError` if the next batch has been freed, because newer ones replaced it, and
-    `InvalidDataError` if the state belongs to another stream. Raises `InvalidArgumentError`.
+    `InvalidDataError` if the state belongs to another query. Raises `InvalidArgumentError`.
     """
 
     def __init__(self, name: str, state: Mapping[str, Any] | None = None, *, timeout_s: float = DEFAULT_WAIT_S) -> None:
@@ -42,17 +42,17 @@ class PublishedStream:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position after the last record batch that the iteration has yielded, which can be stored as JSON:
-        the stream, the number of the batch, and the index in it of the next row.
+        the query, the number of the batch, and the index in it of the next row.
         """
-        return {"version": _STATE_VERSION, "stream": self._query, "batch": self._batch, "row": self._row}
+        return {"version": _STATE_VERSION, "query": self._query, "batch": self._batch, "row": self._row}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a position of `state_dict`. Raises `InvalidDataError`."""
-        query, batch, row = state.get("stream"), state.get("batch"), state.get("row")
+        query, batch, row = state.get("query"), state.get("batch"), state.get("row")
         is_start = query is None and batch is None and row == 0
         is_position = isinstance(query, str) and all(type(number) is int and number >= 0 for number in (batch, row))
         if state.get("version") != _STATE_VERSION or not (is_start or is_position):
-            raise InvalidDataError(f"state: expected the position of a stream, found {dict(state)!s:.200}")
+            raise InvalidDataError(f"state: expected the position of a query, found {dict(state)!s:.200}")
         self._query, self._batch, self._row = query, batch, int(row or 0)
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -78,9 +78,9 @@ class PublishedStream:
 
     def _find_next(self) -> str | None:
         """Return the ID of the data set of the batch at the position; None if it is not published yet."""
-        batches: dict[str, dict[int, str]] = {}  # of each stream of this name, those published last first
+        batches: dict[str, dict[int, str]] = {}  # of each query of this name, those published last first
         for _, summary in list_published(DEFAULT_TIMEOUT_S, self.name):
-            batch = StreamBatchId.parse(summary.id)
+            batch = QueryBatchId.parse(summary.id)
             if batch is not None and batch.name == self.name:
                 batches.setdefault(batch.query, {}).setdefault(batch.number, summary.id)
         if self._query is None and batches:
@@ -90,12 +90,12 @@ class PublishedStream:
             return None
         if batches and self._query not in batches:
             raise InvalidDataError(
-                f"stream {self.name!r}: another stream is published with this name: start without a state"
+                f"query {self.name!r}: another query is published with this name: start without a state"
             )
         numbers = batches.get(self._query, {})
         if self._batch not in numbers and any(number > self._batch for number in numbers):
             raise NotFoundError(
-                f"stream {self.name!r}: batch {self._batch} was freed, and the oldest is {min(numbers)}: keep more, or "
+                f"query {self.name!r}: batch {self._batch} was freed, and the oldest is {min(numbers)}: keep more, or "
                 f"start without a state"
             )
         return numbers.get(self._batch)
@@ -128,9 +128,9 @@ class PublishedStream:
 
 def follow_published(
     name: str, state: Mapping[str, Any] | None = None, *, timeout_s: float = DEFAULT_WAIT_S
-) -> PublishedStream:
-    """Return an iterator over the record batches of a stream that `bowstring.spark.publish_stream` publishes as `name`.
+) -> PublishedQuery:
+    """Return an iterator over the record batches of a query that `bowstring.spark.publish_stream` publishes as `name`.
 
-    See `PublishedStream`.
+    See `PublishedQuery`.
     """
-    return PublishedStream(name, state, timeout_s=timeout_s)
+    return PublishedQuery(name, state, timeout_s=timeout_s)
