@@ -14,7 +14,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -48,6 +48,8 @@ MAX_SEND_WAIT_S = 0.2
 # Arming fails if something arrived during `advance`. A peer that keeps sending must not keep this call from returning:
 # the timer continues.
 _MAX_ROUNDS = 8
+_MAX_JOINED_BYTES = 1 << 22
+"""Of the parts that are joined: a message of many small parts is not copied as a whole."""
 
 
 def advance_until_armed(advance: Callable[[], object], arm: Callable[[], bool]) -> bool:
@@ -60,6 +62,24 @@ def advance_until_armed(advance: Callable[[], object], arm: Callable[[], bool]) 
         if arm():
             return True
     return False
+
+
+def join_small_parts(parts: Sequence[BytesLike], small_bytes: int) -> Iterator[memoryview]:
+    """Yield the parts of a message that are not empty. Runs of parts up to `small_bytes` are joined, because a library
+    needs longer for each part than for copying so few bytes.
+    """
+    small = bytearray()
+    for part in parts:
+        view = memoryview(part).cast("B")
+        if view.nbytes <= small_bytes and len(small) < _MAX_JOINED_BYTES:
+            small += view
+            continue
+        if small:
+            yield memoryview(small)
+            small = bytearray()
+        yield view
+    if small:
+        yield memoryview(small)
 
 
 @dataclass(frozen=True, slots=True)

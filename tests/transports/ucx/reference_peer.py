@@ -42,9 +42,11 @@ import pyarrow as pa
 
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, BatchHeaderValues, HeaderReader
+from bowstring.transports.ucx import ucp
+from bowstring.transports.ucx.arguments import send_buffer_arguments
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.libucp import ErrorMode, Feature
-from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Request, UcpEndpoint, Worker
+from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Request, UcpEndpoint, UcpListener, Worker
 
 WANT_DATA_TAG = 0x0000_0DEA_DBA0_BAB0
 WANT_CTRL_TAG = 0xFFFF_FDEA_DBA0_BAB0
@@ -57,6 +59,8 @@ DICTIONARY_BATCH = 2
 FEATURES = Feature.TAG | Feature.ACTIVE_MESSAGES | Feature.RMA | Feature.WAKEUP
 TIMEOUT_S = 60.0
 MAX_PIECE_BYTES = 1 << 20
+AM_SEND_REPLY = 1
+"""`UCP_AM_SEND_FLAG_REPLY`."""
 
 
 def drive(workers: Sequence[Worker], is_done: Callable[[], object], timeout_s: float = TIMEOUT_S) -> None:
@@ -78,6 +82,25 @@ def drive_requests(worker: Worker, requests: Sequence[Request]) -> None:
     for request in requests:
         if request.error is not None:
             raise request.error
+
+
+def send_synchronously(endpoint: UcpEndpoint, message: bytes, tag: int) -> Request:
+    """Send a tagged message, which is complete when the peer has begun to receive it."""
+    address, count, datatype, owners = send_buffer_arguments([message])
+    with endpoint._lock_library() as library:
+        function = library.ucp_tag_send_sync_nbx
+        function.restype, function.argtypes = library.ucp_tag_send_nbx.restype, library.ucp_tag_send_nbx.argtypes
+        arguments, start = (endpoint.handle, address, count, tag), endpoint.worker._start_request
+        return start("send", function, arguments, ucp._ON_SENT, owners, datatype=datatype)
+
+
+def send_with_reply_endpoint(endpoint: UcpEndpoint, parts: list[bytes]) -> Request:
+    """Send an active message to which the receiver can reply."""
+    address, count, datatype, owners = send_buffer_arguments(parts)
+    with endpoint._lock_library() as library:
+        arguments, start = (endpoint.handle, 0, None, 0, address, count), endpoint.worker._start_request
+        function, flags = library.ucp_am_send_nbx, AM_SEND_REPLY
+        return start("send", function, arguments, ucp._ON_SENT, owners, flags=flags, datatype=datatype)
 
 
 @dataclass
@@ -108,7 +131,7 @@ class Reader:
 
     def read(self, ctrl_tag: int, data_tag: int, ticket: bytes) -> pa.Table:
         for endpoint, tag in ((self.ctrl, ctrl_tag), (self.data, data_tag)):
-            drive_requests(endpoint.worker, [endpoint.send_tagged([ticket], tag, is_synchronous=True)])
+            drive_requests(endpoint.worker, [send_synchronously(endpoint, ticket, tag)])
         drive(self.workers, self.is_complete)
         stream = io.BytesIO()
         for sequence_number in range(self.length or 0):
@@ -129,7 +152,7 @@ class Reader:
         return all(number in self.bodies for number, metadata in self.metadata.items() if body_length(metadata))
 
     def receive_metadata(self, message: ActiveMessage) -> None:
-        assert (message.id, message.header_bytes) == (0, 0)
+        assert message.id == 0
         payload = message.payload
         if payload is None:
             buffer = bytearray(message.length_bytes)
@@ -188,7 +211,7 @@ class Server:
     def __init__(self, tables: dict[bytes, pa.Table], options: dict[str, str]) -> None:
         self.tables = tables
         self.context = Context(FEATURES, options)
-        self.listener = Worker(self.context).listen("127.0.0.1")
+        self.listener = UcpListener(Worker(self.context), "127.0.0.1")
         self.clients: list[tuple[Worker, UcpEndpoint]] = []
         self.sends: list[Request] = []
 
@@ -223,10 +246,10 @@ class Server:
         messages = self.create_messages(ticket)
         for sequence_number, message in enumerate(messages):
             prefix = struct.pack("<BI", METADATA, sequence_number)
-            self.sends.append(endpoint.send_active_message([prefix, message.metadata]))
+            self.sends.append(send_with_reply_endpoint(endpoint, [prefix, message.metadata]))
         drive_requests(worker, [endpoint.flush()])
         end = struct.pack("<BI", END_OF_STREAM, len(messages))
-        drive_requests(worker, [endpoint.send_active_message([end])])
+        drive_requests(worker, [send_with_reply_endpoint(endpoint, [end])])
 
     def send_bodies(self, worker: Worker, endpoint: UcpEndpoint, ticket: bytes) -> None:
         body_type = 1 if ticket == b"type-1" else 0

@@ -134,12 +134,10 @@ def echo(worker: Worker, endpoint: UcpEndpoint) -> None:
 
 
 def export(worker: Worker, endpoint: UcpEndpoint) -> None:
-    """Export allocated and registered memory, and serve it until a message with `DONE_TAG`."""
-    allocated = worker.context.allocate(1 << 20)
-    allocated.view[:] = bytes(range(256)) * (1 << 12)
-    registered = worker.context.register(bytes(range(255, -1, -1)) * (1 << 12))
-    for memory in (allocated, registered):
-        drive_requests(worker, endpoint.send_tagged([memory_message(memory)], MEMORY_TAG))
+    """Export memory, and serve it until a message with `DONE_TAG`."""
+    memory = worker.context.allocate(1 << 20)
+    memory.view[:] = bytes(range(256)) * (1 << 12)
+    drive_requests(worker, endpoint.send_tagged([memory_message(memory)], MEMORY_TAG))
     tag, _ = receive_tagged(worker)
     assert tag == DONE_TAG
 

@@ -26,6 +26,7 @@ from bowstring.transports.message_channel import (
     MessageReceiver,
     MessageSender,
     SubmittedMessage,
+    join_small_parts,
 )
 
 _PART_BYTES = 1 << 22
@@ -382,7 +383,7 @@ def _split_into_parts(buffers: Sequence[BytesLike], num_buffers: int) -> Iterato
     """Yield the parts of a long message: at most this many buffers, and 4 MiB. Small buffers are joined."""
     part: list[Memory] = []
     space_bytes = _PART_BYTES
-    for piece in _join_small_buffers(buffers):
+    for piece in join_small_parts(buffers, _SMALL_BYTES):
         start = 0
         while start < piece.nbytes:
             size_bytes = min(piece.nbytes - start, space_bytes)
@@ -394,18 +395,3 @@ def _split_into_parts(buffers: Sequence[BytesLike], num_buffers: int) -> Iterato
                 part, space_bytes = [], _PART_BYTES
     if part:
         yield part
-
-
-def _join_small_buffers(buffers: Sequence[BytesLike]) -> Iterator[memoryview]:
-    small = bytearray()
-    for buffer in buffers:
-        view = memoryview(buffer).cast("B")
-        if view.nbytes < _SMALL_BYTES and len(small) < _PART_BYTES:
-            small += view
-            continue
-        if small:
-            yield memoryview(small)
-            small = bytearray()
-        yield view
-    if small:
-        yield memoryview(small)

@@ -70,12 +70,12 @@ class _Sender(MessageSender):
                 return
 
     def send_end(self) -> None:
-        self._endpoint.send_active_message([_END.pack(*self._counts)], END_ID, flags=0)
+        self._endpoint.send_active_message([_END.pack(*self._counts)], END_ID)
 
     def _start_message(self, message: SubmittedMessage) -> None:
         self._counts[message.tag is not None] += 1
         if message.tag is None:
-            request = self._endpoint.send_active_message(message.parts, PLAIN_ID, flags=0)
+            request = self._endpoint.send_active_message(message.parts, PLAIN_ID)
         else:
             request = self._endpoint.send_tagged(message.parts, message.tag)
         self.started_messages[message.token] = message

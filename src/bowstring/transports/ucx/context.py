@@ -32,7 +32,6 @@ from bowstring.errors import (
     UnavailableAddressError,
     UnsupportedError,
 )
-from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.arguments import encode_option, read_handle
@@ -125,18 +124,7 @@ class Context(Closable):
         """Allocate zeroed memory that a process of this machine can map. Raises `ResourceError`, `ClosedError`."""
         if size_bytes <= 0:
             raise InvalidArgumentError(f"expected a size of at least 1 byte, found {size_bytes}")
-        return UcpMemory(self, None, size_bytes)
-
-    def register(self, buffer: Any) -> UcpMemory:
-        """Register memory of this process, at least one byte, so that peers can fetch it.
-
-        The memory is not copied, and stays alive until the registration is closed. Raises `ResourceError`,
-        `ClosedError`.
-        """
-        memory = Memory(buffer)
-        if not memory.size:
-            raise InvalidArgumentError("an empty buffer can't be registered")
-        return UcpMemory(self, memory, memory.size)
+        return UcpMemory(self, size_bytes)
 
     @property
     def is_inherited(self) -> bool:
@@ -201,43 +189,28 @@ class Context(Closable):
 
 
 class UcpMemory(Closable):
-    """Memory that peers may read: registered, or allocated by libucp.
+    """Memory that libucp allocates, and peers may read. It is freed when no view of it is left."""
 
-    `close` ends the peers' access. Memory allocated by libucp is freed when no view of it is left.
-    """
-
-    def __init__(self, context: Context, memory: Memory | None, size_bytes: int) -> None:
+    def __init__(self, context: Context, size_bytes: int) -> None:
         self._context = context
-        self._owner = memory
-        self._handle = self._map(memory, size_bytes)
-        self.address: int = memory.address if memory is not None else self._allocated_address()
+        self._handle = self._map(size_bytes)
+        self.address = self._query_address()
         """The address of the first byte in this process, to which peers refer."""
         self.size_bytes = size_bytes
-        self._array: Any = None
-        if memory is None:
-            self._array = (ctypes.c_uint8 * size_bytes).from_address(self.address)
-            arguments = self._handle, context._fork_count
-            # Not `self`: that would keep the array alive. Not at exit, when libucp may be gone and the process frees
-            # all memory.
-            weakref.finalize(self._array, context._unmap, *arguments).atexit = False
+        self._array: Any = (ctypes.c_uint8 * size_bytes).from_address(self.address)
+        arguments = self._handle, context._fork_count
+        # Not `self`: that would keep the array alive. Not at exit, when libucp may be gone and the process frees all
+        # memory.
+        weakref.finalize(self._array, context._unmap, *arguments).atexit = False
 
-    def _map(self, memory: Memory | None, size_bytes: int) -> int:
-        context = self._context
-        protection = libucp.MEM_MAP_PROT_LOCAL_READ | libucp.MEM_MAP_PROT_REMOTE_READ
-        if memory is None:
-            protection |= libucp.MEM_MAP_PROT_LOCAL_WRITE
+    def _map(self, size_bytes: int) -> int:
+        context, handle = self._context, libucp.Handle()
         params = libucp.MemMapParams(
-            field_mask=libucp.MEM_MAP_PARAM_LENGTH | libucp.MEM_MAP_PARAM_PROT,
+            field_mask=libucp.MEM_MAP_PARAM_LENGTH | libucp.MEM_MAP_PARAM_FLAGS | libucp.MEM_MAP_PARAM_PROT,
             length=size_bytes,
-            prot=protection,
+            flags=libucp.MEM_MAP_ALLOCATE,
+            prot=libucp.MEM_MAP_PROT_LOCAL_READ | libucp.MEM_MAP_PROT_LOCAL_WRITE | libucp.MEM_MAP_PROT_REMOTE_READ,
         )
-        if memory is None:
-            params.field_mask |= libucp.MEM_MAP_PARAM_FLAGS
-            params.flags = libucp.MEM_MAP_ALLOCATE
-        else:
-            params.field_mask |= libucp.MEM_MAP_PARAM_ADDRESS
-            params.address = memory.address
-        handle = libucp.Handle()
         with context.lock:
             context.check_open()
             function = context.library.ucp_mem_map
@@ -246,8 +219,8 @@ class UcpMemory(Closable):
             context._mappings.add(read_handle(handle))
         return read_handle(handle)
 
-    def _allocated_address(self) -> int:
-        attributes = libucp.MemAttr(field_mask=libucp.MEM_ATTR_ADDRESS | libucp.MEM_ATTR_LENGTH)
+    def _query_address(self) -> int:
+        attributes = libucp.MemAttr(field_mask=libucp.MEM_ATTR_ADDRESS)
         self._context.call_checked(
             "memory", self._context.library.ucp_mem_query, self._handle, ctypes.byref(attributes)
         )
@@ -255,10 +228,10 @@ class UcpMemory(Closable):
 
     @property
     def view(self) -> memoryview:
-        """All bytes: writable if libucp allocated them, otherwise read-only. Raises `ClosedError`."""
+        """All bytes, writable. Raises `ClosedError`."""
         if not self._handle:
             raise ClosedError("UCX: the memory is closed")
-        return self._owner.bytes.data if self._owner is not None else memoryview(self._array).cast("B")
+        return memoryview(self._array).cast("B")
 
     def pack_key(self) -> bytes:
         """Return the packed key with which a peer can read this memory (`RemoteKey`). Raises `ClosedError`."""
@@ -276,14 +249,9 @@ class UcpMemory(Closable):
                 context.library.ucp_rkey_buffer_release(buffer)
 
     def close(self) -> None:
-        """End the peers' access; see the class."""
+        """Free the memory when no view of it is left, by the finalizer of its array."""
         with self._context.lock:
-            handle, self._handle = self._handle, 0
-            self._array = None
-            # Memory that libucp allocated is freed by the finalizer of its array, because views may still refer to it.
-            if handle and self._owner is not None:
-                self._context._unmap(handle, self._context._fork_count)
-                self._owner = None
+            self._handle, self._array = 0, None
 
 
 def _close_all_contexts() -> None:

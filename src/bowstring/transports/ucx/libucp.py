@@ -93,7 +93,6 @@ EP_PARAM_CONN_REQUEST = 1 << 6
 EP_FLAG_CLIENT_SERVER = 1 << 0
 EP_FLAG_SEND_CLIENT_ID = 1 << 2
 EP_CLOSE_FORCE = 1 << 0
-MEM_MAP_PARAM_ADDRESS = 1 << 0
 MEM_MAP_PARAM_LENGTH = 1 << 1
 MEM_MAP_PARAM_FLAGS = 1 << 2
 MEM_MAP_PARAM_PROT = 1 << 3
@@ -102,19 +101,15 @@ MEM_MAP_PROT_LOCAL_READ = 1 << 0
 MEM_MAP_PROT_LOCAL_WRITE = 1 << 1
 MEM_MAP_PROT_REMOTE_READ = 1 << 8
 MEM_ATTR_ADDRESS = 1 << 0
-MEM_ATTR_LENGTH = 1 << 1
 AM_HANDLER_ID = 1 << 0
 AM_HANDLER_CB = 1 << 2
 AM_HANDLER_ARG = 1 << 3
-AM_SEND_REPLY = 1 << 0
-AM_RECV_REPLY_EP = 1 << 0
 AM_RECV_RENDEZVOUS = 1 << 17
 OP_CALLBACK = 1 << 1
 OP_USER_DATA = 1 << 2
 OP_DATATYPE = 1 << 3
 OP_FLAGS = 1 << 4
 OP_MEMORY_TYPE = 1 << 6
-MAX_ACTIVE_MESSAGE_ID = 0xFFFF
 DATATYPE_BYTES = 1 << 3
 """`ucp_dt_make_contig(1)`."""
 DATATYPE_IOV = 2
@@ -311,7 +306,6 @@ _PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ucp_ep_close_nbx": (_REQUEST, (Handle, _PARAM)),
     "ucp_ep_flush_nbx": (_REQUEST, (Handle, _PARAM)),
     "ucp_tag_send_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, c_uint64, _PARAM)),
-    "ucp_tag_send_sync_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, c_uint64, _PARAM)),
     "ucp_tag_probe_nb": (Handle, (Handle, c_uint64, c_uint64, c_int, POINTER(TagRecvInfo))),
     "ucp_tag_msg_recv_nbx": (_REQUEST, (Handle, c_void_p, c_size_t, Handle, _PARAM)),
     "ucp_am_send_nbx": (_REQUEST, (Handle, c_uint, c_void_p, c_size_t, c_void_p, c_size_t, _PARAM)),

@@ -90,7 +90,7 @@ class RemoteUcxMemory(RemoteRegisteredMemory):
         # Not in the constructor: libucp unpacks a key for the transports of a connection, which has to exist.
         if isinstance(self._key, bytes):
             try:
-                self._key = self._channel.endpoint.unpack_key(self._key)
+                self._key = RemoteKey(self._channel.endpoint, self._key)
             except ResourceError as error:
                 # libucp attaches the segment, which may have ended with its process before libucp reports the loss.
                 raise ConnectionLostError(f"ucx: the server's memory can't be attached: {error}") from error

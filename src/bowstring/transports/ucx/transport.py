@@ -36,7 +36,7 @@ from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
 from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
 from bowstring.transports.ucx.libucp import Feature
 from bowstring.transports.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
-from bowstring.transports.ucx.ucp import Worker
+from bowstring.transports.ucx.ucp import UcpListener, Worker
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 
@@ -74,7 +74,7 @@ class UcxListener(Listener):
             self._worker = on_error.enter_context(Worker(context, ()))
             self._timer = Timer()
             on_error.callback(self._timer.close)
-            self._listener = self._worker.listen(host, port)
+            self._listener = UcpListener(self._worker, host, port)
             if transport.settings.shares_memory:
                 self.registered_memory = RegisteredUcxMemory(context, transport.settings.registered_bytes)
                 self.remote_handle = self.registered_memory.handle

@@ -1,12 +1,12 @@
 """The objects of UCP in a context: workers, listeners, endpoints, requests and remote keys.
 
 A `Worker` makes all progress for its listener and endpoints; a connection is a `UcpEndpoint`. Sending, receiving and
-fetching return a `Request` at once. `Worker.progress` advances all operations and returns the requests that ended; it
-never blocks. When no work is left, `Worker.arm` prepares `Worker.event_descriptor`, which is readable as soon as there
-is work again::
+fetching return a `Request` at once. `Worker.progress` advances all operations, and never blocks. When no work is left,
+`Worker.arm` prepares `Worker.event_descriptor`, which is readable as soon as there is work again::
 
     while not request.is_done:
-        worker.progress() or worker.wait(timeout_s)
+        worker.progress()
+        worker.wait(timeout_s)
 
 libucp does not check arguments, so everything that could end the process is checked before. Buffers, iovec arrays and
 Python functions that libucp refers to stay alive until it has finished with them. A worker and its objects may be used
@@ -29,22 +29,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
+from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable
+from bowstring.transports.base import as_writable_bytes
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.arguments import (
     HostAndPort,
-    MessageParts,
-    check_address_range,
     check_tag,
     pack_socket_address,
     read_handle,
-    receive_buffer_arguments,
     send_buffer_arguments,
     unpack_socket_address,
 )
 from bowstring.transports.ucx.context import Context
-from bowstring.transports.ucx.libucp import ErrorMode, Feature, StatusCode
+from bowstring.transports.ucx.libucp import ErrorMode, StatusCode
 from bowstring.transports.ucx.read_only_mapping import remap_read_only
 
 _PEER_MODE_CLIENT_ID = int.from_bytes(b"bowstrin")
@@ -87,28 +87,21 @@ def _on_sent(pointer: int, status: int, key: int) -> None:
 
 
 @_c_callback(libucp.TagReceiveCallback)
-def _on_tag_received(pointer: int, status: int, info: Any, key: int) -> None:
-    request = _callback_targets.pop(key)
-    if status == StatusCode.OK:
-        request.tag, request.length_bytes = info.contents.sender_tag, info.contents.length
-    request._complete(status, pointer)
+def _on_tag_received(pointer: int, status: int, _info: Any, key: int) -> None:
+    _callback_targets.pop(key)._complete(status, pointer)
 
 
 @_c_callback(libucp.ActiveMessageDataCallback)
-def _on_data_received(pointer: int, status: int, length_bytes: int, key: int) -> None:
-    request = _callback_targets.pop(key)
-    request.length_bytes = length_bytes
-    request._complete(status, pointer)
+def _on_data_received(pointer: int, status: int, _length_bytes: int, key: int) -> None:
+    _callback_targets.pop(key)._complete(status, pointer)
 
 
 @_c_callback(libucp.ActiveMessageCallback, StatusCode.OK)
-def _on_active_message(key: int, _header: int, header_bytes: int, data: int, length_bytes: int, param: Any) -> int:
+def _on_active_message(key: int, _header: int, _header_bytes: int, data: int, length_bytes: int, param: Any) -> int:
     worker, message_id = _callback_targets[key]
-    attributes = param.contents.recv_attr
-    reply_endpoint = param.contents.reply_ep if attributes & libucp.AM_RECV_REPLY_EP else None
-    message = ActiveMessage(worker, message_id, length_bytes, header_bytes, reply_endpoint)
+    message = ActiveMessage(worker, message_id, length_bytes)
     worker.active_messages.append(message)
-    if attributes & libucp.AM_RECV_RENDEZVOUS:
+    if param.contents.recv_attr & libucp.AM_RECV_RENDEZVOUS:
         message._set_descriptor(data)
         return StatusCode.IN_PROGRESS
     # A copy, because the data is libucp's and ends with this call. That of a rendezvous message stays with the sender
@@ -145,11 +138,10 @@ _ON_ERROR = _function_address(_on_error)
 class Request:
     """An operation of a worker: a send, receive, fetch, flush or close.
 
-    Until it is complete, the worker keeps it and its buffers alive, whether or not the caller does. `tag` and
-    `length_bytes` are those of a received message.
+    Until it is complete, the worker keeps it and its buffers alive, whether or not the caller does.
     """
 
-    __slots__ = ("_buffers", "_handle", "_worker", "length_bytes", "purpose", "status", "tag")
+    __slots__ = ("_buffers", "_handle", "_worker", "purpose", "status")
 
     def __init__(self, worker: Worker, purpose: str, buffers: object) -> None:
         self._worker = worker
@@ -157,8 +149,6 @@ class Request:
         self._handle = 0
         self.purpose = purpose
         self.status: int = StatusCode.IN_PROGRESS
-        self.tag: int | None = None
-        self.length_bytes: int | None = None
 
     @property
     def is_done(self) -> bool:
@@ -190,19 +180,13 @@ class ActiveMessage:
     A rendezvous message must be received with `receive_into` or dropped with `discard`.
     """
 
-    __slots__ = ("_descriptor", "_worker", "header_bytes", "id", "length_bytes", "payload", "reply_endpoint")
+    __slots__ = ("_descriptor", "_worker", "id", "length_bytes", "payload")
 
-    def __init__(
-        self, worker: Worker, message_id: int, length_bytes: int, header_bytes: int, reply_endpoint: int | None
-    ) -> None:
+    def __init__(self, worker: Worker, message_id: int, length_bytes: int) -> None:
         self._worker = worker
         self._descriptor = 0
         self.id = message_id
         self.length_bytes = length_bytes
-        self.header_bytes = header_bytes
-        """The length of the header, which is not kept."""
-        self.reply_endpoint = reply_endpoint
-        """The sender's endpoint (`UcpEndpoint.handle`), if it requested replies."""
         self.payload: bytes | None = None
 
     @property
@@ -220,13 +204,12 @@ class ActiveMessage:
 
     def receive_into(self, buffer: Any) -> Request:
         """Receive the bytes into a writable buffer of `length_bytes`. Raises `InvalidArgumentError`, `ClosedError`."""
-        address, size_bytes, owner = receive_buffer_arguments(buffer, self.length_bytes)
-        worker = self._worker
+        memory, worker = Memory(as_writable_bytes(buffer, self.length_bytes)), self._worker
         with worker._lock_library() as library:
             if not self._descriptor:
                 raise InvalidArgumentError("UCX: this active message was already received")
-            arguments = worker._handle, self._take_descriptor(), address, size_bytes
-            return worker._start_request("receive", library.ucp_am_recv_data_nbx, arguments, _ON_DATA_RECEIVED, owner)
+            arguments = worker._handle, self._take_descriptor(), memory.address, memory.size
+            return worker._start_request("receive", library.ucp_am_recv_data_nbx, arguments, _ON_DATA_RECEIVED, memory)
 
     def discard(self) -> None:
         """Drop a rendezvous message that was not received."""
@@ -249,24 +232,22 @@ class TaggedMessage:
 
     def receive_into(self, buffer: Any) -> Request:
         """Receive the bytes into a writable buffer of `length_bytes`. Raises `InvalidArgumentError`, `ClosedError`."""
-        return self._receive(*receive_buffer_arguments(buffer, self.length_bytes))
+        return self._receive(Memory(as_writable_bytes(buffer, self.length_bytes)))
 
     def discard(self) -> None:
         """Drop a message that was not received."""
         if self._handle:
-            self._receive(0, 0, None)
+            self._receive(Memory(b""))
 
-    def _receive(self, address: int, size_bytes: int, owner: object) -> Request:
+    def _receive(self, memory: Memory) -> Request:
         worker = self._worker
         with worker._lock_library() as library:
             if not self._handle:
                 raise InvalidArgumentError("UCX: this tagged message was already received")
             handle, self._handle = self._handle, 0
             worker._unreceived.discard(self)
-            arguments = worker._handle, address, size_bytes, handle
-            request = worker._start_request("receive", library.ucp_tag_msg_recv_nbx, arguments, _ON_TAG_RECEIVED, owner)
-            request.tag, request.length_bytes = self.tag, self.length_bytes
-            return request
+            arguments = worker._handle, memory.address, memory.size, handle
+            return worker._start_request("receive", library.ucp_tag_msg_recv_nbx, arguments, _ON_TAG_RECEIVED, memory)
 
 
 class Worker(Closable):
@@ -280,7 +261,7 @@ class Worker(Closable):
         self.endpoints: set[UcpEndpoint] = set()
         self.active_messages: deque[ActiveMessage] = deque()
         self.event_descriptor = -1
-        """Readable if there is work, after `arm` returned true; -1 without `Feature.WAKEUP`."""
+        """Readable if there is work, after `arm` returned true; -1 once the worker is closed."""
         self.progress_count = 0
         """How often `progress` found something to do."""
         self._lock = threading.RLock()
@@ -291,8 +272,7 @@ class Worker(Closable):
         self._is_progressing = self._closes_after_progress = False
         self._handle = self._create()
         try:
-            if context.features & Feature.WAKEUP:
-                self.event_descriptor = self._query_event_descriptor()
+            self.event_descriptor = self._query_event_descriptor()
             for message_id in active_message_ids:
                 self._set_active_message_handler(message_id)
         except BaseException:
@@ -324,8 +304,6 @@ class Worker(Closable):
         return descriptor.value
 
     def _set_active_message_handler(self, message_id: int) -> None:
-        if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
-            raise InvalidArgumentError(f"active message {message_id}: expected a number from 0 to 65535")
         key = next(_keys)
         _callback_targets[key] = (self, message_id)
         self._keys.append(key)
@@ -348,11 +326,8 @@ class Worker(Closable):
         """Whether the worker was closed, or belongs to the parent of this process."""
         return not self._handle or self.is_inherited
 
-    def progress(self) -> list[Request]:
-        """Advance all operations, without blocking; return the requests that ended. Raises `ClosedError`.
-
-        Requests that ended when they were started are not returned.
-        """
+    def progress(self) -> None:
+        """Advance all operations, without blocking. Raises `ClosedError`."""
         with self._lock_library() as library:
             self._is_progressing = True
             try:
@@ -362,30 +337,24 @@ class Worker(Closable):
                     self.progress_count += 1
             finally:
                 self._is_progressing = False
-            completed = self._pop_completed()
+            self._free_completed()
             if self._closes_after_progress:
                 self.close()
         if _callback_errors:
             raise _callback_errors.popleft()
-        return completed
 
-    def _pop_completed(self) -> list[Request]:
-        completed = []
+    def _free_completed(self) -> None:
         while self._completed_requests:
             request = self._completed_requests.popleft()
             handle, request._handle = request._handle, 0
             self.context.library.ucp_request_free(handle)
-            completed.append(request)
-        return completed
 
     def arm(self) -> bool:
         """Prepare `event_descriptor` for the next event. Returns false if there is work: call `progress` again.
 
-        Raises `ClosedError`, `InvalidArgumentError` without `Feature.WAKEUP`.
+        Raises `ClosedError`.
         """
         with self._lock_library() as library:
-            if self.event_descriptor < 0:
-                raise InvalidArgumentError("UCX: waiting needs Feature.WAKEUP")
             status = library.ucp_worker_arm(self._handle)
             if status < 0 and status != StatusCode.BUSY:
                 raise self.context.status_error("wait", status)
@@ -403,25 +372,15 @@ class Worker(Closable):
 
         The default takes any message. Raises `ClosedError`.
         """
-        check_tag(tag)
-        check_tag(mask)
         info = libucp.TagRecvInfo()
         with self._lock_library() as library:
-            self._check_feature(Feature.TAG)
             handle = library.ucp_tag_probe_nb(self._handle, tag, mask, 1, ctypes.byref(info))
             return TaggedMessage(self, handle, info.sender_tag, info.length) if handle else None
-
-    def listen(self, host: str, port: int = 0) -> UcpListener:
-        """Listen at an address; port 0 chooses a free one.
-
-        Raises `NotFoundError` or `ResourceError` if it can't be used, `ClosedError`.
-        """
-        return UcpListener(self, (host, port))
 
     def connect(self, host: str, port: int, *, error_mode: ErrorMode = ErrorMode.PEER) -> UcpEndpoint:
         """Connect to a listener, without waiting; a refusal is reported as `UcpEndpoint.error`.
 
-        Raises `RefusedConnectionError` if the address is unusable, `ClosedError`.
+        Raises `ConnectionLostError` if the host has no address, `ClosedError`.
         """
         address = pack_socket_address(host, port)
         identification = libucp.EP_FLAG_SEND_CLIENT_ID if error_mode == ErrorMode.PEER else 0
@@ -485,7 +444,7 @@ class Worker(Closable):
             self.context.library.ucp_worker_progress(self._handle)
             if time.monotonic() > end:
                 break
-        self._pop_completed()
+        self._free_completed()
 
     @contextmanager
     def _lock_library(self) -> Iterator[Any]:
@@ -497,10 +456,6 @@ class Worker(Closable):
             if not self._handle:
                 raise ClosedError("UCX: the worker is closed")
             yield self.context.library
-
-    def _check_feature(self, feature: Feature) -> None:
-        if not self.context.features & feature:
-            raise InvalidArgumentError(f"UCX: this context has no Feature.{feature.name}")
 
     def _start_request(  # noqa: PLR0913 - what libucp needs
         self,
@@ -594,15 +549,18 @@ class ConnectionRequest:
 
 
 class UcpListener(Closable):
-    """An address at which clients connect; `Worker.progress` appends them to `requests`."""
+    """An address at which clients connect; `Worker.progress` appends them to `requests`. Port 0 chooses a free one.
 
-    def __init__(self, worker: Worker, address: HostAndPort) -> None:
+    Raises `ConnectionLostError`, `UnavailableAddressError` or `ResourceError` if it can't be used, `ClosedError`.
+    """
+
+    def __init__(self, worker: Worker, host: str, port: int = 0) -> None:
         self.worker = worker
         self.requests: deque[ConnectionRequest] = deque()
         self._handle = 0
         self._key = next(_keys)
         _callback_targets[self._key] = self
-        packed = pack_socket_address(*address)
+        packed = pack_socket_address(host, port)
         params = libucp.ListenerParams(
             field_mask=libucp.LISTENER_PARAM_SOCK_ADDR | libucp.LISTENER_PARAM_CONN_HANDLER,
             sockaddr=libucp.UcsSocketAddress(ctypes.addressof(packed), len(packed)),
@@ -612,7 +570,7 @@ class UcpListener(Closable):
         attributes = libucp.ListenerAttr(field_mask=libucp.LISTENER_ATTR_SOCKADDR)
         try:
             with worker._lock_library() as library:
-                context, purpose = worker.context, f"listen at {address[0]}:{address[1]}"
+                context, purpose = worker.context, f"listen at {host}:{port}"
                 create = library.ucp_listener_create
                 context.call_checked(purpose, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
                 self._handle = read_handle(handle)
@@ -672,8 +630,8 @@ class UcpEndpoint:
         """Why the connection failed, or None. Only with `ErrorMode.PEER`."""
         return self.worker.context.status_error(self.name, self.status) if self.status < 0 else None
 
-    def send_tagged(self, parts: MessageParts, tag: int, *, is_synchronous: bool = False) -> Request:
-        """Send a tagged message; a synchronous one is complete when the peer has begun to receive it.
+    def send_tagged(self, parts: Sequence[BytesLike], tag: int) -> Request:
+        """Send a tagged message.
 
         The parts are not copied and must not change until the request is complete. Raises `InvalidArgumentError`,
         `ClosedError`, and the error of a failed connection.
@@ -681,39 +639,25 @@ class UcpEndpoint:
         check_tag(tag)
         address, count, datatype, owners = send_buffer_arguments(parts)
         with self._lock_library() as library:
-            self.worker._check_feature(Feature.TAG)
-            function = library.ucp_tag_send_sync_nbx if is_synchronous else library.ucp_tag_send_nbx
-            arguments = self.handle, address, count, tag
-            return self.worker._start_request("send", function, arguments, _ON_SENT, owners, datatype=datatype)
+            arguments, start = (self.handle, address, count, tag), self.worker._start_request
+            return start("send", library.ucp_tag_send_nbx, arguments, _ON_SENT, owners, datatype=datatype)
 
-    def send_active_message(
-        self, parts: MessageParts, message_id: int = 0, *, flags: int = libucp.AM_SEND_REPLY
-    ) -> Request:
-        """Send an active message without a header. By default the receiver can reply to the endpoint.
+    def send_active_message(self, parts: Sequence[BytesLike], message_id: int = 0) -> Request:
+        """Send an active message without a header.
 
         The parts are not copied and must not change until the request is complete. Raises `InvalidArgumentError`,
         `ClosedError`, and the error of a failed connection.
         """
-        if not 0 <= message_id <= libucp.MAX_ACTIVE_MESSAGE_ID:
-            raise InvalidArgumentError(f"active message {message_id}: expected a number from 0 to 65535")
         address, count, datatype, owners = send_buffer_arguments(parts)
         with self._lock_library() as library:
-            self.worker._check_feature(Feature.ACTIVE_MESSAGES)
             arguments = self.handle, message_id, None, 0, address, count
             start = self.worker._start_request
-            return start("send", library.ucp_am_send_nbx, arguments, _ON_SENT, owners, flags=flags, datatype=datatype)
+            return start("send", library.ucp_am_send_nbx, arguments, _ON_SENT, owners, datatype=datatype)
 
     def flush(self) -> Request:
         """Return a request that is complete when the peer has received everything sent before. Raises `ClosedError`."""
         with self._lock_library() as library:
             return self.worker._start_request("flush", library.ucp_ep_flush_nbx, (self.handle,), _ON_SENT, None)
-
-    def unpack_key(self, packed_key: bytes) -> RemoteKey:
-        """Return the key with which this end can read the peer's memory. See the module about untrusted keys.
-
-        Raises `ConnectionLostError` if no transport of this connection can reach the memory, `ClosedError`.
-        """
-        return RemoteKey(self, packed_key)
 
     def close(self, *, is_forced: bool = True) -> Request | None:
         """Close the connection; return the request, or None if it was closed before.
@@ -749,7 +693,10 @@ class UcpEndpoint:
 
 
 class RemoteKey(Closable):
-    """The key of a peer's memory."""
+    """The key with which this end can read a peer's memory. See the module about untrusted keys.
+
+    Raises `ConnectionLostError` if no transport of this connection can reach the memory, `ClosedError`.
+    """
 
     def __init__(self, endpoint: UcpEndpoint, packed_key: bytes) -> None:
         self._endpoint = endpoint
@@ -758,7 +705,6 @@ class RemoteKey(Closable):
             raise InvalidArgumentError("UCX: a packed key is empty")
         handle = libucp.Handle()
         with endpoint._lock_library() as library:
-            endpoint.worker._check_feature(Feature.RMA)
             function, padded = library.ucp_ep_rkey_unpack, bytes(packed_key) + _KEY_PADDING
             endpoint.worker.context.call_checked("remote key", function, endpoint.handle, padded, ctypes.byref(handle))
             self._handle = read_handle(handle)
@@ -770,13 +716,11 @@ class RemoteKey(Closable):
         libucp does not check the address: the caller must ensure that the range is inside the memory of this key.
         Raises `ClosedError`, `InvalidArgumentError`.
         """
-        local, size_bytes, owner = receive_buffer_arguments(buffer, None)
-        check_address_range(address, size_bytes)
-        endpoint = self._endpoint
+        memory, endpoint = Memory(buffer), self._endpoint
         with endpoint._lock_library() as library:
             self._check_open()
-            arguments = endpoint.handle, local, size_bytes, address, self._handle
-            return endpoint.worker._start_request("fetch", library.ucp_get_nbx, arguments, _ON_SENT, owner)
+            arguments = endpoint.handle, memory.address, memory.size, address, self._handle
+            return endpoint.worker._start_request("fetch", library.ucp_get_nbx, arguments, _ON_SENT, memory)
 
     def map(self, address: int, size_bytes: int) -> memoryview | None:
         """Return the peer's memory at `address`, read-only and not copied, or None if it is not mapped here.
@@ -785,7 +729,6 @@ class RemoteKey(Closable):
         mapping, which exists while this key is open, is writable. Raises `LimitError` if the range is not inside one
         mapping, `ClosedError`.
         """
-        check_address_range(address, size_bytes)
         pointer = libucp.Handle()
         with self._endpoint._lock_library() as library:
             self._check_open()
