@@ -37,7 +37,8 @@ def test_the_workers_of_the_how_to_return_and_receive_tables(index: int, output:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the command openssl is not installed")
-def test_the_certificates_of_the_how_to_encrypt_a_connection(tmp_path: Path) -> None:
-    page = "docs/how-to/tls.md"
+def test_the_documented_certificates_encrypt_a_connection(tmp_path: Path) -> None:
+    page = "docs/reference/sharing.md"
+    (program,) = (block for block in read_blocks(page) if "authority.pem" in block)
     run("bash", "-ec", read_blocks(page, "sh")[0], folder=tmp_path)
-    run(sys.executable, "-c", "\n".join(read_blocks(page)[:2]), folder=tmp_path)
+    run(sys.executable, "-c", program, folder=tmp_path)
