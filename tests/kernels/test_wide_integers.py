@@ -1,16 +1,15 @@
-"""Sums, products and quotients of wide integers are those of Python's, wrapped around."""
+"""Products and quotients of wide integers, and comparisons with bounds, are those of Python's integers."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from bowstring.kernels import wide_integers
-from bowstring.kernels.wide_integers import Words
 from bowstring.layouts.base import Values
+from bowstring.layouts.value_codecs.decimals import is_within
 
 
 def divide(dividend: int, divisor: int) -> int:
@@ -61,41 +60,33 @@ class Integers:
         return [int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width)]
 
 
-FUNCTIONS: dict[str, tuple[Callable[[Words, Words], Words], Callable[[int, int], int]]] = {
-    "add": (wide_integers.add, lambda left, right: left + right),
-    "subtract": (wide_integers.subtract, lambda left, right: left - right),
-    "multiply": (wide_integers.multiply, lambda left, right: left * right),
-    "divide": (wide_integers.divide, divide),
-}
-
-
-@pytest.mark.parametrize("num_words", [1, 2, 3, 4])
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_results_are_those_of_python_wrapped_around(function: str, num_words: int) -> None:
+@pytest.mark.parametrize("num_words", [2, 3, 4])
+@pytest.mark.parametrize("exponent", [1, 9, 10, 19, 37])
+def test_products_with_powers_of_ten_are_those_of_python(num_words: int, exponent: int) -> None:
     integers = Integers(num_words)
-    left, right = integers.draw(20_000), integers.draw(20_000)
-    if function == "divide":
-        right = [integer or 3 for integer in right]
-    own, expected = FUNCTIONS[function]
-
-    def calculate(left: list[int], right: list[int]) -> list[int]:
-        words = own(*(wide_integers.to_words(integers.encode(operand), num_words) for operand in (left, right)))
-        return integers.decode(wide_integers.to_slots(words, integers.dtype))
-
-    assert calculate(left, right) == [integers.wrap(expected(a, b)) for a, b in zip(left, right, strict=True)]
-    for index in range(20):
-        assert calculate(left[:99], right[index : index + 1]) == [
-            integers.wrap(expected(a, right[index])) for a in left[:99]
-        ]
-        assert calculate(left[index : index + 1], right[:99]) == [
-            integers.wrap(expected(left[index], b)) for b in right[:99]
-        ]
+    numbers = [divide(number, 10**exponent) for number in integers.draw(5000)]
+    products = wide_integers.multiply(wide_integers.to_words(integers.encode(numbers), num_words), exponent)
+    assert integers.decode(wide_integers.to_slots(products, integers.dtype)) == [n * 10**exponent for n in numbers]
 
 
-@pytest.mark.parametrize("num_words", [1, 2, 3, 4])
-def test_absolute_values_are_those_of_python(num_words: int) -> None:
+@pytest.mark.parametrize("num_words", [2, 3, 4])
+@pytest.mark.parametrize("exponent", [0, 1, 9, 10, 19, 38])
+def test_quotients_by_powers_of_ten_are_those_of_python(num_words: int, exponent: int) -> None:
     integers = Integers(num_words)
-    numbers = integers.draw(20_000)
+    numbers = integers.draw(5000)
     words = wide_integers.to_words(integers.encode(numbers), num_words)
-    absolute = wide_integers.to_slots(wide_integers.absolute(words), integers.dtype)
-    assert integers.decode(absolute) == [integers.wrap(abs(number)) for number in numbers]
+    quotients, is_rounded = wide_integers.divide(words, exponent)
+    assert integers.decode(wide_integers.to_slots(quotients, integers.dtype)) == [
+        divide(number, 10**exponent) for number in numbers
+    ]
+    assert is_rounded.tolist() == [number % 10**exponent != 0 for number in numbers]
+    assert integers.decode(wide_integers.to_slots(words, integers.dtype)) == numbers, "the operands are unchanged"
+
+
+@pytest.mark.parametrize("num_words", [1, 2, 3, 4])
+@pytest.mark.parametrize("bound", [1, 10**9, 10**18])
+def test_integers_within_a_bound_are_those_of_python(num_words: int, bound: int) -> None:
+    integers = Integers(num_words)
+    numbers = [*integers.draw(5000), bound - 1, bound, 1 - bound, -bound]
+    words = wide_integers.to_words(integers.encode(numbers), num_words)
+    assert is_within(words, bound).tolist() == [-bound < number < bound for number in numbers]

@@ -15,7 +15,7 @@ from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.value_codecs.base import view_as_words
-from bowstring.layouts.value_codecs.decimals import DecimalCodec
+from bowstring.layouts.value_codecs.decimals import DecimalCodec, is_within
 
 # A float64 is 0 or between 10**-324 and 10**309, and a decimal has at most 76 digits: beyond, results are 0 or do not
 # fit.
@@ -98,22 +98,17 @@ def _rescale(array: ArrayData, words: Words, shift: int, target: DataType, preci
 
     Raises `TypeMismatchError` naming the first value of which digits are lost, or that has more than `precision`.
     """
-    num_words = len(words)
     if shift < 0:
         # Integers have at most 76 digits, so that a power of ten that fits is large enough.
-        unit = wide_integers.create_constant(10 ** min(-shift, MAX_DECIMAL_DIGITS[64 * num_words]), num_words)
-        quotients = wide_integers.divide(words, unit)
+        words, is_rounded = wide_integers.divide(words, min(-shift, MAX_DECIMAL_DIGITS[64 * len(words)]))
         if safe:
-            has_remainder = (wide_integers.multiply(quotients, unit) != words).any(axis=0)
-            raise_if_any_invalid(array, has_remainder, "has digits that would be lost")
-        words, shift = quotients, 0
+            raise_if_any_invalid(array, is_rounded, "has digits that would be lost")
+        shift = 0
     # Checked before multiplying: below 10**(precision - shift), the product is below 10**precision, which fits the
     # words of the target (10**38 < 2**127, 10**76 < 2**255).
-    bound = wide_integers.create_constant(10 ** max(precision - shift, 0), num_words)
-    is_too_large = ~wide_integers.is_less_unsigned(wide_integers.absolute(words), bound)
+    is_too_large = ~is_within(words, 10 ** max(precision - shift, 0))
     raise_if_any_invalid(array, is_too_large, f"does not fit {target}")
-    shift = min(shift, precision)  # if it is greater, all integers are 0
-    return wide_integers.multiply(words, wide_integers.create_constant(10**shift, num_words)) if shift else words
+    return wide_integers.multiply(words, min(shift, precision))  # if `shift` is greater, all integers are 0
 
 
 def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
@@ -124,11 +119,10 @@ def cast_decimals(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
 
 def _build_decimals(array: ArrayData, slots: Values, shift: int, target: Decimal, safe: bool) -> ArrayData:
     """Build decimals of the integers in slots, multiplied by 10**shift, with the validity of `array`."""
-    words = wide_integers.to_words(
-        slots, max(2, *map(wide_integers.count_words, (slots.dtype, primitive_layout(target).dtype)))
-    )
+    dtype = primitive_layout(target).dtype
+    words = wide_integers.to_words(slots, wide_integers.count_words(slots.dtype, dtype))
     words = _rescale(array, words, shift, target, target.precision, safe)
-    return build_with_validity(target, wide_integers.to_slots(words, primitive_layout(target).dtype), array)
+    return build_with_validity(target, wide_integers.to_slots(words, dtype), array)
 
 
 def cast_to_decimal(array: ArrayData, target: Decimal, safe: bool) -> ArrayData:
@@ -164,7 +158,7 @@ def cast_from_decimal(array: ArrayData, target: DataType, safe: bool) -> ArrayDa
         if safe:
             raise_if_any_invalid(array, np.isinf(out), f"is too large for {target}")
         return build_with_validity(target, out, array)
-    words = wide_integers.to_words(slots, max(2, wide_integers.count_words(slots.dtype)))
+    words = wide_integers.to_words(slots, wide_integers.count_words(slots.dtype))
     words = _rescale(array, words, -scale, target, _MAX_INT64_DIGITS, safe)
     integers = words[0].astype(primitive_layout(target).dtype)
     is_truncated = (wide_integers.to_words(integers, len(words)) != words).any(axis=0)
@@ -178,10 +172,8 @@ def _decimals_to_floats(array: ArrayData, slots: Values, scale: int) -> Values:
     """
     if abs(scale) > _MAX_SCALE_CHANGE:
         raise TypeMismatchError(f"can't cast from a scale of {scale}, at most {_MAX_SCALE_CHANGE}")
-    words = wide_integers.to_words(slots, max(2, wide_integers.count_words(slots.dtype)))
-    is_exact = wide_integers.is_less_unsigned(
-        wide_integers.absolute(words), wide_integers.create_constant(_EXACT_INTEGERS, len(words))
-    ) & (abs(scale) <= _MAX_EXACT_SCALE)
+    words = wide_integers.to_words(slots, wide_integers.count_words(slots.dtype))
+    is_exact = is_within(words, _EXACT_INTEGERS) & (abs(scale) <= _MAX_EXACT_SCALE)
     unit = 10.0 ** min(abs(scale), _MAX_EXACT_SCALE)
     integers = words[0].view(np.int64).astype(np.float64)
     floats: Values = integers / unit if scale >= 0 else integers * unit

@@ -1,7 +1,6 @@
-"""Arithmetic of integers of one to four 64-bit words, the unscaled integers of decimals.
+"""Integers of two to four 64-bit words, the unscaled integers of decimals, multiplied and divided by powers of ten.
 
-`Words` are in two's complement, the least significant word first, of shape (words, integers). The operands of a
-function have the same number of words, and equally many integers or one for all. Results wrap around.
+`Words` are in two's complement, the least significant word first, of shape (words, integers).
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ from bowstring.layouts.value_codecs.base import view_as_words
 from bowstring.memory.bitmap import Mask
 
 Words: TypeAlias = npt.NDArray[np.uint64]
-_WORD_BITS = 64
-# NumPy has no 128-bit product: a product of two 32-bit limbs fits a 64-bit word.
+# NumPy has no 128-bit product or dividend: those of a limb of 32 bits and another number of 32 bits fit a word.
 _LIMB_BITS, _LIMB_MASK = np.uint64(32), np.uint64((1 << 32) - 1)
+_STEP_DIGITS = 9
+"""The largest power of ten below 2**32 has this exponent."""
 
 
-def count_words(dtype: np.dtype[Any]) -> int:
-    """Return the number of words for integers of a NumPy type."""
-    return -(-dtype.itemsize * 8 // _WORD_BITS)
+def count_words(*dtypes: np.dtype[Any]) -> int:
+    """Return the number of words for integers of NumPy types, at least two."""
+    return max(2, *(dtype.itemsize // 8 for dtype in dtypes))
 
 
 def to_words(slots: Values, num_words: int) -> Words:
@@ -42,141 +42,61 @@ def to_words(slots: Values, num_words: int) -> Words:
 
 def to_slots(words: Words, dtype: np.dtype[Any]) -> Values:
     """Return the integers as slots of a NumPy type, which they must fit."""
-    slots: Values = (
-        words[0].astype(dtype) if dtype.kind == "i" else words[: count_words(dtype)].T.copy().view(dtype)[:, 0]
-    )
+    is_one_word = dtype.kind == "i"
+    slots: Values = words[0].astype(dtype) if is_one_word else words[: dtype.itemsize // 8].T.copy().view(dtype)[:, 0]
     return slots
 
 
-def create_constant(number: int, num_words: int) -> Words:
-    """Return the words of one integer."""
-    low_bits = (1 << _WORD_BITS) - 1
-    return np.array([[number >> _WORD_BITS * word & low_bits] for word in range(num_words)], np.uint64)
+def multiply(words: Words, exponent: int) -> Words:
+    """Multiply integers by 10**exponent; the products must fit their words."""
+    for factor in _split_power(exponent):
+        products, carry = np.empty_like(words), np.uint64(0)
+        for index, word in enumerate(words):
+            # At most (2**32 - 1)**2 + 2**32 - 1: less than 2**64.
+            low = (word & _LIMB_MASK) * factor + carry
+            high = (word >> _LIMB_BITS) * factor + (low >> _LIMB_BITS)
+            products[index] = low & _LIMB_MASK | high << _LIMB_BITS
+            carry = high >> _LIMB_BITS
+        words = products
+    return words
 
 
-def _sign_words(words: Words) -> Values:
+def divide(words: Words, exponent: int) -> tuple[Words, Mask]:
+    """Divide integers by 10**exponent, rounding towards zero; also return which quotients are rounded."""
+    signs = _sign_words(words)
+    quotients, is_rounded = _negate_where(signs, words), np.zeros(words.shape[1], np.bool_)
+    for divisor in _split_power(exponent):
+        remainder: Any = np.uint64(0)
+        for word in quotients[::-1]:
+            # Less than the divisor, the remainder leaves room for the next limb.
+            high_dividend = remainder << _LIMB_BITS | word >> _LIMB_BITS
+            high = high_dividend // divisor
+            low_dividend = (high_dividend - high * divisor) << _LIMB_BITS | word & _LIMB_MASK
+            low = low_dividend // divisor
+            remainder = low_dividend - low * divisor
+            word[:] = high << _LIMB_BITS | low
+        is_rounded |= remainder != 0
+    return _negate_where(signs, quotients), is_rounded
+
+
+def _split_power(exponent: int) -> list[np.uint64]:
+    """Return powers of ten below 2**32 whose product is 10**exponent."""
+    steps, rest = divmod(exponent, _STEP_DIGITS)
+    return [np.uint64(10**_STEP_DIGITS)] * steps + ([np.uint64(10**rest)] if rest else [])
+
+
+def _sign_words(words: Words) -> Words:
     """Return a word of ones for each negative integer, zero for others."""
     # An arithmetic shift of the signed word copies the sign into every bit.
-    signs: Values = (words[-1].view(np.int64) >> (_WORD_BITS - 1)).view(np.uint64)
+    signs: Words = (words[-1].view(np.int64) >> 63).view(np.uint64)
     return signs
 
 
-def add(left: Words, right: Words) -> Words:
-    """Add integers."""
-    return _add_with_carry(left, right, False)
-
-
-def _add_with_carry(left: Words, right: Words, carry: Any) -> Words:
-    out = np.empty(np.broadcast_shapes(left.shape, right.shape), np.uint64)
-    for index, (a, b) in enumerate(zip(left, right, strict=True)):
-        total = a + b
-        np.add(total, carry, out=out[index])
-        # Only one of the additions can wrap around: if the first does, its sum is at most 2 ** 64 - 2.
-        carry = (total < a) | (out[index] < total)
-    return out
-
-
-def subtract(left: Words, right: Words) -> Words:
-    """Subtract integers."""
-    # Two's complement: -x is ~x + 1.
-    return _add_with_carry(left, ~right, True)
-
-
-def absolute(words: Words) -> Words:
-    """Return absolute values. That of the least integer, which wraps around, is right as an unsigned integer."""
-    return _negate_where(_sign_words(words), words)
-
-
-def _negate_where(signs: Values, words: Words) -> Words:
-    """Negate the integers whose word in `signs` is all ones, not those for which it is zero."""
-    # x ^ -1 is ~x, and subtracting -1 adds 1; with signs of 0 nothing changes.
-    return subtract(words ^ signs, np.broadcast_to(signs, words.shape))
-
-
-def multiply(left: Words, right: Words) -> Words:
-    """Multiply integers; the product of their low words modulo 2 ** (64 * words) is that of signed integers, too.
-
-    A product of two 32-bit limbs is split into its halves, so that the sums of the at most 16 halves of a column fit
-    64 bits, and carries are added only once.
-    """
-    num_limbs = 2 * len(left)
-    columns: list[Any] = [np.zeros(1, np.uint64)] * (num_limbs + 1)
-    left_limbs = _split_words(left)
-    for index, right_limb in enumerate(_split_words(right)):
-        if not right_limb.any():  # the upper limbs of small integers
-            continue
-        # Limb i times limb j counts 2**(32 * (i + j)); products beyond the last column are lost modulo the width.
-        for column, left_limb in enumerate(left_limbs[: num_limbs - index], index):
-            product = left_limb * right_limb
-            columns[column] = columns[column] + (product & _LIMB_MASK)
-            columns[column + 1] = columns[column + 1] + (product >> _LIMB_BITS)
-    out = np.empty(np.broadcast_shapes(left.shape, right.shape), np.uint64)
-    carry: Any = np.uint64(0)
-    for index in range(len(left)):
-        # At most 16 halves below 2**32 and a carry below 2**5: far from 2**64.
-        low = columns[2 * index] + carry
-        high = columns[2 * index + 1] + (low >> _LIMB_BITS)
-        out[index] = low & _LIMB_MASK | high << _LIMB_BITS
-        carry = high >> _LIMB_BITS
-    return out
-
-
-def _split_words(words: Words) -> list[Values]:
-    return [limb for word in words for limb in (word & _LIMB_MASK, word >> _LIMB_BITS)]
-
-
-def divide(dividends: Words, divisors: Words) -> Words:
-    """Divide integers, rounding towards zero. Divisors must not be zero."""
-    quotients = _divide_unsigned(absolute(dividends), absolute(divisors))
-    return _negate_where(_sign_words(dividends) ^ _sign_words(divisors), quotients)
-
-
-def _divide_unsigned(dividends: Words, divisors: Words) -> Words:
-    """Divide unsigned integers: each round adds the upper bits of the quotients as computed with floats.
-
-    An estimate is never too large, as it is reduced by more than the rounding of floats can add. So remainders stay
-    positive, and shrink by a factor of about 2 ** 48 until less than twice the divisor is left.
-    """
-    quotients = np.zeros(np.broadcast_shapes(dividends.shape, divisors.shape), np.uint64)
-    remainders = dividends
-    float_divisors = _to_floats(divisors)
-    while remainders[1:].any() or divisors[1:].any():
-        # The conversions and the quotient err by a few parts in 2**53, less than the 2**-48 taken off.
-        estimates = np.floor(_to_floats(remainders) / float_divisors * (1 - 2.0**-48))
-        # Quotients of less than about one: the rest is 0 or 1 times the divisor.
-        if not estimates.any():
-            return add(quotients, _pad_word(~is_less_unsigned(remainders, divisors), len(quotients)))
-        estimated_words = _from_floats(estimates, len(quotients))
-        quotients = add(quotients, estimated_words)
-        remainders = subtract(remainders, multiply(divisors, estimated_words))
-    # Both fit one word, where NumPy divides exactly.
-    return add(quotients, _pad_word(remainders[0] // divisors[0], len(quotients)))
-
-
-def _pad_word(word: Values, num_words: int) -> Words:
-    return np.concatenate([word[None].astype(np.uint64), np.zeros((num_words - 1, len(word)), np.uint64)])
-
-
-def is_less_unsigned(left: Words, right: Words) -> Mask:
-    """Compare unsigned integers."""
-    mask: Any = False
-    for a, b in zip(left, right, strict=True):
-        mask = (a < b) | ((a == b) & mask)
-    less: Mask = mask
-    return less
-
-
-def _to_floats(words: Words) -> Values:
-    floats: Values = sum(word.astype(np.float64) * 2.0 ** (_WORD_BITS * index) for index, word in enumerate(words))
-    return floats
-
-
-def _from_floats(floats: Values, num_words: int) -> Words:
-    """Return the words of whole floats that are not negative and fit."""
-    out = np.empty((num_words, len(floats)), np.uint64)
-    # A float has 53 significant bits, so that dividing by a power of two and taking the whole part is exact.
-    for index in range(num_words - 1, -1, -1):
-        unit = 2.0 ** (_WORD_BITS * index)
-        out[index] = floats // unit
-        floats = floats - out[index] * unit  # exact: these are the lower bits of the float
-    return out
+def _negate_where(signs: Words, words: Words) -> Words:
+    """Negate the integers whose word in `signs` is all ones, not those for which it is zero; copies."""
+    # Two's complement: -x is ~x + 1, and x ^ -1 is ~x. The carry goes on while the sum is zero.
+    negated, carry = words ^ signs, signs & np.uint64(1)
+    for word in negated:
+        np.add(word, carry, out=word)
+        carry = carry & (word == 0)
+    return negated

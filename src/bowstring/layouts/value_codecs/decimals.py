@@ -14,6 +14,7 @@ from bowstring.layouts.value_codecs.base import ValueCodec, view_as_words
 
 if TYPE_CHECKING:
     from bowstring.layouts.base import Values
+    from bowstring.memory.bitmap import Mask
 
 # Scales are 32-bit numbers, and a shift adds up to 76 digits: exponents within this can't overflow.
 _MAX_EXPONENT = 1 << 34
@@ -78,9 +79,7 @@ class DecimalCodec(ValueCodec):
         return highest, *(words[:, index] for index in range(words.shape[1] - 2, -1, -1))
 
     def find_invalid_slot(self, slots: Values) -> tuple[int, str] | None:
-        # Shape (slots, words), the least significant word first.
-        words = view_as_words(slots)
-        invalid = ~(_less_than_mask(words, self._bound) & ~_less_than_mask(words, -self._bound + 1))
+        invalid = ~is_within(view_as_words(slots).T, self._bound)
         if not invalid.any():
             return None
         index = int(np.argmax(invalid))
@@ -96,19 +95,22 @@ def _parse_decimal(value: Any) -> Decimal:
         raise ValueError("not a finite decimal") from error
 
 
-def _less_than_mask(words: Values, bound: int) -> Values:
-    """Compare little-endian two's complement numbers, shape (n, words), with `bound`; returns a mask."""
+def is_within(words: Values, bound: int) -> Mask:
+    """Return which integers are between `-bound` and `bound`, exclusive; these must fit.
+
+    Words are in two's complement, the least significant word first, of shape (words, integers).
+    """
+    return _is_less(words, bound) & ~_is_less(words, 1 - bound)
+
+
+def _is_less(words: Values, bound: int) -> Mask:
+    *lower, highest = words
     bits = words.dtype.itemsize * 8
-    less = np.zeros(len(words), np.bool_)
-    for index in range(words.shape[1]):
-        limit = (bound >> (bits * index)) & ((1 << bits) - 1)
-        column = words[:, index]
-        if index == words.shape[1] - 1:
-            signed = np.dtype(f"i{bits // 8}")
-            column = column.view(signed)
-            # The most significant word is signed: the bound's word above 2**(bits - 1) stands for a negative number.
-            limit -= (limit >> (bits - 1)) << bits
-        bound_word = column.dtype.type(limit)
-        # From the least significant word upwards: a higher word decides, and only equal ones keep the result so far.
-        less = (column < bound_word) | ((column == bound_word) & less)
+    less: Mask = np.zeros(len(highest), np.bool_)
+    # From the least significant word upwards: a higher word decides, and only equal ones keep the result so far. The
+    # highest word is signed.
+    for word in (*lower, highest.view(f"i{bits // 8}")):
+        limit = np.array(bound & (1 << bits) - 1, words.dtype).view(word.dtype)[()]
+        less = (word < limit) | ((word == limit) & less)
+        bound >>= bits
     return less
