@@ -79,6 +79,15 @@ def test_missing_values_of_pandas_are_null() -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "type_"), [(pd.Timedelta(1, "ns"), "duration[us]"), (pd.Timestamp(1), "timestamp[us]")], ids=str
+)
+def test_a_value_of_pandas_with_nanoseconds_is_rejected_by_a_coarser_type(value: object, type_: str) -> None:
+    with pytest.raises(bs.errors.TypeMismatchError, match="finer than the unit us"):
+        bs.array([value], type_)
+    assert bs.array([value], type_.replace("us", "ns")).cast("int64").to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
     "indices",
     [
         [2, None, 0],

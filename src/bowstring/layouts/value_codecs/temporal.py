@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -141,13 +141,19 @@ class _MicrosecondCodec(_TemporalCodec):
 
     __slots__ = ("_first_us", "_last_us")
 
+    PYTHON_TYPE: ClassVar[type]
+    DESCRIPTION: ClassVar[str]
+    """The values in messages."""
+
     def __init__(self, dtype: str, unit: str, numpy_kind: str, bounds_us: tuple[int, int]) -> None:
         super().__init__(dtype, unit, numpy_kind)
         self._first_us, self._last_us = bounds_us
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        if python_types != {self.PYTHON_TYPE}:
+            return super().encode(values, python_types)
         try:
-            microseconds = self._python_to_microseconds(values, python_types)
+            microseconds = np.array(self._python_to_microseconds(values), np.int64)
         except (TypeError, ValueError, OverflowError):
             return super().encode(values, python_types)
         slots = None
@@ -155,9 +161,24 @@ class _MicrosecondCodec(_TemporalCodec):
             slots = self._microseconds_to_slots(microseconds)
         return super().encode(values, python_types) if slots is None else slots
 
+    def _python_to_units(self, value: Any) -> int:
+        if not isinstance(value, self.PYTHON_TYPE):
+            raise ValueError(f"not {self.DESCRIPTION}")
+        if value != value:  # pandas' NaT is a datetime
+            raise ValueError("NaT is not a value: pass None for null")
+        (microseconds,) = self._python_to_microseconds([value])
+        if not self._first_us <= microseconds <= self._last_us:
+            raise OverflowError  # such as a datetime in the year 1 that is in the year 0 in UTC
+        # pandas' timestamps and timedeltas are finer than their Python types.
+        nanoseconds = getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0)
+        units, rest = divmod(int(microseconds) * 1000 + nanoseconds, 10**9 // UNITS_PER_SECOND[self._unit])
+        if rest:
+            raise ValueError(f"finer than the unit {self._unit}")
+        return units
+
     @abstractmethod
-    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
-        """Convert values of exactly one Python type; raises TypeError, ValueError or OverflowError for others."""
+    def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
+        """Convert values of the Python type, rounded down; raises TypeError, ValueError or OverflowError for others."""
 
     def _microseconds_to_slots(self, microseconds: Values) -> Values | None:
         """Convert microseconds to slots; None if one is not a whole number of units or out of a slot's range."""
@@ -184,45 +205,21 @@ def _units_to_numpy(units: int, numpy_type: np.dtype[Any]) -> Any:
     return units if units == _NAT else np.array(units, np.int64).view(numpy_type)[()]
 
 
-def _timedelta_to_units(duration: timedelta, unit: str) -> int:
-    microseconds = duration // _MICROSECOND
-    if unit == "ns":
-        return microseconds * 1000
-    units, rest = divmod(microseconds, 10**6 // UNITS_PER_SECOND[unit])
-    if rest:
-        raise ValueError(f"finer than the unit {unit}")
-    return units
-
-
 class TimestampCodec(_MicrosecondCodec):
     """Python datetimes: aware in the type's time zone, or naive if it has none. Naive datetimes count as UTC."""
 
     __slots__ = ("_zone",)
 
+    PYTHON_TYPE = datetime
+    DESCRIPTION = "a datetime"
+
     def __init__(self, type: Timestamp) -> None:
         self._zone = type.timezone or None
         super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
 
-    def _python_to_units(self, value: Any) -> int:
-        if not isinstance(value, datetime):
-            raise ValueError("not a datetime")
-        if value != value:  # pandas' NaT is a datetime
-            raise ValueError("NaT is not a value: pass None for null")
-        nanoseconds = getattr(value, "nanosecond", 0)
-        utc = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-        if nanoseconds:
-            if self._unit != "ns":
-                raise ValueError(f"finer than the unit {self._unit}")
-            whole = datetime(*utc.timetuple()[:6], utc.microsecond)
-            return _timedelta_to_units(whole - _EPOCH, "ns") + int(nanoseconds)
-        return _timedelta_to_units(utc - _EPOCH, self._unit)
-
-    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
-        if python_types != {datetime}:
-            raise TypeError
+    def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
         epoch = _EPOCH if values[0].tzinfo is None else _EPOCH_UTC
-        microseconds = [(value - epoch) // _MICROSECOND for value in values]  # TypeError for aware and naive ones
-        return np.array(microseconds, np.int64)
+        return [(value - epoch) // _MICROSECOND for value in values]  # TypeError for aware and naive ones
 
     def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         datetimes: list[datetime] = microseconds.view("M8[us]").tolist()
@@ -245,18 +242,14 @@ class DurationCodec(_MicrosecondCodec):
 
     __slots__ = ()
 
+    PYTHON_TYPE = timedelta
+    DESCRIPTION = "a timedelta"
+
     def __init__(self, type: Duration) -> None:
         super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US))
 
-    def _python_to_units(self, value: Any) -> int:
-        if not isinstance(value, timedelta):
-            raise ValueError("not a timedelta")
-        return _timedelta_to_units(value, self._unit) + int(getattr(value, "nanoseconds", 0))
-
-    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
-        if python_types != {timedelta}:
-            raise TypeError
-        return np.array([value // _MICROSECOND for value in values], np.int64)
+    def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
+        return [value // _MICROSECOND for value in values]
 
     def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         return list(microseconds.view("m8[us]").tolist())
@@ -267,19 +260,16 @@ class TimeCodec(_MicrosecondCodec):
 
     __slots__ = ()
 
+    PYTHON_TYPE = time
+    DESCRIPTION = "a time of day without time zone"
+
     def __init__(self, type: Time) -> None:
         super().__init__(f"i{type.bit_width // 8}", type.unit, "m8", (0, SECONDS_PER_DAY * 10**6 - 1))
 
-    def _python_to_units(self, value: Any) -> int:
-        if not isinstance(value, time) or value.tzinfo is not None:
-            raise ValueError("not a time of day without time zone")
-        return _timedelta_to_units(datetime.combine(_EPOCH, value) - _EPOCH, self._unit)
-
-    def _python_to_microseconds(self, values: Sequence[Any], python_types: set[type]) -> Values:
-        if python_types != {time} or any(value.tzinfo for value in values):
-            raise TypeError
-        microseconds = [((v.hour * 60 + v.minute) * 60 + v.second) * 10**6 + v.microsecond for v in values]
-        return np.array(microseconds, np.int64)
+    def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
+        if any(value.tzinfo for value in values):
+            raise ValueError(f"not {self.DESCRIPTION}")
+        return [((v.hour * 60 + v.minute) * 60 + v.second) * 10**6 + v.microsecond for v in values]
 
     def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         return [value.time() for value in microseconds.view("M8[us]").tolist()]
