@@ -63,7 +63,7 @@ def _format_slot(array: Any, index: int, error_message: str | None = None) -> st
     try:
         slot = array.slice(index, 1)  # of a chunked array: one chunk
         slot = getattr(slot, "chunks", [slot])[0]
-        return format_value(slot.layout.preview_at(slot, 0, EDGE_ITEMS + 1))
+        return format_value(slot.layout.value_at(slot, 0, EDGE_ITEMS + 1))
     except _ERRORS:
         if error_message is None:
             raise

@@ -66,7 +66,7 @@ def to_python_values(column: ArrayData) -> list[Any]:
     if not _has_narrow_floats(layout):
         return column.to_pylist()
     if not isinstance(layout, PrimitiveLayout):
-        return [layout.preview_at(column, index, sys.maxsize) for index in range(column.length)]
+        return [layout.value_at(column, index, sys.maxsize) for index in range(column.length)]
     values = column.buffer_values(1).astype(np.str_).astype(np.float64).tolist()
     valid = column.validity_mask()
     return values if valid is None else [v if is_valid else None for v, is_valid in zip(values, valid, strict=True)]

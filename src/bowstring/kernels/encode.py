@@ -32,7 +32,7 @@ def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None, *, a
     layout = layout_of(dictionary(index_type, array.type))
     assert isinstance(layout, DictionaryLayout)
     keys = identity_keys_with_nulls(array)
-    valid = array.layout.identity_validity_mask(array)
+    valid = array.layout.logical_validity_mask(array, in_unions=False)
     slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
     codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
     if len(firsts) - 1 > np.iinfo(layout.index_layout.dtype).max:

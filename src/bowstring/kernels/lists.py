@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from bowstring.datatypes.types import LargeList, LargeListView, int32, int64
 from bowstring.layouts.base import ArrayData, Values
-from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.gather import take_ranges
-from bowstring.layouts.list_ import ListLayout
-from bowstring.layouts.list_view import ListViewLayout
+from bowstring.layouts.list_ import AnyListLayout
 from bowstring.layouts.registry import primitive_layout
 
 
@@ -37,5 +35,5 @@ def value_lengths(array: ArrayData) -> ArrayData:
 
 def _offsets_and_sizes(array: ArrayData) -> tuple[Values, Values]:
     layout = array.layout
-    assert isinstance(layout, ListLayout | ListViewLayout | FixedSizeListLayout)
+    assert isinstance(layout, AnyListLayout)
     return layout.offsets_and_sizes(array)

@@ -124,20 +124,14 @@ class Layout(ABC):
         validity = array.own_buffers[0] if self.has_validity else None
         return 0 if validity is None else array.length - bitmap.count_set_bits(validity, array.offset, array.length)
 
-    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
+    def logical_validity_mask(self, array: ArrayData, in_unions: bool = True) -> Mask | None:
         """Return which slots are logically valid, shape (length,); None if all are.
 
-        Nulls in dictionaries, runs and union children count as null.
+        Nulls in dictionaries and runs count as null, with `in_unions` also those in children of unions. Without, these
+        are the slots that `identity_keys` distinguishes: a null of a union belongs to one of its children, all other
+        nulls are one value.
         """
         return array.validity_mask()
-
-    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
-        """Return which slots `identity_keys` distinguishes, shape (length,); None for all.
-
-        These are the valid slots, and the nulls of a union, which belong to one of its children. All other nulls are
-        one value.
-        """
-        return self.logical_validity_mask(array)
 
     def fill_null(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
         """Replace the slots that are not `valid` by the single slot of `filler`; copies."""
@@ -177,28 +171,21 @@ class Layout(ABC):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         """Return the values as Python objects, None for null."""
 
-    def value_at(self, array: ArrayData, index: int) -> Any:
-        """Return the value at a non-negative index as a Python object, None for null."""
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
+        """Return the value at a non-negative index as a Python object, None for null.
+
+        With `max_elements` as a preview: of each list in it at most the first elements, as a `repr` shows few and lists
+        may have millions, and floats of 16 and 32 bits as NumPy's, whose text has the fewest digits.
+        """
         return self.to_pylist(array.slice(index, 1))[0]
 
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        """Return the value as `value_at` does, but of each list in it at most the first `max_elements` elements.
+    def view_as_numpy(self, array: ArrayData) -> Values | None:
+        """Return the values as `copy_to_numpy` does, without copying; None if that is not possible."""
+        return None
 
-        A `repr` shows few elements, but lists may have millions. Raises as `value_at`.
-        """
-        return self.value_at(array, index)
-
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        """Return the values as a NumPy array of shape (length,), of objects if NumPy has no such type."""
-        if not allow_copy:
-            raise self.would_copy_error()
+    def copy_to_numpy(self, array: ArrayData) -> Values:
+        """Return the values as a NumPy array, rows first, of objects if NumPy has no such type."""
         return to_object_array(self.to_pylist(array))
-
-    def would_copy_error(self) -> WouldCopyError:
-        """Return the error for a conversion to NumPy that has to copy, but is not allowed to."""
-        return WouldCopyError(
-            f"{self.type} cannot be converted to NumPy without copying; allow the copy with zero_copy_only=False"
-        )
 
     # Structure
 
@@ -240,7 +227,7 @@ class Layout(ABC):
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
         """Return NumPy arrays of shape (length,) that are all equal at two slots if and only if these are identical.
 
-        By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `identity_validity_mask`
+        By default these are the `sort_keys`. NaN is identical to NaN; 0.0 and -0.0 differ. `logical_validity_mask`
         must select all slots of the array.
         """
         keys = self.sort_keys(array)
@@ -447,7 +434,16 @@ class ArrayData:
         """
         if not zero_copy_only:
             check_expanded_array(self)
-        return self.layout.to_numpy(self, not zero_copy_only)
+        view = self.layout.view_as_numpy(self)
+        if view is not None:
+            return view
+        if zero_copy_only:
+            nulls = " with nulls" if any(each.null_count for each in (self, *self.children)) else ""
+            raise WouldCopyError(
+                f"an array of {self.type}{nulls} cannot be converted to NumPy without copying; allow the copy with "
+                "zero_copy_only=False"
+            )
+        return self.layout.copy_to_numpy(self)
 
     def validate(self, full: bool = False) -> None:
         r"""Check buffer sizes, counts and children; with `full` also every offset, index, string and run end.
@@ -506,11 +502,6 @@ def to_object_array(values: Sequence[Any]) -> Values:
 def to_buffer(values: Values) -> Buffer:
     """Return a buffer over a NumPy array, copied only if it is not contiguous."""
     return Buffer.of(np.ascontiguousarray(values)) if values.size else EMPTY
-
-
-def preview_elements(child: ArrayData, start: int, size: int, max_elements: int) -> list[Any]:
-    """Return the first elements of a list in a child array, as `Layout.preview_at` does."""
-    return [child.layout.preview_at(child, start + index, max_elements) for index in range(min(size, max_elements))]
 
 
 def find_first_true(mask: npt.NDArray[np.bool_]) -> int:

@@ -67,7 +67,7 @@ class BooleanLayout(Layout):
             return self.create_array(array, mask)
         return super().from_numpy(array, mask)
 
-    def value_at(self, array: ArrayData, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         data = array.own_buffers[1]
         if data is None:
             return super().value_at(array, index)
@@ -76,10 +76,8 @@ class BooleanLayout(Layout):
     def to_pylist(self, array: ArrayData) -> list[Any]:
         return set_nulls_to_none(self.unpack_values(array).tolist(), array.validity_mask())
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        if not allow_copy:
-            raise self.would_copy_error()
-        return self.unpack_values(array) if array.null_count == 0 else super().to_numpy(array, True)
+    def copy_to_numpy(self, array: ArrayData) -> Values:
+        return self.unpack_values(array) if array.null_count == 0 else super().copy_to_numpy(array)
 
     def compact(self, array: ArrayData) -> ArrayData:
         data = array.own_buffers[1]

@@ -51,7 +51,7 @@ class ByteStringLayout(Layout):
         data, lengths, mask = _encode_values(values, self.is_text, self.type)
         return self.create_array(lengths, np.frombuffer(data, UINT8), pack_validity(mask))
 
-    def value_at(self, array: ArrayData, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         if array.is_null_at(index):
             return None
         value = self.bytes_at(array, index)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,18 +126,11 @@ class DictionaryLayout(Layout):
             new_indices = np.where(mask, indices, 0)
         return self.create_from_int64_indices(new_indices, mask, dictionary.take(used_indices))
 
-    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
-        return self._expand_dictionary_mask(array, self._dictionary.logical_validity_mask)
-
-    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
-        return self._expand_dictionary_mask(array, self._dictionary.identity_validity_mask)
-
-    def _expand_dictionary_mask(
-        self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]
-    ) -> Mask | None:
-        """Apply a function to the dictionary, and return its mask for the value of each slot; False for null slots."""
+    def logical_validity_mask(self, array: ArrayData, in_unions: bool = True) -> Mask | None:
         mask, dictionary = array.validity_mask(), array.dictionary
-        dictionary_mask = None if dictionary is None or array.length == array.null_count else mask_function(dictionary)
+        if dictionary is None or array.length == array.null_count:
+            return mask
+        dictionary_mask = dictionary.layout.logical_validity_mask(dictionary, in_unions)
         if dictionary_mask is None:
             return mask
         value_mask = dictionary_mask[self.indices(array)]
@@ -165,30 +158,15 @@ class DictionaryLayout(Layout):
             raise TypeMismatchError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
         return self.create_array(self.index_layout.from_pylist(indices), self._dictionary.from_pylist(distinct))
 
-    def value_at(self, array: ArrayData, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         if array.is_null_at(index):
             return None
-        located = self._locate(array, index)
-        if located is None:
-            return super().value_at(array, index)  # raises
-        dictionary, value_index = located
-        return dictionary.layout.value_at(dictionary, value_index)
-
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        located = None if array.is_null_at(index) else self._locate(array, index)
-        if located is None:
-            return self.value_at(array, index)
-        dictionary, value_index = located
-        return dictionary.layout.preview_at(dictionary, value_index, max_elements)
-
-    def _locate(self, array: ArrayData, index: int) -> tuple[ArrayData, int] | None:
-        """Return the dictionary and the index in it of a slot that is not null; None if they are malformed."""
         indices, dictionary = array.own_buffers[1], array.dictionary
         if indices is not None and dictionary is not None:
             value_index = indices.element(self.index_layout.dtype, array.offset + index)
             if 0 <= value_index < dictionary.length:
-                return dictionary, value_index
-        return None
+                return dictionary.layout.value_at(dictionary, value_index, max_elements)
+        return super().value_at(array, index)  # raises
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         indices, dictionary = self.indices(array), array.require_dictionary()
@@ -201,16 +179,13 @@ class DictionaryLayout(Layout):
         values = dictionary.to_pylist()
         return set_nulls_to_none([values[index] for index in indices.tolist()], array.validity_mask())
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        if not allow_copy:
-            raise self.would_copy_error()
+    def copy_to_numpy(self, array: ArrayData) -> Values:
         dictionary = array.dictionary
         if array.null_count == 0 and dictionary is not None and dictionary.null_count == 0:
             values = dictionary.to_numpy(zero_copy_only=False)
             check_expanded_slots(array.length, values[:1].nbytes, values.nbytes)
             return values[self.indices(array)]
-        decoded = decode_dictionary(array)
-        return decoded.layout.to_numpy(decoded, True)
+        return decode_dictionary(array).to_numpy(zero_copy_only=False)
 
     def compact(self, array: ArrayData) -> ArrayData:
         indices = self.index_layout.compact(array.with_layout(self.index_layout))

@@ -50,12 +50,12 @@ def arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
 
 def _has_dictionary_nulls(array: ArrayData) -> bool:
     dictionary = array.dictionary
-    return dictionary is not None and dictionary.layout.identity_validity_mask(dictionary) is not None
+    return dictionary is not None and dictionary.layout.logical_validity_mask(dictionary, in_unions=False) is not None
 
 
 def _dictionary_arrays_equal(left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
     """As `arrays_equal`, for dictionary-encoded arrays: a slot is null by its index or by its dictionary value."""
-    masks = [array.layout.identity_validity_mask(array) for array in (left, right)]
+    masks = [array.layout.logical_validity_mask(array, in_unions=False) for array in (left, right)]
     left_mask, right_mask = (None if mask is None or mask.all() else mask for mask in masks)
     if left_mask is None or right_mask is None:
         return left_mask is None and right_mask is None and left.layout.have_equal_values(left, right, nans_equal)

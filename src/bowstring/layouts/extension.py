@@ -41,11 +41,8 @@ class ExtensionLayout(Layout):
     def count_nulls(self, array: ArrayData) -> int:
         return self._storage.count_nulls(array)
 
-    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
-        return self._storage.logical_validity_mask(array.storage)
-
-    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
-        return self._storage.identity_validity_mask(array.storage)
+    def logical_validity_mask(self, array: ArrayData, in_unions: bool = True) -> Mask | None:
+        return self._storage.logical_validity_mask(array.storage, in_unions)
 
     def fill_null(self, array: ArrayData, valid: Mask, filler: ArrayData) -> ArrayData:
         return self._storage.fill_null(array.storage, valid, filler.storage).with_layout(self)
@@ -54,7 +51,7 @@ class ExtensionLayout(Layout):
         encode = self.extension_type.encode
         return self._storage.from_pylist([None if v is None else encode(v) for v in values]).with_layout(self)
 
-    def value_at(self, array: ArrayData, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         value = self._storage.value_at(array.storage, index)
         return None if value is None else self.extension_type.decode(value)
 
@@ -62,12 +59,15 @@ class ExtensionLayout(Layout):
         decode = self.extension_type.decode
         return [None if v is None else decode(v) for v in array.storage.to_pylist()]
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        values: Values | None = self.extension_type.from_storage_numpy(
-            self._storage.to_numpy(array.storage, allow_copy), allow_copy
-        )
-        if values is None:
-            raise self.would_copy_error()
+    def view_as_numpy(self, array: ArrayData) -> Values | None:
+        view: Values | None = self._storage.view_as_numpy(array.storage)
+        if view is not None:
+            view = self.extension_type.from_storage_numpy(view, allow_copy=False)
+        return view
+
+    def copy_to_numpy(self, array: ArrayData) -> Values:
+        storage_values = array.storage.to_numpy(zero_copy_only=False)
+        values: Values = self.extension_type.from_storage_numpy(storage_values, allow_copy=True)
         return values
 
     def compact(self, array: ArrayData) -> ArrayData:

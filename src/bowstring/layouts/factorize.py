@@ -27,7 +27,7 @@ def identity_keys_with_nulls(array: ArrayData) -> list[Values]:
     Nulls are one value. The list is empty if all slots are identical.
     """
     check_expanded_array(array)
-    valid = array.layout.identity_validity_mask(array)
+    valid = array.layout.logical_validity_mask(array, in_unions=False)
     values = array if valid is None else array.layout.take(array, np.flatnonzero(valid))
     keys = [scatter_valid(key, valid) for key in values.layout.identity_keys(values)]
     return keys if valid is None else [valid, *keys]

@@ -22,7 +22,6 @@ from bowstring.layouts.base import (
     Values,
     find_first_true,
     pack_validity,
-    preview_elements,
     replace_none,
     set_nulls_to_none,
 )
@@ -30,20 +29,18 @@ from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_containers, check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
-from bowstring.layouts.gather import take_ranges
-from bowstring.layouts.interleave import SlotSelection
-from bowstring.layouts.list_ import concatenate_numpy_arrays, create_elements, flatten_lists, lists_to_numpy
+from bowstring.layouts.list_ import AnyListLayout, concatenate_numpy_arrays, create_elements, flatten_lists
+from bowstring.memory.buffer import Buffer
 
 if TYPE_CHECKING:
     from bowstring.datatypes.types import FixedSizeList
+    from bowstring.layouts.interleave import SlotSelection
 
 
-class FixedSizeListLayout(Layout):
+class FixedSizeListLayout(AnyListLayout):
     """Lists of one size, contiguous in the child."""
 
     __slots__ = ("size",)
-
-    CHILD_NAMES = ("item",)
 
     def __init__(self, type: FixedSizeList, values: Layout) -> None:
         super().__init__(type, (VALIDITY,), (values,))
@@ -63,10 +60,15 @@ class FixedSizeListLayout(Layout):
         return child.slice(first, count)
 
     def offsets_and_sizes(self, array: ArrayData) -> tuple[Indices, Indices]:
-        """Return the lists' starts in the child, and their sizes."""
         self.elements(array)
         first = array.offset * self.size
         return first + np.arange(array.length) * self.size, np.full(array.length, self.size)
+
+    def range_at(self, array: ArrayData, index: int) -> tuple[int, int]:
+        return (array.offset + index) * self.size, self.size
+
+    def create_array(self, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+        return ArrayData(self, len(sizes), (validity,), (child,))
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
         # A null has elements, too: a type from a file can declare any number of them.
@@ -77,24 +79,12 @@ class FixedSizeListLayout(Layout):
         if (lengths != self.size).any():
             index = find_first_true(lengths != self.size)
             raise TypeMismatchError(f"value {index} has {lengths[index]} elements, {self.type} has {self.size}")
-        return ArrayData(self, len(lists), (pack_validity(mask),), (create_elements(self.children[0], elements),))
+        return self.create_array(lengths, create_elements(self.children[0], elements), pack_validity(mask))
 
     def _create_filler(self, values: Sequence[Any]) -> Any:
         """Return the elements of a null slot: zeros among NumPy arrays of one dtype, otherwise nulls."""
         numpy_elements = concatenate_numpy_arrays(values)
         return (None,) * self.size if numpy_elements is None else np.zeros(self.size, numpy_elements.dtype)
-
-    def value_at(self, array: ArrayData, index: int) -> Any:
-        if array.is_null_at(index):
-            return None
-        self.check(array)
-        return array.children[0].slice((array.offset + index) * self.size, self.size).to_pylist()
-
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        if array.is_null_at(index):
-            return None
-        self.check(array)
-        return preview_elements(array.children[0], (array.offset + index) * self.size, self.size, max_elements)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         check_expanded_containers([array], array.length)
@@ -102,25 +92,21 @@ class FixedSizeListLayout(Layout):
         lists = [elements[i * self.size : (i + 1) * self.size] for i in range(array.length)]
         return set_nulls_to_none(lists, array.validity_mask())
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        # With nulls, in the lists or in them, `lists_to_numpy` returns objects: NumPy has no null rows.
-        if array.null_count == 0 and (not allow_copy or self.elements(array).null_count == 0):
-            elements = self.elements(array).to_numpy(zero_copy_only=not allow_copy)
-            return elements.reshape(array.length, self.size, *elements.shape[1:])
-        if not allow_copy:
-            raise self.would_copy_error()
-        return lists_to_numpy(array.compact())
+    def view_as_numpy(self, array: ArrayData) -> Values | None:
+        elements = self.elements(array)
+        view = None if array.null_count else elements.layout.view_as_numpy(elements)
+        return None if view is None else view.reshape(array.length, self.size, *view.shape[1:])
+
+    def copy_to_numpy(self, array: ArrayData) -> Values:
+        # With nulls, in the lists or in them, the rows are objects: NumPy has no null rows.
+        if array.null_count or self.elements(array).null_count:
+            return super().copy_to_numpy(array)
+        elements = self.elements(array).to_numpy(zero_copy_only=False)
+        return elements.reshape(array.length, self.size, *elements.shape[1:])
 
     def compact(self, array: ArrayData) -> ArrayData:
         child = self.elements(array).compact()
         return ArrayData(self, array.length, (array.compact_validity(),), (child,), null_count=array.null_count)
-
-    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        if len(indices) and (lists := self.interleave(SlotSelection.from_single_array(array, indices))) is not None:
-            return lists
-        elements = self.elements(array)
-        child = take_ranges(elements, indices * self.size, np.full(len(indices), self.size))
-        return ArrayData(self, len(indices), (array.take_validity(indices),), (child,))
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         for array in slots.arrays:

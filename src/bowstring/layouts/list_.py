@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import builtins
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from types import NoneType
@@ -26,7 +27,6 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     pack_validity,
-    preview_elements,
     replace_none,
     set_nulls_to_none,
     short_repr,
@@ -69,18 +69,6 @@ def create_elements(layout: Layout, elements: Sequence[Any] | Values) -> ArrayDa
         return layout.from_pylist(list(elements))  # raises with the first value that does not fit
 
 
-def lists_to_numpy(array: ArrayData) -> Values:
-    """Return an array of objects, shape (length,): a view of the elements of each list, or None, of a compact array."""
-    elements = array.children[0].to_numpy(zero_copy_only=False)
-    starts, sizes = array.layout.offsets_and_sizes(array)  # type: ignore[attr-defined]
-    size = int(sizes[0]) if sizes.size else 0
-    if (starts == np.arange(len(starts)) * size).all() and len(elements) == size * len(starts):
-        rows = list(elements.reshape(len(starts), size, *elements.shape[1:]))
-    else:
-        rows = [elements[start:stop] for start, stop in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
-    return to_object_array(set_nulls_to_none(rows, array.validity_mask()))
-
-
 def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any] | Values, Indices, Mask | None]:
     """Concatenate lists; return the elements, the lengths, and the mask of valid lists (None if all are valid).
 
@@ -99,12 +87,73 @@ def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any] | Va
     return list(chain.from_iterable(values)) if elements is None else elements, lengths, mask
 
 
-class ListLayout(VariableSizeLayout):
-    """Lists of elements of one child, with 32- or 64-bit offsets."""
+class AnyListLayout(Layout):
+    """Lists of elements of one child: what the layouts of lists have in common."""
 
     __slots__ = ()
 
     CHILD_NAMES = ("item",)
+
+    @abstractmethod
+    def offsets_and_sizes(self, array: ArrayData) -> tuple[Indices, Indices]:
+        """Return the starts of the lists in the child, and their sizes. Raises `InvalidDataError` if one exceeds it."""
+
+    @abstractmethod
+    def range_at(self, array: ArrayData, index: int) -> tuple[int, int]:
+        """Return the start of one list in the child and its size, unchecked."""
+
+    @abstractmethod
+    def create_array(self, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+        """Create an array of consecutive lists of these sizes in the child."""
+
+    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
+        elements, sizes, mask = flatten_lists(values, self.type)
+        return self.create_array(sizes, create_elements(self.children[0], elements), pack_validity(mask))
+
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
+        if array.is_null_at(index):
+            return None
+        start, size = self.range_at(array, index)
+        child = array.children[0]
+        if not 0 <= start <= start + size <= child.length:
+            return super().value_at(array, index)  # raises
+        try:
+            return self.elements_at(child, start, size, max_elements)
+        except InvalidDataError:
+            child.slice(start, size).validate(full=True)  # raises with the index in the list
+            raise
+
+    def elements_at(self, child: ArrayData, start: int, size: int, max_elements: int | None = None) -> list[Any]:
+        """Return elements of a child as Python objects, with `max_elements` as `value_at` does."""
+        if max_elements is None:
+            return child.slice(start, size).to_pylist()
+        return [child.layout.value_at(child, start + index, max_elements) for index in range(min(size, max_elements))]
+
+    def copy_to_numpy(self, array: ArrayData) -> Values:
+        """Return an array of objects, shape (length,): a view of the elements of each list, or None."""
+        array = array.compact()
+        elements = array.children[0].to_numpy(zero_copy_only=False)
+        starts, sizes = self.offsets_and_sizes(array)
+        size = int(sizes[0]) if sizes.size else 0
+        if (starts == np.arange(len(starts)) * size).all() and len(elements) == size * len(starts):
+            rows = list(elements.reshape(len(starts), size, *elements.shape[1:]))
+        else:
+            ranges = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+            rows = [elements[start:stop] for start, stop in ranges]
+        return to_object_array(set_nulls_to_none(rows, array.validity_mask()))
+
+    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
+        if len(indices) and (lists := self.interleave(SlotSelection.from_single_array(array, indices))) is not None:
+            return lists
+        starts, sizes = (part[indices] for part in self.offsets_and_sizes(array))
+        return self.create_array(sizes, take_ranges(array.children[0], starts, sizes), array.take_validity(indices))
+
+
+class ListLayout(VariableSizeLayout, AnyListLayout):
+    """Lists with 32- or 64-bit offsets."""
+
+    __slots__ = ()
+
     MAX_OFFSET_NAME = "the child's length of"
 
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
@@ -114,70 +163,32 @@ class ListLayout(VariableSizeLayout):
         return array.children[0].length
 
     def offsets_and_sizes(self, array: ArrayData) -> tuple[Indices, Indices]:
-        """Return the starts of the lists in the child, and their lengths."""
         offsets = self.offsets(array).astype(np.int64)
         return offsets[:-1], np.diff(offsets)
+
+    def range_at(self, array: ArrayData, index: int) -> tuple[int, int]:
+        start, stop = self.offsets_at(array, index)
+        return start, stop - start
 
     def elements(self, array: ArrayData, offsets: Values) -> ArrayData:
         """Return the child's elements from the first to the last offset."""
         return array.children[0].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
-    def create_array(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
-        """Create an array of consecutive lists of these lengths in the child."""
-        offsets = offsets_from_lengths(lengths, self.offset_type, self.type)
-        return ArrayData(self, len(lengths), (validity, Buffer.of(offsets)), (child,))
-
-    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        elements, lengths, mask = flatten_lists(values, self.type)
-        return self.create_array(lengths, create_elements(self.children[0], elements), pack_validity(mask))
-
-    def value_at(self, array: ArrayData, index: int) -> Any:
-        if array.is_null_at(index):
-            return None
-        start, stop = self.offsets_at(array, index)
-        if not 0 <= start <= stop <= array.children[0].length:
-            return super().value_at(array, index)  # raises
-        elements = array.children[0].slice(start, stop - start)
-        try:
-            return self._elements_to_pylist(elements)
-        except InvalidDataError:
-            elements.validate(full=True)  # raises with the index in the list
-            raise
-
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        start, stop = self.offsets_at(array, index)
-        if array.is_null_at(index) or not 0 <= start <= stop <= array.children[0].length:
-            return self.value_at(array, index)  # None, or raises
-        return self._preview_elements(array.children[0], start, stop - start, max_elements)
+    def create_array(self, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+        offsets = offsets_from_lengths(sizes, self.offset_type, self.type)
+        return ArrayData(self, len(sizes), (validity, Buffer.of(offsets)), (child,))
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         offsets = self.offsets(array)
-        values = self._elements_to_pylist(self.elements(array, offsets))
+        values = self.elements_at(array.children[0], int(offsets[0]), int(offsets[-1] - offsets[0]))
         lists = [values[start:stop] for start, stop in pairwise((offsets - offsets[0]).tolist())]
         return set_nulls_to_none(lists, array.validity_mask())
-
-    def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
-        return elements.to_pylist()
-
-    def _preview_elements(self, child: ArrayData, start: int, size: int, max_elements: int) -> list[Any]:
-        return preview_elements(child, start, size, max_elements)
-
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        if not allow_copy:
-            raise self.would_copy_error()
-        return lists_to_numpy(array.compact())
 
     def compact(self, array: ArrayData) -> ArrayData:
         first, last, offsets = self.compact_offsets(array)
         child = array.children[0].slice(first, last - first).compact()
         buffers = (array.compact_validity(), offsets)
         return ArrayData(self, array.length, buffers, (child,), null_count=array.null_count)
-
-    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        if len(indices) and (lists := self.interleave(SlotSelection.from_single_array(array, indices))) is not None:
-            return lists
-        starts, lengths = (part[indices] for part in self.offsets_and_sizes(array))
-        return self.create_array(lengths, take_ranges(array.children[0], starts, lengths), array.take_validity(indices))
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
         starts, lengths = self.value_ranges(slots)
@@ -230,8 +241,8 @@ class MapLayout(ListLayout):
         columns = (key_layout.from_pylist(keys), item_layout.from_pylist(items))
         return self.create_array(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        return Layout.to_numpy(self, array, allow_copy)  # lists of pairs
+    def copy_to_numpy(self, array: ArrayData) -> Values:
+        return Layout.copy_to_numpy(self, array)  # lists of pairs
 
     def _pair_error(self, pairs: Sequence[Any] | Values) -> TypeMismatchError:
         index, pair = next(
@@ -241,13 +252,10 @@ class MapLayout(ListLayout):
         )
         return TypeMismatchError(f"entry {index}: {short_repr(pair)} is not a pair of a key and a value of {self.type}")
 
-    def _elements_to_pylist(self, elements: ArrayData) -> list[Any]:
-        elements.layout.check(elements)
-        keys, items = (child.slice(elements.offset, elements.length).to_pylist() for child in elements.children)
-        return list(zip(keys, items, strict=True))
-
-    def _preview_elements(self, child: ArrayData, start: int, size: int, max_elements: int) -> list[Any]:
-        keys, items = (preview_elements(each, child.offset + start, size, max_elements) for each in child.children)
+    def elements_at(self, child: ArrayData, start: int, size: int, max_elements: int | None = None) -> list[Any]:
+        entries, elements_at = child.slice(start, size), super().elements_at
+        entries.layout.check(entries)
+        keys, items = (elements_at(column, entries.offset, size, max_elements) for column in entries.children)
         return list(zip(keys, items, strict=True))
 
     def check_full(self, array: ArrayData) -> None:

@@ -25,8 +25,6 @@ from bowstring.layouts.base import (
     Layout,
     Values,
     find_first_true,
-    pack_validity,
-    preview_elements,
     set_nulls_to_none,
     to_buffer,
 )
@@ -35,7 +33,7 @@ from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import sum_lengths, take_ranges
-from bowstring.layouts.list_ import create_elements, flatten_lists, lists_to_numpy
+from bowstring.layouts.list_ import AnyListLayout
 from bowstring.layouts.variable_size import offsets_from_lengths
 from bowstring.memory.buffer import Buffer
 
@@ -43,12 +41,10 @@ if TYPE_CHECKING:
     from bowstring.datatypes.types import DataType
 
 
-class ListViewLayout(Layout):
+class ListViewLayout(AnyListLayout):
     """Lists with an offset into the child and a size each."""
 
     __slots__ = ("offset_type",)
-
-    CHILD_NAMES = ("item",)
 
     def __init__(self, type: DataType, offset_bits: int, values: Layout) -> None:
         self.offset_type = np.dtype(f"i{offset_bits // 8}")
@@ -73,10 +69,10 @@ class ListViewLayout(Layout):
             )
         return starts, sizes
 
-    def create_array(self, lengths: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
+    def create_array(self, sizes: Values, child: ArrayData, validity: Buffer | None) -> ArrayData:
         """Create an array of lists of these sizes, which are contiguous in the child."""
         return self._create_from_ranges(
-            offsets_from_lengths(lengths, self.offset_type, self.type)[:-1], lengths, child, validity
+            offsets_from_lengths(sizes, self.offset_type, self.type)[:-1], sizes, child, validity
         )
 
     def _create_from_ranges(
@@ -85,27 +81,7 @@ class ListViewLayout(Layout):
         windows = [to_buffer(np.asarray(part, self.offset_type)) for part in (starts, sizes)]
         return ArrayData(self, len(sizes), (validity, *windows), (child,))
 
-    def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        elements, lengths, mask = flatten_lists(values, self.type)
-        return self.create_array(lengths, create_elements(self.children[0], elements), pack_validity(mask))
-
-    def value_at(self, array: ArrayData, index: int) -> Any:
-        if array.is_null_at(index):
-            return None
-        start, size = self._range_at(array, index)
-        child = array.children[0]
-        if 0 <= start <= start + size <= child.length:
-            return child.slice(start, size).to_pylist()
-        return super().value_at(array, index)  # raises
-
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        start, size = self._range_at(array, index)
-        if array.is_null_at(index) or not 0 <= start <= start + size <= array.children[0].length:
-            return self.value_at(array, index)  # None, or raises
-        return preview_elements(array.children[0], start, size, max_elements)
-
-    def _range_at(self, array: ArrayData, index: int) -> tuple[int, int]:
-        """Return the start of a list in the child, and its size."""
+    def range_at(self, array: ArrayData, index: int) -> tuple[int, int]:
         start, size = (
             part.element(self.offset_type, array.offset + index) if part else 0 for part in array.own_buffers[1:]
         )
@@ -122,11 +98,6 @@ class ListViewLayout(Layout):
         ranges = zip((starts - first).tolist(), sizes.tolist(), strict=True)
         return set_nulls_to_none([values[start : start + size] for start, size in ranges], array.validity_mask())
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        if not allow_copy:
-            raise self.would_copy_error()
-        return lists_to_numpy(array.compact())
-
     def compact(self, array: ArrayData) -> ArrayData:
         starts, sizes = self.offsets_and_sizes(array)
         child = array.children[0]
@@ -135,10 +106,6 @@ class ListViewLayout(Layout):
         child = child.slice(first, last - first).compact()
         buffers = (array.compact_validity(), offsets, array.slice_buffer(2))
         return ArrayData(self, array.length, buffers, (child,), null_count=array.null_count)
-
-    def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        starts, sizes = (part[indices] for part in self.offsets_and_sizes(array))
-        return self.create_array(sizes, take_ranges(array.children[0], starts, sizes), array.take_validity(indices))
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         views = [self.offsets_and_sizes(array) for array in arrays]

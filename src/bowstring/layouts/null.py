@@ -35,7 +35,7 @@ class NullLayout(Layout):
     def count_nulls(self, array: ArrayData) -> int:
         return array.length
 
-    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
+    def logical_validity_mask(self, array: ArrayData, in_unions: bool = True) -> Mask | None:
         check_expanded_array(array)
         return np.zeros(array.length, np.bool_) if array.length else None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import InvalidDataError, TypeMismatchError, WouldCopyError
+from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import (
     VALIDITY,
     ArrayData,
@@ -113,19 +113,15 @@ class PrimitiveLayout(Layout):
             own_mask = mask if own_mask is None else mask & own_mask
         return self.create_array(slots, own_mask)
 
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        value = self.value_at(array, index)
-        # NumPy's text of a float of 16 or 32 bits has the fewest digits that identify it.
-        return value if value is None or self.dtype not in NARROW_FLOATS else self.dtype.type(value)
-
-    def value_at(self, array: ArrayData, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         if array.is_null_at(index):
             return None
         data = array.own_buffers[1]
         if data is None:
             return super().value_at(array, index)
         if self.codec.IS_NUMBER:
-            return data.element(self.dtype, array.offset + index)
+            value = data.element(self.dtype, array.offset + index)
+            return value if max_elements is None or self.dtype not in NARROW_FLOATS else self.dtype.type(value)
         return self.codec.decode(data.view(self.dtype, array.offset + index, 1))[0]
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
@@ -135,19 +131,11 @@ class PrimitiveLayout(Layout):
             slots[~mask] = np.zeros((), self.dtype)
         return set_nulls_to_none(self.codec.decode(slots), mask)
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        slots = array.buffer_values(1)
-        if array.null_count == 0:
-            numpy_view = self.codec.view_as_numpy(slots)
-            if numpy_view is not None:
-                return numpy_view
-        if not allow_copy:
-            reason = "with nulls " if array.null_count else ""
-            raise WouldCopyError(
-                f"an array of {self.type} {reason}cannot be converted to NumPy without copying; "
-                "allow the copy with zero_copy_only=False"
-            )
-        return self.codec.copy_to_numpy(slots, array.validity_mask())
+    def view_as_numpy(self, array: ArrayData) -> Values | None:
+        return None if array.null_count else self.codec.view_as_numpy(array.buffer_values(1))
+
+    def copy_to_numpy(self, array: ArrayData) -> Values:
+        return self.codec.copy_to_numpy(array.buffer_values(1), array.validity_mask())
 
     def compact(self, array: ArrayData) -> ArrayData:
         data = array.own_buffers[1]

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -80,16 +80,9 @@ class RunEndEncodedLayout(Layout):
         run_ends = ArrayData(self.children[0], len(ends), (None, to_buffer(ends.astype(self._end_type))))
         return ArrayData(self, length, (), (run_ends, values))
 
-    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
-        return self._expand_run_mask(array, self.children[1].logical_validity_mask)
-
-    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
-        return self._expand_run_mask(array, self.children[1].identity_validity_mask)
-
-    def _expand_run_mask(self, array: ArrayData, mask_function: Callable[[ArrayData], Mask | None]) -> Mask | None:
-        """Apply a function to the runs' values, and repeat its mask for each slot."""
+    def logical_validity_mask(self, array: ArrayData, in_unions: bool = True) -> Mask | None:
         lengths, values = self.run_lengths_and_values(array)
-        value_mask = mask_function(values)
+        value_mask = values.layout.logical_validity_mask(values, in_unions)
         if value_mask is None:
             return None
         check_expanded_array(array)
@@ -107,19 +100,14 @@ class RunEndEncodedLayout(Layout):
         clipped_ends = np.minimum(ends[first:stop] - array.offset, array.length)
         return np.diff(clipped_ends, prepend=0), array.children[1].slice(first, stop - first)
 
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
-        self.value_at(array, index)  # raises
-        values, run = array.children[1], bisect_right(array.children[0].buffer_values(1), array.offset + index)
-        return values.layout.preview_at(values, run, max_elements)
-
-    def value_at(self, array: ArrayData, index: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         (ends_array, values), slot = array.children, array.offset + index
         ends = ends_array.buffer_values(1)
         run = bisect_right(ends, slot)
         is_valid_run = run < min(len(ends), values.length) and (ends[run - 1] if run else 0) <= slot < ends[run]
         if not is_valid_run or ends_array.null_count:
             return super().value_at(array, index)  # raises
-        return values.layout.value_at(values, run)
+        return values.layout.value_at(values, run, max_elements)
 
     def to_pylist(self, array: ArrayData) -> list[Any]:
         lengths, values = self.run_lengths_and_values(array)
@@ -128,11 +116,9 @@ class RunEndEncodedLayout(Layout):
             out.extend([value] * length)
         return out
 
-    def to_numpy(self, array: ArrayData, allow_copy: bool) -> Values:
-        if not allow_copy:
-            raise self.would_copy_error()
+    def copy_to_numpy(self, array: ArrayData) -> Values:
         lengths, values = self.run_lengths_and_values(array)
-        array_values = values.layout.to_numpy(values, True)
+        array_values = values.to_numpy(zero_copy_only=False)
         check_expanded_slots(array.length, array_values[:1].nbytes, array_values.nbytes)
         return np.repeat(array_values, lengths, axis=0)
 

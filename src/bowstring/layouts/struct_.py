@@ -101,20 +101,12 @@ class StructLayout(Layout):
                 raise TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {self.type}")
         return [[v.get(name) if isinstance(v, Mapping) else v[at] for v in values] for at, name in enumerate(names)]
 
-    def value_at(self, array: ArrayData, index: int) -> Any:
-        if array.is_null_at(index):
-            return None
-        self.check(array)
-        return self._to_row([child.layout.value_at(child, array.offset + index) for child in array.children])
-
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         if array.is_null_at(index):
             return None
         self.check(array)
         slot = array.offset + index
-        return self._to_row([child.layout.preview_at(child, slot, max_elements) for child in array.children])
-
-    def _to_row(self, values: list[Any]) -> Any:
+        values = [child.layout.value_at(child, slot, max_elements) for child in array.children]
         # Arrow allows fields of the same name; a dictionary would have only the last of them.
         is_distinct = len(set(self.names)) == len(self.names)
         return dict(zip(self.names, values, strict=True)) if is_distinct else tuple(values)

@@ -88,16 +88,15 @@ class UnionLayout(Layout):
             parts.append((slots, child.take(value_offsets[slots])))
         return parts
 
-    def logical_validity_mask(self, array: ArrayData) -> Mask | None:
+    def logical_validity_mask(self, array: ArrayData, in_unions: bool = True) -> Mask | None:
+        if not in_unions:
+            return None
         out = np.ones(array.length, np.bool_)
         for slots, child in self.split_by_child(array):
             child_mask = child.layout.logical_validity_mask(child)
             if child_mask is not None:
                 out[slots] = child_mask
         return None if out.all() else out
-
-    def identity_validity_mask(self, array: ArrayData) -> Mask | None:
-        return None
 
     def _create_array(self, child_indices: Indices, parts: Sequence[tuple[Indices, ArrayData]]) -> ArrayData:
         """Create an array of the index of each slot's child, and for each child its slots and their values."""
@@ -157,9 +156,9 @@ class UnionLayout(Layout):
                 out[slot] = value
         return out
 
-    def preview_at(self, array: ArrayData, index: int, max_elements: int) -> Any:
+    def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         child = next(child for slots, child in self.split_by_child(array.slice(index, 1)) if len(slots))
-        return child.layout.preview_at(child, 0, max_elements)
+        return child.layout.value_at(child, 0, max_elements)
 
     def compact(self, array: ArrayData) -> ArrayData:
         offsets, own_ids = None if not self.is_dense else array.own_buffers[1], array.slice_buffer(0)
