@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bowstring.layouts.base import ArrayData, Indices, Layout, to_buffer
-from bowstring.layouts.concatenation import array_lengths
-from bowstring.layouts.dictionary import DictionaryLayout, find_distinct_dictionaries
-from bowstring.layouts.equality import has_prefix
+from bowstring.layouts.dictionary import DictionaryLayout, find_dictionary_extending_all
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.factorize import factorize
 
@@ -82,13 +80,6 @@ def replace_dictionary(array: ArrayData, dictionary: ArrayData, transposition: I
     return layout.create_from_int64_indices(indices, array.validity_mask(), dictionary).with_layout(array.layout)
 
 
-def find_dictionary_extending_all(dictionaries: Iterable[ArrayData]) -> ArrayData | None:
-    """Return the dictionary of which all others are a prefix, or None."""
-    candidates = list(dictionaries)
-    longest = max(candidates, key=len)
-    return longest if all(has_prefix(longest, candidate) for candidate in candidates) else None
-
-
 def unify_dictionaries(arrays: Sequence[ArrayData]) -> list[ArrayData]:
     """Unify the dictionaries of arrays of one layout, at every depth.
 
@@ -125,14 +116,10 @@ def concat_and_unify(arrays: Sequence[ArrayData]) -> ArrayData:
     storage = layout.storage
     if not isinstance(storage, DictionaryLayout) or has_dictionary(storage.dictionary):
         return layout.concat(unify_dictionaries(arrays))
-    dictionaries, dictionary_indices = find_distinct_dictionaries(arrays)
-    indices, validity = storage.concat_indices_and_validity(arrays)
+    dictionaries, indices, validity = storage.concat_indices(arrays)
     dictionary = dictionaries[0]
     if len(dictionaries) > 1:
         dictionary, transposition = _merge_and_concat_indices(dictionaries)
-        lengths = array_lengths(dictionaries)
-        # An index into one dictionary becomes one into all dictionaries, end to end, which `transposition` maps.
-        indices += np.repeat((np.cumsum(lengths) - lengths)[dictionary_indices], array_lengths(arrays))
         if len(transposition):  # else all slots are null
             indices = transposition.take(indices, mode="clip")
     index_buffer = to_buffer(storage.cast_to_index_type(indices, dictionary.length))

@@ -438,7 +438,8 @@ class ArrayData:
         if view is not None:
             return view
         if zero_copy_only:
-            nulls = " with nulls" if any(each.null_count for each in (self, *self.children)) else ""
+            has_nulls = self.null_count or any(child.null_count for child in self.children)
+            nulls = " with nulls" if has_nulls else ""
             raise WouldCopyError(
                 f"an array of {self.type}{nulls} cannot be converted to NumPy without copying; allow the copy with "
                 "zero_copy_only=False"

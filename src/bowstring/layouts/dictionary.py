@@ -100,12 +100,16 @@ class DictionaryLayout(Layout):
             raise InvalidDataError(f"indices[{index}] = {raw[index]} is not within the dictionary of {count} values")
         return raw.astype(np.int64)
 
-    def concat_indices_and_validity(self, arrays: Sequence[ArrayData]) -> tuple[Indices, Buffer | None]:
-        """Concatenate the `indices` of arrays; also return their validity bitmap."""
-        raw, validity = concat_buffer_values(arrays, 1), concat_validity(arrays)
-        dictionaries, dictionary_indices = find_distinct_dictionaries(arrays)
-        counts = array_lengths(dictionaries)[dictionary_indices]
-        invalid = (raw < 0) | (raw >= np.repeat(counts, array_lengths(arrays)))
+    def concat_indices(self, arrays: Sequence[ArrayData]) -> tuple[list[ArrayData], Indices, Buffer | None]:
+        """Concatenate the `indices` and the validity bitmaps of arrays. Return them after the distinct dictionaries,
+        into which, end to end, the indices are; only one if it begins with all others.
+        """
+        raw, validity, lengths = concat_buffer_values(arrays, 1), concat_validity(arrays), array_lengths(arrays)
+        distinct = {id(array.dictionary): array.require_dictionary() for array in arrays}
+        dictionaries, number_by_id = list(distinct.values()), dict(zip(distinct, range(len(distinct)), strict=True))
+        numbers = np.array([number_by_id[id(array.dictionary)] for array in arrays], np.int64)
+        counts = array_lengths(dictionaries)
+        invalid = (raw < 0) | (raw >= np.repeat(counts[numbers], lengths))
         if validity is not None:
             mask = bitmap.unpack(validity, 0, len(raw))
             raw[~mask] = 0
@@ -113,7 +117,12 @@ class DictionaryLayout(Layout):
         if invalid.any():
             for array in arrays:
                 self.indices(array)  # raises
-        return raw.astype(np.int64), validity
+        indices = raw.astype(np.int64)
+        longest = find_dictionary_extending_all(dictionaries)
+        if longest is not None:
+            return [longest], indices, validity
+        indices += np.repeat((np.cumsum(counts) - counts)[numbers], lengths)
+        return dictionaries, indices, validity
 
     def compact_dictionary(self, array: ArrayData) -> ArrayData:
         """Drop the unused dictionary values, keeping the order; return the array itself if all are used."""
@@ -196,38 +205,22 @@ class DictionaryLayout(Layout):
         return self.create_array(index_array, array.dictionary)
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
-        distinct = {id(array.dictionary): array.dictionary for array in slots.arrays}
-        dictionary = max(distinct.values(), key=lambda values: -1 if values is None else values.length)
-        # If the longest dictionary begins with all others, indices stay valid.
-        if dictionary is None or not all(
-            values is not None and has_prefix(dictionary, values) for values in distinct.values()
-        ):
+        dictionaries = {id(array.dictionary): array.dictionary for array in slots.arrays}.values()
+        dictionary = find_dictionary_extending_all([each for each in dictionaries if each is not None])
+        if dictionary is None or None in dictionaries:
             return None
-        return ArrayData(
-            self, len(slots), (slots.gather_validity(), to_buffer(slots.gather_buffer_values(1))), (), dictionary
-        )
+        index_buffer = to_buffer(slots.gather_buffer_values(1))
+        return ArrayData(self, len(slots), (slots.gather_validity(), index_buffer), (), dictionary)
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
-        """Concatenate the arrays. Of consecutive dictionaries, one that is a prefix of the other is dropped.
+        """Concatenate the arrays and their distinct dictionaries, unless one of these begins with all others.
 
-        The others are concatenated. Raises `TypeMismatchError` if the dictionary is too large for the index type.
+        Raises `TypeMismatchError` if the dictionary is too large for the index type.
         """
-        dictionaries: list[ArrayData] = []
-        shifted_indices: list[Indices] = []
-        base = length = 0
-        for array in arrays:
-            indices, dictionary = self.indices(array), array.require_dictionary()
-            last = dictionaries[-1] if dictionaries else None
-            # Only the last one: comparing each dictionary with all before it would take quadratic time.
-            if last is not None and last.length < dictionary.length and has_prefix(dictionary, last):
-                dictionaries[-1], length = dictionary, base + dictionary.length
-            elif last is None or not has_prefix(last, dictionary):
-                dictionaries.append(dictionary)
-                base, length = length, length + dictionary.length
-            shifted_indices.append(indices + base)
-        indices = self.cast_to_index_type(np.concatenate(shifted_indices), length)
+        dictionaries, indices, validity = self.concat_indices(arrays)
         values = dictionaries[0] if len(dictionaries) == 1 else self._dictionary.concat(dictionaries)
-        return ArrayData(self, len(indices), (concat_validity(arrays), to_buffer(indices)), (), values)
+        index_buffer = to_buffer(self.cast_to_index_type(indices, values.length))
+        return ArrayData(self, len(indices), (validity, index_buffer), (), values)
 
     def have_equal_values(self, left: ArrayData, right: ArrayData, nans_equal: bool) -> bool:
         left_indices, left_values = self._used_indices_and_values(left)
@@ -260,16 +253,10 @@ class DictionaryLayout(Layout):
         self.indices(array)
 
 
-def find_distinct_dictionaries(arrays: Sequence[ArrayData]) -> tuple[Sequence[ArrayData], Indices]:
-    """Return the distinct dictionary objects of arrays, and the index of each array's dictionary among them.
-
-    Raises `InvalidDataError` if an array has no dictionary.
-    """
-    distinct: dict[int, ArrayData] = {}
-    for array in arrays:
-        distinct[id(array.dictionary)] = array.require_dictionary()
-    index_by_id = dict(zip(distinct, range(len(distinct)), strict=True))
-    return list(distinct.values()), np.array([index_by_id[id(array.dictionary)] for array in arrays], np.int64)
+def find_dictionary_extending_all(dictionaries: Sequence[ArrayData]) -> ArrayData | None:
+    """Return the dictionary that begins with all others, so that indices into them are indices into it, or None."""
+    longest = max(dictionaries, key=len, default=None)
+    return longest if longest is not None and all(has_prefix(longest, other) for other in dictionaries) else None
 
 
 def _find_unique_integers(numbers: Indices, bound: int) -> tuple[Indices, Indices]:

@@ -24,13 +24,13 @@ from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.kernels.unify_dictionaries import (
-    find_dictionary_extending_all,
     iter_dictionary_arrays,
     merge_dictionaries,
     replace_dictionary,
     replace_dictionary_encoded_arrays,
 )
 from bowstring.layouts.base import ArrayData, Indices
+from bowstring.layouts.dictionary import find_dictionary_extending_all
 from bowstring.layouts.equality import has_prefix
 
 
