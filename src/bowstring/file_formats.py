@@ -89,10 +89,13 @@ FORMATS_BY_EXTENSION = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+# Several times pyarrow's, because the first block determines the types.
 DEFAULT_BLOCK_BYTES = 8 << 20
 _COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+# As many as Spark passes in a batch, and pyarrow's default for Parquet.
 _BATCH_ROWS = 1 << 16
+# The first bytes determine Arrow, Parquet and codecs; the head of text its delimiter, leading zeros and form of JSON.
 _FIRST_BYTES, _HEAD_BYTES = 16, 1 << 16
 _JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -438,6 +441,7 @@ def _read_batches(reader: Any, name: str, columns: Sequence[str] = (), note: str
         yield record_batch(batch).select(columns) if columns else record_batch(batch)
 
 
+# A blocked read, as of a pipe, must not keep the process for ever.
 _EXIT_TIMEOUT_S = 10.0
 _unreleased_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
 

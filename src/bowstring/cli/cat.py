@@ -23,6 +23,7 @@ from bowstring.cli.rows import LimitedBatches, batches_without_readahead, write_
 from bowstring.file_formats import SourceOptions
 from bowstring.ipc.api import open_stream
 
+# Only on a terminal, where more rows are rarely meant.
 _ROWS_SHOWN = 1000
 
 

@@ -50,6 +50,7 @@ from bowstring.file_formats import (
 from bowstring.inspection.formatting import check_row_count
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
+# A block has to contain a whole row, and the first one determines the types.
 _MIN_BLOCK_BYTES = 1 << 10
 _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 1 << 16, 64 << 20
 """Limits of batches that are written as Arrow, unless `--batch-rows` sets another."""

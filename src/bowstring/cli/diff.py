@@ -27,6 +27,7 @@ from bowstring.inspection.diff import (
 from bowstring.inspection.formatting import format_json, to_json_value
 from bowstring.inspection.validation import iter_validated_batches
 
+# Enough to find the cause; `--json` has all.
 _COLUMNS_SHOWN = 50
 _VALUE_CHARACTERS = 60
 _LINE_CHARACTERS = 400

@@ -36,11 +36,14 @@ from bowstring.spark.runtime.java_runtime import find_java
 Status = Literal["ok", "missing", "failed"]
 
 _STYLES: dict[Status, str] = {"ok": "green", "missing": "yellow", "failed": "red"}
+# The defaults of Linux (ulimit -n, vm.max_map_count): a lower limit was set on purpose.
 _MIN_DESCRIPTORS = 1024
 _MIN_MAPPINGS = 65_530
 _MAP_COUNT_FILE = Path("/proc/sys/vm/max_map_count")
 _SHM_FOLDER = "/dev/shm"
+# Containers have 64 MiB by default, which is too little for the workers of a DataLoader.
 _MIN_SHM_BYTES = 1 << 28
+# On narrower terminals the checks are lines instead.
 _MIN_TABLE_WIDTH = 80
 _DEVELOPMENT_EXTRAS = frozenset(("dev", "docs", "fuzz", "test"))
 

@@ -28,6 +28,7 @@ from bowstring.inspection.report import Inspection, SchemaFieldReport, to_docume
 from bowstring.inspection.report_builder import inspect
 
 _INDENT = 2
+# What a terminal shows at a glance; `--json` has everything.
 _COLUMNS_SHOWN = 20
 _FIELDS_SHOWN = 40
 _PAIRS_SHOWN = 10

@@ -31,6 +31,7 @@ from bowstring.file_formats import SourceOptions
 from bowstring.sharing.agent.client import DEFAULT_TTL_S
 
 _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
+# The limit of `check_name`; names of files can be longer.
 _MAX_NAME_CHARACTERS = 200
 
 

@@ -28,6 +28,7 @@ from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION
 from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import DamagedColumn, RecoveryReport, recover as recover_data
 
+# Enough to see a pattern; `recover` in Python returns all losses.
 _LOSSES_SHOWN = 100
 _REASON_CHARACTERS = 300
 _Loss = TypeVar("_Loss", DroppedRange, DamagedColumn)

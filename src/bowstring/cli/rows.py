@@ -25,8 +25,10 @@ from bowstring.inspection.formatting import (
 )
 from bowstring.ipc.file import FileReader
 
+# A few columns of long texts still fit a terminal; `--all` truncates nothing.
 _CELL_CHARACTERS = 40
 _COLUMNS_SHOWN = 100
+# Column widths are those of the rows that are in memory at a time.
 _TABLE_ROWS, _TABLE_CELLS = 500, 5000
 _Row: TypeAlias = Sequence[Any]
 _Rows: TypeAlias = Iterable[_Row]

@@ -18,6 +18,7 @@ from bowstring.file_formats import SourceOptions
 from bowstring.inspection.report import ColumnReport, Inspection
 from bowstring.inspection.report_builder import inspect
 
+# The largest come first; `--json` has all.
 _COLUMNS_SHOWN = 100
 _NAME_CHARACTERS = 60
 _TITLES = ("column", "type", "encoding", "bytes", "size", "share")

@@ -14,8 +14,10 @@ from rich.text import Text
 
 from bowstring.display.printable_text import fit_to_width
 
+# In a pipe: more than any line has.
 _UNLIMITED_WIDTH = 1 << 24
 _COLUMN_GAP = 2
+# Narrower columns show nothing useful: instead, trailing columns are dropped.
 _MIN_CHARACTERS = 6
 
 

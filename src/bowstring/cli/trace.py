@@ -14,6 +14,7 @@ from bowstring.display.printable_text import to_printable
 from bowstring.sharing.recording.recorder import read_entries
 from bowstring.sharing.recording.trace import TraceStep, decode_trace
 
+# One or two lines of a terminal; `--json` has the whole text.
 _TEXT_CHARACTERS = 200
 
 

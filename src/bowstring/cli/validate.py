@@ -19,6 +19,7 @@ from bowstring.display.printable_text import to_printable
 from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, format_count
 from bowstring.inspection.validation import Fault, ValidationSummary, Validator
 
+# Enough to see a pattern, in lines that can still be read.
 _FAULTS_SHOWN = 100
 _MESSAGE_CHARACTERS = 400
 _NAME_CHARACTERS = 60

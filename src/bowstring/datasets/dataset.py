@@ -26,6 +26,7 @@ from bowstring.sharing.dataset_locations import hide_secrets, sort_by_distance
 from bowstring.sharing.uris import parse_scheme
 
 _FORMAT = "bowstring-dataset"
+# Of the JSON; readers reject others.
 _FORMAT_VERSION = 1
 _FieldType = TypeVar("_FieldType")
 

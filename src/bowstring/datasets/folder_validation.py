@@ -8,6 +8,7 @@ from bowstring.datasets.manifest import Manifest, ManifestEntry, iter_data_files
 from bowstring.errors import InvalidDataError, MissingFileError, translate_os_error
 from bowstring.io.store_path import FolderPath, find_relative_name
 
+# Long enough that the calls cost nothing beside the CRC.
 _READ_BYTES = 1 << 20
 
 

@@ -43,6 +43,7 @@ from bowstring.io.store_path import FolderEntry, FolderPath, read_files
 MANIFEST_FOLDER = "_manifest"
 STAGING_FOLDER = "_staging"
 FORMAT = "bowstring-manifest"
+# Of docs/explanation/folder-format.md; readers reject others.
 FORMAT_VERSION = 2
 MAX_ADDITIONS = 100
 """The number of manifests after which one is complete again."""

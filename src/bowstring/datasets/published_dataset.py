@@ -30,6 +30,7 @@ from bowstring.sharing.agent.publications import (
     decompress_description,
 )
 
+# An agent replies within milliseconds; one that is stopped must not block the list for long.
 DEFAULT_TIMEOUT_S = 5.0
 
 

@@ -13,8 +13,10 @@ from bowstring.sharing.agent.directory import list_published
 from bowstring.sharing.agent.publications import QueryBatchId
 from bowstring.sharing.client.connect import connect
 
+# Many triggers of a usual query.
 DEFAULT_WAIT_S = 60.0
 
+# Of `state_dict`; others are rejected.
 _STATE_VERSION = 1
 # The agents are asked, and do not call back: soon after a batch, then rarely, so that many idle readers cost little.
 _MIN_POLL_S, _MAX_POLL_S = 0.01, 0.2

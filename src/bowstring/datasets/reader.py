@@ -20,6 +20,7 @@ from bowstring.transports.tls import TlsOptions
 End: TypeAlias = Literal["keep", "drop", "pad"]
 """What to do with the last batches of an epoch, which are not enough for all ranks."""
 
+# Of `state_dict`; others are rejected.
 _STATE_VERSION = 2
 _MAX_GATHERED_ROWS = 1 << 16
 _MAX_GATHERED_BYTES = 64 << 20

@@ -9,7 +9,9 @@ from html import escape
 
 from bowstring.display.printable_text import display_width, fit_to_width, to_printable
 
+# Two columns of long texts and their borders fit 80 characters.
 MAX_CELL_WIDTH = 32
+# A browser lays these out at once.
 MAX_HTML_ROWS = 100
 
 

@@ -10,7 +10,9 @@ from bowstring.display.printable_text import display_width, fit_to_width, termin
 from bowstring.display.tables import to_html_table
 from bowstring.errors import BowstringError, format_count
 
+# As many as make an array recognisable; pyarrow shows up to ten at each end, NumPy three.
 EDGE_ITEMS = 5
+# One value, its index and its separators fit 80 characters.
 MAX_VALUE_WIDTH = 60
 # An extension's `decode` may raise any of these.
 _ERRORS = (BowstringError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)

@@ -26,7 +26,7 @@ Addresses: TypeAlias = npt.NDArray[np.uint64]
 
 SEQUENCE_MODULUS = 1 << 32  # sequence numbers have 32 bits, and roll over
 SEQUENCE_MASK = SEQUENCE_MODULUS - 1
-UINT64_MODULUS = 1 << 64
+UINT64_MODULUS = 1 << 64  # tags, addresses and lengths have 64 bits
 PREFIX_BYTES = 5  # the type and the sequence number of a message of the metadata stream
 BODY_TYPE_SHIFT = 56  # the most significant byte of a body's tag is its type
 RESERVED_MASK = 0x00FF_FFFF_0000_0000  # bits 32 to 55 of a body's tag, which have to be zero

@@ -24,6 +24,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DIGITS = re.compile(r"[0-9]{1,20}")  # 2**64 - 1 has 20 digits
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 _MAX_PARAMETERS = 1000  # bounds the work of `parse_qsl`
+# A text from a peer may have any length; an error shows its beginning.
 _MAX_SHOWN_CHARACTERS = 200
 _SAFE_IN_ADDRESS = "/@:[],;=+~"
 

@@ -26,7 +26,9 @@ from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.value_codecs.numbers import NARROW_FLOATS
 
+# Rows become Python objects in chunks, so that memory is bounded, however large a batch is.
 _MAX_CHUNK_ROWS, _MAX_CHUNK_CELLS, _MAX_CHUNK_BYTES = 1024, 1 << 16, 4 << 20
+# One system call for about a thousand lines; more would delay the first ones.
 _MAX_JOINED_LINES, _MAX_JOINED_CHARACTERS = 1000, 1 << 20
 _DECIMALS_BY_UNIT = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _QUOTED_CHARACTERS = frozenset('",\r\n')

@@ -28,6 +28,7 @@ from bowstring.inspection.report import (
 )
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, Format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import MAX_ALIGNMENT_BYTES
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, check_metadata_version
 from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, IpcSchema, create_schema_record
@@ -37,7 +38,6 @@ _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
 _MAX_TOTAL = 1 << 62
 """The largest sum of rows or bytes: two of them still fit in an int64."""
-_MAX_ALIGNMENT = 64
 _Counts = npt.NDArray[np.int64]
 
 
@@ -291,7 +291,7 @@ class BatchTotals:
         """The largest power of two up to 64 that divides the offsets of all buffers; None if there are no buffers."""
         if not self.buffer_bytes:
             return None
-        offset_bits = self._offset_bits | _MAX_ALIGNMENT
+        offset_bits = self._offset_bits | MAX_ALIGNMENT_BYTES
         return offset_bits & -offset_bits
 
     def add(self, span: BatchMessage) -> None:

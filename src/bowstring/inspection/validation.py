@@ -24,6 +24,7 @@ from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.validation import find_faults
 
+# Both are kept in memory: dictionaries that were validated, and messages, so that equal ones count once.
 _MAX_VALIDATED, _MAX_MESSAGES = 256, 4096
 
 

@@ -24,6 +24,7 @@ from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer, Memory
 from bowstring.memory.c_callbacks import make_immortal
 from bowstring.memory.device import Device, device_pointer
 
+# Lengths are int64 in the C structure.
 _MAX_LENGTH = (1 << 63) - 1
 _MAX_BUFFER_BYTES = 1 << 56
 """More than the address space of a process on current processors. Layouts without buffers can have more slots."""

@@ -22,6 +22,7 @@ _TAIL_BYTES = 1 << 18
 _HEAD_BYTES = 64  # the magic, and with it the format
 # fsspec's loop has no deadline of its own, and large ranges of a slow store take minutes.
 _TIMEOUT_S = 300.0
+# More than the default: another round trip to a store takes longer than these bytes.
 _EDGE_DIVISOR = 16
 
 

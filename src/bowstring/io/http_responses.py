@@ -12,6 +12,7 @@ MAX_UNREQUESTED_BYTES = 16 << 20
 """Maximum size of a response to a request without a range, such as a listing of a folder."""
 _MAX_ERROR_BYTES = 1 << 16  # of the body of a reply that is an error, for its message
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+# Memory grows with the bytes that arrive, whatever length the server announced.
 _CHUNK_BYTES = 1 << 20
 
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from bowstring.errors import translate_os_error
 from bowstring.io.store_path import FolderEntry, StorePath
 
+# Each attempt fails only if another job removes the empty folder in the same instant.
 MKDIR_ATTEMPTS = 10
 
 

@@ -12,6 +12,7 @@ from bowstring.memory.buffer import Buffer, Memory
 
 # Copying a header takes less time than the views and slices of the mapping that reading it would create.
 _MAX_COPIED_BYTES = 1 << 13
+# The fields of a header that every reader needs are in its first bytes, before its nodes and buffers.
 _HEAD_BYTES = 512
 
 

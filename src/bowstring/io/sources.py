@@ -33,6 +33,7 @@ RandomAccessSource: TypeAlias = MemorySource | RangeSource
 """A source with random access, local or remote."""
 AnySource: TypeAlias = RandomAccessSource | StreamSource
 """A source of bytes, with random access or sequential."""
+# A file object allocates this much for each call, whatever length a message claims.
 _MAX_READ_BYTES = 1 << 20
 _DECOMPRESSOR_MODULES = ("gzip", "bz2", "lzma", "_compression")
 

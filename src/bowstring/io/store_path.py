@@ -32,6 +32,7 @@ from bowstring.io.io_errors import missing_file_error, translate_io_error
 EXTRA = "fsspec"
 # A store answers a put with a conflict while another put of the name is in progress, which takes well under a second.
 MAX_CREATE_ATTEMPTS = 10
+# The pause grows with each attempt: the other request has to end first.
 CREATE_RETRY_S = 0.1
 
 _CONDITIONAL_PROTOCOLS = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"))

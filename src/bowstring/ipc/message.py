@@ -22,8 +22,11 @@ FILE_START = MAGIC + b"\0\0"
 CONTINUATION = b"\xff\xff\xff\xff"
 END_OF_STREAM = CONTINUATION + bytes(4)
 LEGACY_END_OF_STREAM = bytes(4)
+# «Encapsulated message format»: the continuation marker and the length, before Arrow 0.15 only the length.
 PREFIX_BYTES = 8
 LEGACY_PREFIX_BYTES = 4
+MAX_ALIGNMENT_BYTES = 64
+"""The alignment that the format recommends, and no writer exceeds: padding is shorter."""
 
 _LENGTH = struct.Struct("<i")
 _PREFIX = struct.Struct("<ii")

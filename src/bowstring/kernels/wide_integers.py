@@ -15,7 +15,7 @@ from bowstring.layouts.value_codecs.base import view_as_words
 from bowstring.memory.bitmap import Mask
 
 Words: TypeAlias = npt.NDArray[np.uint64]
-# NumPy has no 128-bit product or dividend: those of a limb of 32 bits and another number of 32 bits fit a word.
+# NumPy has no 128-bit product or dividend: a limb of 32 bits and another number of 32 bits together fit a word.
 _LIMB_BITS, _LIMB_MASK = np.uint64(32), np.uint64((1 << 32) - 1)
 _STEP_DIGITS = 9
 """The largest power of ten below 2**32 has this exponent."""

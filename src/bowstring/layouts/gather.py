@@ -12,7 +12,7 @@ from bowstring.memory.buffer import UINT8, Bytes
 if TYPE_CHECKING:
     from bowstring.layouts.base import ArrayData, Indices, Values
 
-_MAX_INT64 = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1  # of offsets and lengths
 # Bounds the temporary arrays of one call: some six of int64, half a MiB each.
 _BLOCK_RANGES = 1 << 16
 # Bounds the groups of a block, and so the NumPy calls: longer ranges rarely have a length in common.

@@ -27,12 +27,14 @@ from bowstring.errors import (
 
 # The numbers of linux/fcntl.h and linux/memfd.h: Python 3.11 lacks some, and other platforms lack all of them.
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
+# Numbers of Linux (fcntl.h), which Python's `fcntl` has only in part.
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_WRITE, _SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
 # Growing is harmless to readers, which map a fixed size: `F_SEAL_GROW` is set, but not required of others.
 _NEEDED_SEALS = _SEAL_SHRINK | _SEAL_WRITE
 _ALL_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_WRITE
 # `F_SEAL_FUTURE_WRITE` keeps the arena's own mapping writable and rejects later ones, by any descriptor.
 _ARENA_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_FUTURE_WRITE
+# Numbers of Linux (memfd.h), which Python's `os` has only in part.
 _MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
 
 # ENOSYS and EPERM are what seccomp filters return for a system call that a container may not make.

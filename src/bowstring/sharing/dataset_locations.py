@@ -26,6 +26,7 @@ from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import parse_scheme
 from bowstring.transports.registry import find_transport
 
+# Each may be tried in turn; a server has one location for each of its addresses.
 MAX_LOCATIONS = 64
 _FILE_DISTANCE = 25.0
 """Further away than memory of the host, nearer than the network."""

@@ -40,6 +40,7 @@ from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.transports.registry import find_transport
 from bowstring.transports.sockets.tcp_address import is_host_and_port
 
+# The tags of requests in our URIs. The specification leaves their choice to the server.
 WANT_DATA = 1
 FREE_DATA = 2
 WANT_METADATA = 3
@@ -61,6 +62,7 @@ _ERROR_TYPES: dict[str, type[BowstringError]] = {
     "usage": InvalidArgumentError,
     "busy": ConnectionLostError,
 }
+# Limits on the texts of errors and logs, of which a peer or a caller chose the length.
 _MAX_TEXT = 4000
 _MAX_ABBREVIATION = 8
 _MAX_ADDRESS = 200

@@ -47,6 +47,7 @@ MAX_RECORDS_PER_BATCH = 65_536
 """Rows per batch; Spark's own default makes small batches of narrow rows."""
 
 _LAUNCHER_NAMES = ("spark-submit", "spark-class", "SparkSubmit")
+# A JVM ends within a second or two of SIGTERM; a script may ignore the signal.
 _LAUNCHER_TIMEOUT_S = 5.0
 _FOLDER_PREFIX = "bowstring-spark-"
 _MAX_SOCKET_FOLDER_BYTES = 64

@@ -34,6 +34,7 @@ TIME_PRECISION_KEY = b"SPARK::time::precision"
 """Where Spark keeps the number of digits of a time of day."""
 TYPE_KEY = b"bowstring::spark::field"
 """Where the field of a column has the Spark field, as JSON, if its type does not follow from the Arrow type."""
+# `DecimalType.MAX_PRECISION`.
 SPARK_MAX_DIGITS = 38
 TRUSTED_USER_DEFINED_TYPES = frozenset(
     f"pyspark.{package}.linalg.{name}" for package in ("ml", "mllib") for name in ("VectorUDT", "MatrixUDT")

@@ -17,6 +17,7 @@ from bowstring.tensors.elements import Values
 
 MAX_DIMENSIONS = 64
 """NumPy's maximum."""
+# Sizes and strides are int64 in the format.
 _MAX_SIZE = 1 << 63
 
 

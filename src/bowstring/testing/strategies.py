@@ -28,6 +28,7 @@ from bowstring.layouts.registry import layout_of
 
 ValueStrategy: TypeAlias = SearchStrategy[Any]
 
+# Hypothesis asks for the same strategies again; to build one takes milliseconds.
 _CACHE_SIZE = 1024
 _INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 _DAY_UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}

@@ -36,14 +36,20 @@ if TYPE_CHECKING:
     from bowstring.cli.demo.methods import Measurement
 
 _JAVA_NOTICE = "WARNING: Using incubator modules"
+# Wider than any table of the report.
 _PIPE_WIDTH = 200
 _PAGE = "bowstring-demo.html"
+# From here on, publishing is faster than `toArrow()` for one reader, too.
 _ROWS = 1_000_000
+# Odd, and more than `MIN_ROUNDS`: the median is the time of a round.
 _ROUNDS = 7
+# The heap of the executor: many times the default rows.
 _EXECUTOR_MEBIBYTES = 2048
+# A frame below this size is also compared as copies of `_LARGE_BYTES`, a larger one as its first `_FEW_ROWS`.
 _SMALL_BYTES = 16 << 20
 _LARGE_BYTES = 32 << 20
 _FEW_ROWS = 100
+# As many as a page shows without scrolling.
 _SAMPLE_ROWS = 8
 
 

@@ -19,6 +19,7 @@ from bowstring.cli.demo.methods import PUBLISH, READERS, READS, Measurement, Mem
 from bowstring.display.printable_text import format_size
 from bowstring.errors import format_count
 
+# The usual level of intervals.
 CONFIDENCE = 0.95
 MIN_ROUNDS = 6
 """With fewer rounds, no interval has the confidence."""

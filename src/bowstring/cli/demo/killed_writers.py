@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
     from bowstring.cli.demo.methods import Readers
 
+# The agent drops the rows of a killed process within milliseconds.
 _POLL_S = 0.005
 _TASK_START_S = 2.0
 """How long a job needs, at most, until its tasks have taken their workers."""
+# Long enough for a busy machine: the end of this wait is reported as a fault.
 _LOSS_TIMEOUT_S = 10.0
 
 

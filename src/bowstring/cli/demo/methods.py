@@ -23,9 +23,11 @@ from bowstring.spark.publication.frame import publish
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Several, as a job has; each reads `READS` times.
 READERS = 4
 READS = 3
 """How often each of the readers reads the rows."""
+# How often the server looks whether it is to end.
 _POLL_S = 0.02
 _NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from bowstring.cli.demo.comparison import Comparison, DemoReport, Total
 
+# What fits the width of the page.
 _MAX_COLUMNS = 8
 _CELL_CHARACTERS = 40
 _TICKS = 5

@@ -13,6 +13,7 @@ _PairsHook: TypeAlias = Callable[[list[tuple[str, Any]]], Any]
 
 MAX_DIMENSIONS = 64
 """The limit of NumPy."""
+# Hostile metadata: parameters have some hundred bytes, and JSON takes many times its size as Python objects.
 _MAX_BYTES = 1 << 20
 
 

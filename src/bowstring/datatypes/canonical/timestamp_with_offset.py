@@ -20,6 +20,7 @@ from bowstring.datatypes.conversion import field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 
+# The specification limits offsets to less than a day, as Python's `timezone` does.
 _DAY_MINUTES = 24 * 60
 
 

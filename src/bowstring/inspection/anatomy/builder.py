@@ -38,7 +38,9 @@ from bowstring.ipc.tools.scan import BatchMessage, FramingSizes
 from bowstring.layouts.base import BufferRole, BufferSpec, Layout
 from bowstring.layouts.registry import layout_of
 
+# The page and the memory to build it grow with the messages, of which a file can have millions.
 MAX_SECTIONS = 100_000
+# Rare enough that reports cost nothing.
 _PROGRESS_INTERVAL = 500
 _LEGACY_VALIDITY = "validity of metadata version 4"
 _BUFFER_NAME = re.compile(r"(\w+)\[")

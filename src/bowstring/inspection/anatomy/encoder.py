@@ -32,7 +32,9 @@ from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.record_batch.compression import decompress_first_bytes
 from bowstring.memory.thread_pool import group_by_size
 
+# Of the arrays: JavaScript's typed arrays of float64 need it.
 _ALIGNMENT = 8
+# Limits on the size of the page: texts of a hostile file can be long, and fields and buffers many.
 _NAME_CHARACTERS = 120
 _TYPE_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 600
@@ -40,8 +42,9 @@ _MAX_FIELDS = 50_000
 _MAX_SHARED = 200
 _MAX_DECOMPRESSED = 2000
 _MAX_COMPRESSED_BYTES = (1 << 20) + 1024
-_GAP_BYTES = 1 << 13
+_GAP_BYTES = 1 << 13  # read, too, between two spans: less than another request of a store costs
 _SECTION_KINDS = {kind: number for number, kind in enumerate(FileSectionKind)}
+# Bits of a section's flags, which the scripts of the page test by these numbers.
 _LISTED, _DELTA, _LEGACY, _WITH_METADATA = 1, 2, 4, 8
 _SPECIFICATION = "https://arrow.apache.org/docs/format/Columnar.html#"
 

@@ -12,9 +12,9 @@ from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, SubTable, TableVector, UnionSlot
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges
+from bowstring.ipc.message import MAX_ALIGNMENT_BYTES
 
 _Numbers = npt.NDArray[np.int64]
-_MAX_PADDING = 64
 _PADDING, _BUFFER = int(ByteRangeKind.PADDING), int(ByteRangeKind.BUFFER)
 
 
@@ -68,7 +68,7 @@ def flatbuffer_size(raw: bytes, root: str, location: str, max_tables: int) -> in
     except InvalidDataError:
         return len(raw)
     rest = raw[end:]
-    return end if len(rest) < _MAX_PADDING and not any(rest) else len(raw)
+    return end if len(rest) < MAX_ALIGNMENT_BYTES and not any(rest) else len(raw)
 
 
 def _iter_value_ends(root: FlatTable) -> Iterator[int]:

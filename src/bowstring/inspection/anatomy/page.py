@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 EXTRA = "anatomy"
 DEFAULT_PAGE_LIMITS = PageLimits()
+# What the page lists as text, besides the map of everything.
 _NAME_CHARACTERS = 120
 _COLUMNS_SHOWN = 200
 _FAULTS_SHOWN = 10

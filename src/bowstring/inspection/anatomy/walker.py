@@ -30,6 +30,7 @@ from bowstring.ipc.message import (
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, find_order_error
 from bowstring.ipc.tools.scan import BatchMessage, FileScan, HeaderPrefetch, LocatedSchema, MessageWalk
 
+# More do not help to find the cause; `fault_count` counts all.
 MAX_FAULTS = 100
 _BATCH_SECTION_KINDS = {
     "RecordBatch": FileSectionKind.RECORD_BATCH,

@@ -32,6 +32,7 @@ from bowstring.ipc.metadata.field import (
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
+# Numbers in Schema.fbs.
 LITTLE_ENDIAN, BIG_ENDIAN = 0, 1
 V4, V5 = 3, 4
 FieldEntry: TypeAlias = tuple[Field, tuple[DictionaryDeclaration, ...]]

@@ -11,6 +11,7 @@ from bowstring.io.sinks import PathSink, Sink
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.descriptors import pwrite_all
 
+# What does not go through the kernel is copied in pieces, so that memory is bounded.
 _BUFFER_BYTES = 1 << 20
 _MIN_KERNEL_BYTES = 1 << 16
 """Fewer bytes are copied through Python, together with the bytes around them."""

@@ -28,6 +28,7 @@ from bowstring.ipc.message import (
     CONTINUATION,
     FILE_START,
     LEGACY_PREFIX_BYTES,
+    MAX_ALIGNMENT_BYTES,
     PREFIX_BYTES,
     EndOfStream,
     Message,
@@ -53,7 +54,6 @@ _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MAX_PARSED_RATIO = 4
 # A small source is searched to its end, whatever is in it.
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
-_MAX_PADDING_BYTES = 64  # the largest alignment of writers
 _BUFFER_ALIGNMENT_BYTES = 8
 """Of every buffer in a body («RecordBatch message»); other readers reject bodies that are not aligned."""
 
@@ -566,7 +566,7 @@ def _compute_next_offset_by_buffers(message: BatchMessage) -> int:
     buffers = message.header.buffers()
     # Checked by `find_buffer_error`, so that the sum can't wrap around. Writers pad buffers to 64 bytes at most.
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    size_bytes = message.metadata_bytes + min(used + -used % _MAX_PADDING_BYTES, message.header.body_bytes)
+    size_bytes = message.metadata_bytes + min(used + -used % MAX_ALIGNMENT_BYTES, message.header.body_bytes)
     return message.start + size_bytes + -size_bytes % 8
 
 
@@ -579,7 +579,7 @@ def _has_nonzero_padding(message: BatchMessage, source: MemorySource) -> bool:
         if stop > start:
             # A longer gap is not padding: it may be a buffer that the header does not list, or another writer's
             # reserve.
-            if 0 < start - end < _MAX_PADDING_BYTES:
+            if 0 < start - end < MAX_ALIGNMENT_BYTES:
                 paddings.append((message.body_offset + end, start - end))
             end = max(end, stop)
     return any(any(source.read_at(*padding)) for padding in paddings) or any(_read_body_padding(message, source))
@@ -589,4 +589,4 @@ def _read_body_padding(message: BatchMessage, source: MemorySource) -> bytes:
     """Return the padding after the last buffer of a body."""
     buffers = message.header.buffers()
     end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
-    return source.read_at(message.body_offset + end, min(_MAX_PADDING_BYTES, message.header.body_bytes - end))
+    return source.read_at(message.body_offset + end, min(MAX_ALIGNMENT_BYTES, message.header.body_bytes - end))

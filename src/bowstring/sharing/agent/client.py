@@ -52,6 +52,7 @@ main(int(sys.argv[1]))
 """
 # All tasks of a host may begin at once, while the agent is starting.
 _BACKLOG = 512
+# An agent takes some tenths of a second to start.
 _RETRY_INTERVAL_S = 0.02
 # An agent takes a fraction of a second to start, much longer on a host whose processors are all busy with tasks.
 _LAUNCH_TIMEOUT_S = 30.0

@@ -28,6 +28,7 @@ _MAX_AGENTS = 1024
 _MAX_THREADS = 32
 _DETACHED_TOKEN = "detached-4-"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""
+# Each address can be occupied by another user; a host does not have that many.
 _MAX_DETACHED_AGENTS = 64
 _MAX_NAMES = 10  # that an error lists
 _MIN_TIMEOUT_S = 0.1

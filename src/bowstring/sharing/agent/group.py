@@ -37,6 +37,7 @@ _LOST_AGENT = (ConnectionLostError, NotFoundError)
 _REQUEST_TIMEOUT_S = 30.0
 # Dropping is an effort to free memory early, and the lifetime ends it otherwise: callers wait less.
 _DROP_TIMEOUT_S = 10.0
+# One thread reconnects to all agents: one that does not reply delays the others, and is dialled again later.
 _RECONNECT_TIMEOUT_S = 5.0
 _MIN_INTERVAL_S, _MAX_INTERVAL_S = 1.0, 60.0
 """Between attempts to connect again."""

@@ -74,6 +74,7 @@ _REQUESTS_PER_TURN = 4
 _MAX_CLIENTS = 4096
 # Tasks that run at the same time on one host, with much to spare; or an eighth of the descriptors.
 _MAX_CONNECTIONS = 1024
+# It is kept for each data set that has ended, and in the errors of its readers.
 _MAX_REASON = 300
 TRANSPORT_OPTIONS = TransportOptions(
     max_plain_bytes=1 << 26,

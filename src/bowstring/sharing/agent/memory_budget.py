@@ -22,8 +22,8 @@ from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import order_folders
+from bowstring.sharing.server.options import UNLIMITED_BYTES
 
-_UNLIMITED_BYTES = 1 << 62  # more than any memory, and less than 2**63, also with a few sizes added
 _FOLDER_VARIABLES = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
 """Spark's, which it sets for its Python workers, and YARN's."""
 
@@ -95,7 +95,7 @@ class MemoryBudget:
         self._reservations.add(reservation)
         reservation.is_open = True
         others = self._reservations - {reservation}
-        allowed_bytes, shortage = _UNLIMITED_BYTES, ""
+        allowed_bytes, shortage = UNLIMITED_BYTES, ""
         if request.limit_bytes is not None:
             held_bytes, reserved_bytes = self.held_bytes, sum(other.reserved_bytes for other in others)
             allowed_bytes = request.limit_bytes - held_bytes - reserved_bytes

@@ -46,6 +46,7 @@ from bowstring.transports.tls import TlsOptions
 
 # gRPC's default of 4 MiB is too little for `_MAX_ENDPOINTS` endpoints of some 250 bytes each.
 _MAX_INFO_BYTES = 16 << 20
+# Each becomes a part with its locations.
 _MAX_ENDPOINTS = 1 << 16
 # One batch is received while another is used.
 _PREFETCHED_BATCHES = 2

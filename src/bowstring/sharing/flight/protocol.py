@@ -31,6 +31,7 @@ TLS_SCHEME = "grpc+tls"
 SAME_SERVER = "arrow-flight-reuse-connection://?"
 """The location that means the server of the FlightInfo."""
 _ERROR_PREFIX = b"bowstring\n"
+# gRPC sends errors as headers, of which it allows 8 KiB by default.
 _MAX_TEXT = 1000
 
 

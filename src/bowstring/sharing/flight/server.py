@@ -41,6 +41,7 @@ from bowstring.transports.tls import TlsOptions
 _MAX_TICKET_BYTES = 1 << 16
 _MAX_MESSAGE_BYTES = 1 << 30
 """The size above which batches are split: gRPC limits messages to 2 GiB."""
+# How long clients may still receive when the server closes, or another needs their place.
 _CLOSE_TIMEOUT_S = 5.0
 _MAPPED_IPV4 = "::ffff:"
 

@@ -13,7 +13,8 @@ from bowstring.transports.base import PeerIdentity, Transport
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.total_limits import OutstandingAmounts
 
-_UNLIMITED_BYTES = 1 << 62
+UNLIMITED_BYTES = 1 << 62
+"""More than any memory, and less than 2**63, also with a few sizes added."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -46,7 +47,7 @@ class ServerOptions:
     """The number of regions that a client keeps mapped between its requests."""
     max_leases: int = 1 << 26
     """The addresses leased to a client at which its stream pauses, until it frees some."""
-    max_leased_bytes: int = 1 << 62
+    max_leased_bytes: int = UNLIMITED_BYTES
     """The bytes leased to a client at which its stream pauses, until it frees some."""
     max_total_leases: int = 1 << 27
     """The addresses leased to all clients at which streams pause.
@@ -103,9 +104,9 @@ class ServerOptions:
         leased_bytes, queued_bytes = self.max_total_leased_bytes, self.max_total_queued_bytes
         available_bytes = available_memory_bytes()
         if leased_bytes is None:
-            leased_bytes = _UNLIMITED_BYTES if available_bytes is None else 2 * self.max_clients * available_bytes
+            leased_bytes = UNLIMITED_BYTES if available_bytes is None else 2 * self.max_clients * available_bytes
         if queued_bytes is None:
-            queued_bytes = _UNLIMITED_BYTES if available_bytes is None else available_bytes // 4
+            queued_bytes = UNLIMITED_BYTES if available_bytes is None else available_bytes // 4
         return OutstandingAmounts(self.max_total_leases, leased_bytes, queued_bytes)
 
     def check_ticket_lifetime(self, address: str) -> None:

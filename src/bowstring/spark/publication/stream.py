@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+# A follower that is some triggers late still finds its next batch.
 DEFAULT_KEPT_BATCHES = 10
 
 _QUERY_PROPERTY = "sql.streaming.queryId"

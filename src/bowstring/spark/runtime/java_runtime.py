@@ -27,6 +27,7 @@ from bowstring.errors import UnmetRequirementError
 from bowstring.io.atomic_file import AtomicFile
 
 MIN_JAVA_VERSION = 17  # of Spark 4
+# A child executes its own program within milliseconds.
 _BUSY_FILE_TIMEOUT_S = 5.0
 # A JVM prints its version within a second, and much later if all processors are busy.
 PROBE_TIMEOUT_S = 30.0

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from bowstring.errors import BowstringError, ProtocolError, translate_os_error
 from bowstring.memory.closable import Closable
 from bowstring.transports.base import RECEIVE, SEND, Interest
+from bowstring.transports.fabric.endpoint import MAX_ADDRESS_BYTES
 from bowstring.transports.sockets.tcp_address import SocketAddress
 from bowstring.transports.sockets.tcp_connector import TcpConnector
 
 _HELLO = struct.Struct("<4sHHII")
 _MAGIC = b"BWF1"
 _VERSION = 1  # of the HELLO and of the frames; another one is refused
-_MAX_ADDRESS_BYTES = 512
 _FRAME_BYTES = range(64, (1 << 20) + 1)
 _NUM_FRAMES = range(1, 1 << 16)
 
@@ -117,7 +117,7 @@ class ControlSocket(Closable):
         self._socket.close()
 
     def _receive(self) -> None:
-        received = self._socket.recv(_HELLO.size + _MAX_ADDRESS_BYTES)
+        received = self._socket.recv(_HELLO.size + MAX_ADDRESS_BYTES)
         self._input += received
         if not received:
             self.has_ended = True
@@ -131,7 +131,7 @@ class ControlSocket(Closable):
         magic, version, address_bytes, num_frames, frame_bytes = _HELLO.unpack_from(self._input)
         if magic != _MAGIC or version != _VERSION:
             raise ProtocolError(f"{self.name}: expected HELLO of version {_VERSION}, found {self._input[:6]!r}")
-        if address_bytes > _MAX_ADDRESS_BYTES or num_frames not in _NUM_FRAMES or frame_bytes not in _FRAME_BYTES:
+        if address_bytes > MAX_ADDRESS_BYTES or num_frames not in _NUM_FRAMES or frame_bytes not in _FRAME_BYTES:
             numbers = f"{address_bytes} bytes of address, {num_frames} frames of {frame_bytes} bytes"
             raise ProtocolError(f"{self.name}: HELLO has {numbers}")
         address = self._input[_HELLO.size :]

@@ -45,9 +45,11 @@ TAG_BITS = 60
 """The number of bits of tags in use; a few providers need the others."""
 _MODES = libfabric.CONTEXT | libfabric.CONTEXT2
 _REGISTRATION_MODES = libfabric.MR_VIRT_ADDR | libfabric.MR_ALLOCATED | libfabric.MR_PROV_KEY
+# More than the operations that one connection has at a time: its frames, and some messages.
 _QUEUE_ENTRIES = 256
-_READ_ENTRIES = 32
-_MAX_ADDRESS_BYTES = 512
+_READ_ENTRIES = 32  # completions of one call
+MAX_ADDRESS_BYTES = 512
+"""The limit for the address of an endpoint, whose format is the provider's; those of sockets have 16 or 28 bytes."""
 _CANCELED, _NO_MEMORY, _TOO_MANY_FILES = 125, 12, 24  # FI_ECANCELED, FI_ENOMEM, FI_EMFILE
 
 _libc = ctypes.CDLL(None)
@@ -397,7 +399,7 @@ class Endpoint(Closable):
         return -1
 
     def _query_address(self) -> bytes:
-        buffer, size = ctypes.create_string_buffer(_MAX_ADDRESS_BYTES), ctypes.c_size_t(_MAX_ADDRESS_BYTES)
+        buffer, size = ctypes.create_string_buffer(MAX_ADDRESS_BYTES), ctypes.c_size_t(MAX_ADDRESS_BYTES)
         code = self._ep.cm.contents.getname(self._handles[2], buffer, ctypes.byref(size))
         self.domain.check_call("address", code)
         return buffer.raw[: size.value]

@@ -22,6 +22,7 @@ from bowstring.transports.fabric.control_socket import Hello
 from bowstring.transports.fabric.endpoint import TAG_BITS, Endpoint, Operation
 
 _HEADER = struct.Struct("<B7xQQQQ")
+# Most headers of batches fit a frame; longer messages are announced and sent in parts.
 FRAME_BYTES = 4096
 # The frames that a peer may send before it hears of free ones: 128 KiB of memory per connection.
 NUM_FRAMES = 32

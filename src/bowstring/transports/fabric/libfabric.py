@@ -18,6 +18,7 @@ from typing import Any
 from bowstring.errors import UnmetRequirementError
 
 LIBRARY = "libfabric.so.1"
+# The oldest version that was tested.
 _MINIMUM_VERSION = (1, 17)
 _ENVIRONMENT = {"FI_OFI_RXM_BUFFER_SIZE": "4352"}
 """Variables that libfabric reads when it is first used, unless the user has set them.
@@ -25,6 +26,7 @@ _ENVIRONMENT = {"FI_OFI_RXM_BUFFER_SIZE": "4352"}
 By default ofi_rxm allocates 67 MB for each endpoint, thousands of buffers of 16 KiB. Our frames have at most 4 KiB.
 """
 
+# Numbers of libfabric's headers (rdma/fabric.h, fi_domain.h, fi_endpoint.h, fi_eq.h, fi_errno.h).
 MSG = 1 << 1
 RMA = 1 << 2
 TAGGED = 1 << 3

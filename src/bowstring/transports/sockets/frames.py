@@ -42,6 +42,7 @@ VERSION = 1  # of the frames, whose range both ends exchange by HELLO
 RECEIVE_BYTES = 1 << 16
 _MAX_JOINED_BYTES = 1 << 12
 """The length up to which the parts of a message are joined: copying them takes less time than a vector of parts."""
+# Shorter ones are quickly filled, and a mapping takes whole pages.
 _MIN_MAPPED_BYTES = 1 << 16
 
 

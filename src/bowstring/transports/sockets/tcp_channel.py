@@ -47,6 +47,7 @@ _LAST_ACK_RECEIVED = struct.Struct("=56xI")
 """The field `tcpi_last_ack_recv` of Linux's `struct tcp_info`, in milliseconds."""
 _HAS_ACKNOWLEDGEMENT_TIMES = sys.platform == "linux"
 _TLS_RECORD_BYTES = 1 << 14  # the most that one record holds (RFC 8446, 5.1)
+# OpenSSL encrypts all of it before it returns: some tenths of a millisecond, after which others get their turn.
 _TLS_CALL_BYTES = 1 << 18
 # Plain integers: the enum flags of the socket module are slow in a loop.
 _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))

@@ -28,6 +28,7 @@ from bowstring.transports.message_channel import (
 )
 from bowstring.transports.ucx.ucp import ActiveMessage, Request, TaggedMessage, UcpEndpoint, Worker
 
+# The numbers of active messages, in docs/reference/transports.md.
 PLAIN_ID, END_ID = 0, 1
 ACTIVE_MESSAGE_IDS = (PLAIN_ID, END_ID)
 _END = struct.Struct("<QQ")

@@ -73,6 +73,7 @@ class ErrorMode(IntEnum):
     PEER = 1
 
 
+# Bits and numbers of libucp's headers (ucp_def.h, ucp.h), with their names there, without the prefix `UCP_`.
 PARAM_FEATURES = 1 << 0
 PARAM_MT_WORKERS_SHARED = 1 << 5
 WORKER_PARAM_THREAD_MODE = 1 << 0

@@ -8,6 +8,7 @@ import weakref
 
 from bowstring.errors import LimitError
 
+# Of Linux (mman.h): the copy gets an address of its own.
 _MREMAP_MAYMOVE = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
