@@ -125,7 +125,7 @@ class Array(ArrayData):
         r"""Return the buffers of the array and its children, depth first, whole ones also of a slice; not copied.
 
         They follow «Buffer Listing for Each Layout», with None for an absent validity bitmap, and as in pyarrow also
-        for a layout without one: nulls, unions and runs. Those of a dictionary are not included.
+        for a layout without one: nulls, unions and runs. The buffers of a dictionary are not included.
 
         >>> validity, values = bs.array([1, 2], "int8").buffers()
         >>> validity is None, bytes(values)

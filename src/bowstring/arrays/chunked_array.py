@@ -162,7 +162,7 @@ class ChunkedArray(ColumnChunks):
         >>> bs.chunked_array([[1, 2], [3]]).filter([True, False, True]).to_pylist()
         [1, 3]
         """
-        # The indices ascend, so those of each chunk are contiguous.
+        # The indices ascend, so the indices of each chunk are contiguous.
         indices = mask_to_indices(combine_if_chunked(mask), len(self))
         offsets = np.searchsorted(indices, self._starts).tolist()
         chunks = [

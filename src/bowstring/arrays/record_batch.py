@@ -64,7 +64,7 @@ class RecordBatch(ColumnContainer):
         check_is_schema(schema, "bowstring.record_batch")
         if len(columns) != len(schema):
             raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
-        # Other sequences are those of readers and slices; to check their columns would create them.
+        # Other sequences come from readers and slices; to check their columns would create them.
         if columns.__class__ in (list, tuple) and not {Array}.issuperset(map(type, columns)):
             columns = [as_array(column) for column in columns]
         self.schema = schema

@@ -73,7 +73,7 @@ def _read_field(address: int, depth: int, fields_left: Iterator[int]) -> Field:
         pairs = _read_metadata(metadata) if metadata else ()
         return resolve_extension_type(Field(_decode_field_name(name), type_, bool(flags & NULLABLE), pairs))
     except InvalidDataError as error:
-        if not name:  # as that of a record batch
+        if not name:  # as in the schema of a record batch
             raise
         raise add_location(error, f"field {name[:60].decode('utf-8', 'replace')!r}") from error
 

@@ -54,7 +54,7 @@ def _format(value: Any) -> str:
 def source_to_html(source: Any) -> str:
     """Return the first line of the `repr` of a reader or a handle and its schema as an HTML table.
 
-    A schema that can't be read, such as that of a closed handle, is left out.
+    A schema that can't be read, for example from a closed handle, is left out.
     """
     caption = repr(source).partition("\n")[0].removeprefix("<").removesuffix(">")
     try:

@@ -22,7 +22,7 @@ def is_valid_vector(start: Any, length: Any, item_bytes: int, size: int) -> Any:
 
 
 def is_valid_vtable(vtable: Any, size: int) -> Any:
-    """Whether a vtable begins in the flatbuffer, so that its size and that of the table can be read."""
+    """Whether a vtable begins in the flatbuffer, so that its size and the table's can be read."""
     return (vtable >= 0) & (vtable + 4 <= size)
 
 

@@ -1,7 +1,7 @@
 """Specifications of flatbuffer tables as data: the slots of a table, and the type and default of each.
 
-The reader, the vectorised reader and the writer all walk these specifications; `bowstring.flatbuf.tables` has those of
-Arrow. A type's `default` is the value of an absent slot. `inline_bytes` is the size of a value in the table: the size
+The reader, the vectorised reader and the writer all walk these specifications; `bowstring.flatbuf.tables` has
+Arrow's. A type's `default` is the value of an absent slot. `inline_bytes` is the size of a value in the table: the size
 of the value itself for scalars and structs, 4 for an offset to anything else. `item_bytes` is the size of an element of
 a string or vector.
 """

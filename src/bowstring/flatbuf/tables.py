@@ -1,6 +1,6 @@
 """The tables of Arrow's metadata as data: Schema, Message, File, Tensor and SparseTensor.
 
-Names are those of the schema files, and so is the order of the slots. Enumerations are numbers here;
+Names and the order of the slots are as in the schema files. Enumerations are numbers here;
 `bowstring.ipc.metadata.schema` interprets them.
 """
 

@@ -110,7 +110,7 @@ def flatten_table_vectors(vectors: VectorSpans) -> tuple[IntArray, IntArray]:
     """Return for each offset in vectors of tables the index of its vector and its position."""
     # The caller bounds the sum of the lengths: vectors may overlap, so it can exceed the flatbuffer's size.
     owners = np.repeat(np.arange(len(vectors.lengths)), vectors.lengths)
-    # An offset's number, less that of the first of its vector, is its index there: start + 4 * (number - first).
+    # An offset's number, less the number of its vector's first, is its index there: start + 4 * (number - first).
     firsts = np.cumsum(vectors.lengths) - vectors.lengths
     return owners, np.repeat(vectors.starts - 4 * firsts, vectors.lengths) + 4 * np.arange(len(owners))
 
@@ -216,7 +216,7 @@ class TableArray:
     def read_tables(self, name: str) -> TableArray:
         """Return the tables of a slot; absent ones are not valid.
 
-        The tables of a union may differ in their members: `take` reads those of one member.
+        The tables of a union may differ in their members: `take` reads the tables of one member.
         """
         type_ = self._spec.slots[name].type
         assert isinstance(type_, SubTable | UnionSlot)

@@ -93,7 +93,7 @@ def _create_table_layout(spec: TableSpec, slot_names: tuple[str, ...]) -> _Table
     for name, slot in named_slots:
         offsets[slot.index] = size
         slots.append((name, slot.type, size))
-        # Sizes descend, and are powers of two or those of structs of 64-bit numbers, so that each slot is aligned.
+        # Sizes descend, and are powers of two, or structs of 64-bit numbers, so that each slot is aligned.
         size += slot.type.inline_bytes
     count = max(offsets, default=-1) + 1
     vtable = struct.pack(

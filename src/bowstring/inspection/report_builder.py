@@ -210,7 +210,7 @@ def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> Schem
     if isinstance(storage, Dictionary):
         node = next(nodes)
         encoding = DictionaryEncoding(node.id, str(storage.index_type), storage.ordered)
-        # The children are those of the values, whose dictionaries are nested in this one.
+        # The children belong to the values, whose dictionaries are nested in this one.
         storage, nodes = storage.value_type, iter(node.nested)
         order = ", ordered" if encoding.ordered else ""
         text = f"dictionary<{encoding.index_type} to {type_text_without_children(storage)}{order}>"

@@ -191,7 +191,7 @@ class ArrayImporter:
         """Bind all buffers to one memory that keeps the structure alive, then check the lengths of the children."""
         buffers = self._buffers
         if buffers:
-            # Until now, `offset` is the address itself: the memory is that of all buffers together, which are known
+            # Until now, `offset` is the address itself: the memory spans all buffers together, which are known
             # only now.
             start = min([b.offset for b in buffers]) & -ALIGNMENT_BYTES
             stop = max([b.offset + b.size for b in buffers])
@@ -312,7 +312,7 @@ class ArrayImporter:
         return (_Int32 if width == 4 else _Int64).from_address(address).value
 
     def _read_variadic_buffers(self, addresses: Sequence[int], num_declared: int) -> list[Buffer]:
-        """Return the buffers after the declared ones; the last pointer is that of their lengths, 64 bits each."""
+        """Return the buffers after the declared ones; the last pointer points to their lengths, 64 bits each."""
         data_addresses = addresses[num_declared:-1]
         lengths = c_abi.read_nullable_pointers(addresses[-1], len(data_addresses), "lengths of variadic buffers")
         buffers = []

@@ -1,6 +1,6 @@
 """DLPack capsules of memory on a device: `DLManagedTensor`, and `DLManagedTensorVersioned` of DLPack 1.0.
 
-NumPy creates and reads the capsules of memory of the CPU. A structure is an array of 64-bit fields, as those of the C
+NumPy creates and reads the capsules of memory of the CPU. A structure is an array of 64-bit fields, as in the C
 data interface (`bowstring.memory.c_abi`).
 """
 

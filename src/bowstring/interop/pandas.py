@@ -60,7 +60,7 @@ def to_series(column: ArrayData | ColumnChunks, options: Mapping[str, Any]) -> A
 
 def to_frame(schema: Schema, batches: Iterable[AbstractRecordBatch], options: Mapping[str, Any]) -> Any:
     """Convert record batches to a frame with the options of pyarrow's `to_pandas`. The index, labels and dtypes are
-    those of the schema's `pandas` metadata, if any.
+    as in the schema's `pandas` metadata, if any.
 
     Raises `InvalidDataError` for invalid values and malformed metadata, `UnsupportedTypeError` for types that pandas
     can't have, `WouldCopyError` if `zero_copy_only` is not possible, and `TypeMismatchError` for unknown options.
@@ -183,7 +183,7 @@ def frame_to_batches(
         text = next(text for text in fields if fields.count(text) > 1)
         raise InvalidArgumentError(f"from_pandas: two columns or index levels have the label {text!r}: rename one")
     pa_batches = pa_table.to_batches()
-    if not pa_batches:  # no rows, but perhaps dictionaries, which are those of categories
+    if not pa_batches:  # no rows, but perhaps dictionaries, which become categories
         columns = [column.combine_chunks() for column in pa_table.columns]
         pa_batches = [pa.RecordBatch.from_arrays(columns, schema=pa_table.schema)]
     imported = [c_data.import_batch(batch) for batch in pa_batches]

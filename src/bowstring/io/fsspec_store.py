@@ -41,7 +41,7 @@ def is_path(source: object) -> bool:
 
 
 def is_store_scheme(scheme: str) -> bool:
-    """Whether URLs of this scheme are those of a store; without fsspec, of one of the most frequent ones."""
+    """Whether this scheme belongs to a store; without fsspec, to one of the most frequent ones."""
     try:
         from fsspec.registry import available_protocols
     except ImportError:

@@ -52,8 +52,8 @@ def translate_io_error(error: Exception, name: str, operation: str = "read", pat
     """The Bowstring error for an exception raised while `name` was read (`operation` "read"), "written" or "opened".
 
     An `OSError` keeps its built-in class, `errno` and `strerror` (`translate_os_error`); `path` is its `filename`, by
-    default that of `error`. Errors of the libraries behind a store are recognised by their HTTP status and class names.
-    A Bowstring error is raised again.
+    default the `filename` of `error`. Errors of the libraries behind a store are recognised by their HTTP status and
+    class names. A Bowstring error is raised again.
     """
     if isinstance(error, BowstringError):
         raise error  # returned, it would become its own cause

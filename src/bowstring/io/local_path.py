@@ -1,7 +1,7 @@
 """Folders that several processes write, local or in an object store: `as_folder` gives both the same methods.
 
-fsspec has local files, too, but is an extra, and neither links files nor flushes them to the disk. So those of
-`LocalPath` use `os`.
+fsspec has local files, too, but is an extra, and neither links files nor flushes them to the disk. So `LocalPath`
+uses `os`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LocalPath(PosixPath):
 
 
 Folder: TypeAlias = LocalPath | StorePath
-"""A path with the methods that `pathlib.Path` and `StorePath` share, and those of `LocalPath`."""
+"""A path with the methods that `pathlib.Path` and `StorePath` share, and the methods of `LocalPath`."""
 
 
 def as_folder(path: str | os.PathLike[str] | StorePath) -> Folder:

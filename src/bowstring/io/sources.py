@@ -164,7 +164,7 @@ def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
 
 
 def open_growing(source: Any, timeout_s: float | None) -> StreamSource:
-    """Open the file at a path for sequential reading that waits at its end; errors as those of `GrowingFile.read`.
+    """Open the file at a path for sequential reading that waits at its end; errors as from `GrowingFile.read`.
 
     Raises `InvalidArgumentError` for anything else: what pipes and sockets return ends when the writer has closed them.
     """

@@ -87,7 +87,7 @@ class StoreFileStatus:
 class StorePath:
     """The path of an object or of a folder. A folder exists as long as there are objects below its name.
 
-    `options` are fsspec's storage options; they may be secret, and appear in no text. Methods raise errors as those of
+    `options` are fsspec's storage options; they may be secret, and appear in no text. Methods raise the errors of
     `pathlib.Path`, which are also Bowstring's. A path from `iterdir` keeps the size and time of the listing.
     """
 
@@ -346,7 +346,7 @@ def find_relative_name(path: FolderPath, folder: FolderPath) -> str | None:
 
 
 def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
-    """The first `max_bytes` of each file; those of a store are requested in parallel.
+    """The first `max_bytes` of each file; files of a store are requested in parallel.
 
     Raises `OSError`, which is `FileNotFoundError` if one does not exist.
     """

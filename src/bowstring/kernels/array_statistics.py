@@ -21,7 +21,7 @@ from bowstring.layouts.dictionary import decode_dictionary
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.sort_keys import find_extreme_bytes, run_start_mask
 
-# The footer has two bounds for each column of each batch. Parquet cuts those of column indexes at 64 bytes, too.
+# The footer has two bounds for each column of each batch. Parquet cuts the bounds of column indexes at 64 bytes, too.
 MAX_BOUND_BYTES = 64
 MinMax: TypeAlias = tuple[ArrayData, ArrayData]
 """A minimum and a maximum, arrays of one value."""
@@ -136,7 +136,7 @@ def get_upper_bound_of_prefix(prefix: str | bytes) -> str | bytes | None:
     text = prefix.rstrip("\U0010ffff")
     if not text:
         return None
-    # Surrogates, 0xD800 to 0xDFFF, are not characters; the order of code points is that of UTF-8.
+    # Surrogates, 0xD800 to 0xDFFF, are not characters; code points and UTF-8 have the same order.
     following = ord(text[-1]) + 1
     return text[:-1] + chr(0xE000 if following == 0xD800 else following)
 

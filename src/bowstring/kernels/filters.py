@@ -58,7 +58,8 @@ class Predicate:
     column_index: int
     operator: Operator
     values: ArrayData | None = None
-    """One value, or those of a list, of the column's type without encoding and extension; None for a test for null."""
+    """One value, or the values of a list, of the column's type without encoding and extension; None for a test for
+    null."""
 
     def evaluate(self, column: ArrayData) -> Mask:
         """Return which slots of the column match, shape (length,). Raises `InvalidDataError` for a malformed column."""
@@ -269,7 +270,7 @@ def _find_float(type_: t.FloatingPoint, number: float | Decimal | Fraction) -> _
 
 
 def _find_number(type_: t.Int | t.Decimal, number: float | Decimal | Fraction) -> _FilterValue:
-    """As `_find_filter_value`, for a number and integers, those of decimals in units of the last digit."""
+    """As `_find_filter_value`, for a number and integers; decimals are integers in units of the last digit."""
     if isinstance(type_, t.Decimal):
         scale, high = Fraction(10) ** type_.scale, 10**type_.precision - 1
         low = -high

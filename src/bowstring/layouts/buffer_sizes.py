@@ -24,7 +24,7 @@ def total_buffer_size(arrays: Iterable[ArrayData]) -> int:
 def sum_buffer_sizes(array: ArrayData, *, with_dictionaries: bool = True) -> int:
     """Return the sum of the sizes of an array's buffers at every depth in bytes.
 
-    Shared buffers count each time: to find them takes about as long again. Without dictionaries, the sum is that of the
+    Shared buffers count each time: to find them takes about as long again. Without dictionaries, the sum is the
     memory for the slots.
     """
     size = sum([0 if buffer is None else buffer.size for buffer in array.own_buffers])

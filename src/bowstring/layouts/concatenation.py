@@ -52,7 +52,7 @@ def concat_buffer_values(arrays: Sequence[ArrayData], index: int) -> Values:
 
 
 def concat_bits(arrays: Sequence[ArrayData], index: int) -> Mask:
-    """Concatenate the bits of buffer `index` for the slots of each array; those of an absent buffer are 0."""
+    """Concatenate the bits of buffer `index` for the slots of each array; an absent buffer gives zeros."""
     offsets, lengths = _array_offsets(arrays), array_lengths(arrays)
     if (buffer_sizes(arrays, index) << 3 < offsets + lengths).any():  # a buffer is absent or too short
         return np.concatenate([_unpack_bits(array, index) for array in arrays])

@@ -96,7 +96,7 @@ def is_true_for_all_blocks(predicate: Callable[[int, int], bool], length: int, w
 
 
 def has_prefix(array: ArrayData, prefix: ArrayData) -> bool:
-    """Return whether an array begins with slots identical to those of `prefix`, an array of the same type.
+    """Return whether an array begins with the slots of `prefix`, an array of the same type.
 
     Shared memory is not compared, so that the cost is constant if `array` is a longer slice of the same memory.
     """

@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 28
 """The maximum number of bytes to copy out of fewer bits; can be set like `MAX_VALUES`. Of many short values, eight
 times as many may be copied.
 """
-# Eight times the 16 bytes that the index and the offset of a value take: the factor is that of `source_bytes`.
+# Eight times the 16 bytes that the index and the offset of a value take: the factor of `source_bytes`.
 _SHORT_VALUE_BYTES = 128
 _is_limited_by_memory: ContextVar[bool] = ContextVar("_is_limited_by_memory", default=False)
 # A Python dictionary or list with a few entries takes about as much memory as eight numbers.

@@ -56,7 +56,7 @@ class ListViewLayout(AnyListLayout):
         super().__init__(type, specs, (values,))
 
     def offsets_and_sizes(self, array: ArrayData) -> tuple[Indices, Indices]:
-        """Return offsets and sizes as int64, checked to be within the child, including those of null slots."""
+        """Return offsets and sizes as int64, checked to be within the child, also in null slots."""
         starts, sizes = array.buffer_values(1).astype(np.int64), array.buffer_values(2).astype(np.int64)
         count = array.children[0].length
         # As a difference: the sum of two untrusted int64 could wrap around. With `starts < 0` it may, but is invalid

@@ -52,7 +52,7 @@ def find_extreme_bytes(data: Values, starts: Indices, lengths: Indices) -> tuple
         for next_depth in range(depth + _WORD, _ROUNDS * _WORD, _WORD):
             are_extreme = np.flatnonzero(prefixes == (prefixes.min() if choose is min else prefixes.max()))
             ties, left = ties[are_extreme], left[are_extreme]
-            # A string that ends here is less than longer ones, and equal to those of its length.
+            # A string that ends here is less than longer ones, and equal to ones of its length.
             ties = ties[left == choose(left.min(), left.max())]
             if len(ties) == 1 or lengths[ties[0]] <= next_depth:
                 ties = ties[:1]
@@ -69,7 +69,7 @@ def _skip_common_words(words: Values, starts: Indices, lengths: Indices) -> tupl
     """
     depth, min_length = 0, int(lengths.min())
     # Most time is for finding the bytes in memory, so two words are read at once. All strings have both, and the bytes
-    # of `words` end 8 bytes after those of the strings: there are 8 fewer pairs than words.
+    # of `words` end 8 bytes after the bytes of the strings: there are 8 fewer pairs than words.
     pairs = np.ndarray((max(len(words) - _WORD, 0),), np.dtype("V16"), words.base, 0, (1,))
     while depth + 2 * _WORD <= min(min_length, _ROUNDS * _WORD):
         for prefixes in pairs[starts + depth].view(">u8").reshape(-1, 2).T:
@@ -150,7 +150,7 @@ def _refine_ranks(ranks: Indices, members: Indices, keys: tuple[Values, ...], ha
     group, subgroup = (
         np.maximum.accumulate(np.where(edge, indices, 0)) for edge in (is_group_start, is_subgroup_start)
     )
-    # A rank is the number of smaller strings: that of the group, plus the members of the group before this subgroup.
+    # A rank is the number of smaller strings: the rank of the group, plus its members before this subgroup.
     ranks[members[order]] = before[order] + subgroup - group
     single = is_subgroup_start & np.append(is_subgroup_start[1:], True)
     remaining: Indices = members[order[~single & has_more_bytes[order]]]
@@ -162,7 +162,7 @@ def stable_argsort(keys: Sequence[Values]) -> Indices:
     key = keys[0]
     if len(keys) > 1:
         return np.lexsort(keys[::-1])
-    # The difference is taken in Python integers, as that of int64 may need 65 bits.
+    # The difference is taken in Python integers: differences of int64 may need 65 bits.
     if key.dtype.kind in "iu" and key.dtype.itemsize > 2 and key.size:
         low = key.min()
         if int(key.max()) - int(low) < 1 << 16:  # NumPy sorts 16 bits in linear time

@@ -103,7 +103,7 @@ class VariableSizeLayout(Layout):
         first[slots == 0] = last[slots == 0] = 0
         # Without the differences between the last offset of one array and the first of the next.
         lengths = np.delete(np.diff(offsets), ends[:-1] - 1)
-        # Differences of offsets that are not negative can't wrap around. Those of empty arrays are checked in vain.
+        # Differences of offsets that are not negative can't wrap around. Empty arrays are checked in vain.
         if offsets.min() < 0 or (lengths < 0).any() or (last > max_valid_offsets).any():
             for array in arrays:
                 self.offsets(array)  # raises

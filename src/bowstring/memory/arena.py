@@ -1,14 +1,14 @@
 """Arenas: shared memory that is filled again after its readers have ended («Shared memory» in the goals of the
 Dissociated IPC protocol).
 
-The pages of new memory take longer to allocate than to fill, so an `Arena` keeps those of earlier regions. Its blocks
-are memfds of a fixed size that only the arena's own mapping can write: the seal `F_SEAL_FUTURE_WRITE` rejects other
-writes and mappings.
+The pages of new memory take longer to allocate than to fill, so an `Arena` keeps the pages of earlier regions. Its
+blocks are memfds of a fixed size that only the arena's own mapping can write: the seal `F_SEAL_FUTURE_WRITE` rejects
+other writes and mappings.
 
 **A block is filled again only if no reader is left.** Each region of a block has its own open file description with a
 shared lock (flock). Descriptors that are sent, inherited or duplicated, and mappings of them, belong to the same
 description; a process that opens the memory by a `SharedTableHandle` locks its own one. The kernel releases a lock with
-the last descriptor and mapping, also those of a killed process. Before the arena fills a block it locks it exclusively.
+the last descriptor and mapping, also of a killed process. Before the arena fills a block it locks it exclusively.
 So readers need not report that they have ended, and a reader that never ends keeps its memory.
 
 The arena's process could still write what others read. `Region.is_sealed` is therefore False, as for files, and
@@ -41,7 +41,7 @@ from bowstring.memory.descriptors import (
 )
 from bowstring.memory.region import Region, UnsealedRegion
 
-# The kernel can't reclaim this memory, unlike that of the mapping pool, so it is bounded on large machines, too.
+# The kernel can't reclaim this memory, unlike the mapping pool's, so it is bounded on large machines, too.
 MAX_UNUSED_BYTES = 1 << 30
 """The default for the maximum of an arena's unused memory."""
 # A large step is a huge page. Small regions get less, or a region of one row would take 2 MiB.
@@ -89,7 +89,7 @@ class _Block:
     def open_region(self, size_bytes: int, name: str) -> Region:
         """Return a region of the first `size_bytes` bytes, and unlock the block. Raises `ResourceError`.
 
-        The time of modification distinguishes its content from that of earlier regions.
+        The time of modification distinguishes its content from earlier regions.
         """
         # Opened again and not duplicated: a lock belongs to an open file description, and each region needs its own.
         reader = reopen_read_only(self.descriptor, name)
@@ -105,7 +105,7 @@ class _Block:
 class ArenaRegionBuilder(UnsealedRegion):
     """Memory of an arena, written in place through `memory` and then sealed; created by `Arena.create_builder`.
 
-    Its bytes are those of earlier regions until they are written.
+    Until they are written, its bytes belong to earlier regions.
     """
 
     __slots__ = ("_arena", "_block", "_memory")
@@ -251,7 +251,7 @@ class Arena(Closable):
         return total - unused_bytes
 
     def _return_block(self, block: _Block) -> None:
-        """Add a block that was filled or discarded; a forked child drops those of its parent."""
+        """Add a block that was filled or discarded; a forked child drops its parent's blocks."""
         with self._lock:
             # A child shares the parent's mapping: what it would write in it, readers of the parent's regions would
             # read.

@@ -89,7 +89,7 @@ def _read_control_group(folder: Path, *, is_unified: bool) -> Iterator[MemoryLim
     if limits_bytes:
         used_bytes = int((folder / ("memory.current" if is_unified else "memory.usage_in_bytes")).read_text())
         statistics = _read_pairs(folder / "memory.stat")
-        prefix = "" if is_unified else "total_"  # with those of the groups below
+        prefix = "" if is_unified else "total_"  # includes the groups below
         cache_bytes = statistics[f"{prefix}inactive_file"] + statistics[f"{prefix}active_file"]
         limit_bytes = min(limits_bytes)
         yield MemoryLimit(f"control group {folder}", limit_bytes, max(limit_bytes - used_bytes + cache_bytes, 0))

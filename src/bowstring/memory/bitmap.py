@@ -73,7 +73,7 @@ def realign(bitmap: Buffer, offset: int, length: int) -> Buffer:
 
 
 def realign_zero_padded(bitmap: Buffer, offset: int, length: int) -> Buffer:
-    """Return a bitmap of `length` bits from bit `offset` on, without those of other slots: later bits are zero.
+    """Return a bitmap of `length` bits from bit `offset` on, without bits of other slots: later bits are zero.
 
     Copies only if `offset` is not a multiple of 8, or to clear bits.
     """

@@ -157,7 +157,7 @@ def inspect_received_descriptor(
 
 def read_seals(descriptor: int, status: os.stat_result) -> int | None:
     """Return the seals of a memfd, or None for a descriptor that can't have any, such as an ordinary file's. `status`
-    is that of the descriptor.
+    is the descriptor's `os.fstat`.
 
     Files in a tmpfs report one seal, that no other can be added; this is also what a memfd without sealing reports.
     """

@@ -153,7 +153,7 @@ MAPPING_POOL = MappingPool()
 def release_unused_memory() -> int:
     """Return unused memory of the pool, up to 1 GiB, to the system; returns its size in bytes.
 
-    The pool keeps memory after compressed batches are written or their columns deleted, and that of long messages
+    The pool keeps memory after compressed batches are written or their columns deleted, and memory of long messages
     received over a socket, and reuses it. The kernel reclaims it under memory pressure. Memory in use is not affected.
 
     >>> bs.memory.release_unused_memory() >= 0

@@ -164,8 +164,8 @@ class SparseTensor(ShapeMixin, ABC):
 
 
 def shared_prefix_mask(rows: Values) -> Values:
-    """For sorted coordinates of shape (n, k), return an array of shape (n - 1, k): whether the first j + 1 coordinates
-    of row i + 1 equal those of row i.
+    """For sorted coordinates of shape (n, k), return an array of shape (n - 1, k): whether rows i and i + 1
+    have the same first j + 1 coordinates.
     """
     return np.logical_and.accumulate(rows[1:] == rows[:-1], axis=1)
 

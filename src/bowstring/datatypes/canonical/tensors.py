@@ -79,7 +79,7 @@ class TensorType(ExtensionType):
 
     def _to_logical_shape(self, elements: Any, shape: Sequence[int], value_type: t.DataType) -> npt.NDArray[Any]:
         """Build a tensor in logical shape from its elements in C order of the physical shape."""
-        # NumPy has no null: elements with one are Python objects, and so are those of types without a dtype.
+        # NumPy has no null: elements with one are Python objects, as are elements of types without a dtype.
         dtype = None if any(element is None for element in elements) else _numpy_dtype(value_type)
         flat = np.fromiter(elements, np.dtype(dtype or object), len(elements))
         return flat.reshape(shape).transpose(self._axis_order)
