@@ -176,7 +176,7 @@ def read_table(
     """Read an Arrow file or stream, a Parquet, CSV or JSON file into a table.
 
     Arrow and Parquet are detected by their first bytes, CSV and JSON by the extension of the path or URL. Sources and
-    errors are as in `open_file`, `filters` those of `Table.filter`; they may name columns that are not in `columns`.
+    errors are as in `open_file`, `filters` as in `Table.filter`; they may name columns that are not in `columns`.
     A local Arrow file is mapped, not copied; batches that have no matching rows according to its statistics are not
     read. Parquet, CSV and JSON need pyarrow (`MissingExtraError`). JSON is one object per line, or an array of objects.
     Columns of CSV with leading zeros or integers beyond 64 bits in the first 64 KiB are text.
@@ -239,7 +239,7 @@ def write_table(
     `.jsonl` or `.ndjson`. File objects and descriptors get an Arrow file.
 
     Batches, and row groups of Parquet, have at most `max_chunksize` rows. `sink` and `options` are as in `new_file`,
-    `compression` that of Arrow or Parquet (default: snappy). All formats but Arrow need pyarrow (`MissingExtraError`).
+    `compression` is Arrow's or Parquet's (default: snappy). All formats but Arrow need pyarrow (`MissingExtraError`).
     Raises `InvalidArgumentError` for another extension and for options that the format does not have, and
     `UnsupportedTypeError`, with the column, for a type that it can't hold.
 
@@ -370,7 +370,7 @@ class TableSource:
 
 @contextmanager
 def open_table_source(source: Any, format: str | None = None, name: str | None = None) -> Iterator[TableSource]:
-    """Open a file in a format; without one, that of Arrow and Parquet is detected by content, and that of CSV and JSON
+    """Open a file in a format; without one, Arrow and Parquet are detected by content, CSV and JSON
     by the extension of the path or URL, of JSON also by content. `name` is for errors.
     """
     file = TableSource(source, format, name)
@@ -773,7 +773,7 @@ def decode_dictionaries(table: LazyTable, encoded_types: tuple[type[t.DataType],
 
 
 def _convert_columns(table: LazyTable, convert: Callable[[Array], Array]) -> LazyTable:
-    """Convert each column; its type must depend on that of the column only. Errors name the column."""
+    """Convert each column; its type must depend on the column's type only. Errors name the column."""
     fields = []
     for each in table.schema:
         try:

@@ -28,14 +28,14 @@ from bowstring.ipc.file import FileReader
 # A few columns of long texts still fit a terminal; `--all` truncates nothing.
 _CELL_CHARACTERS = 40
 _COLUMNS_SHOWN = 100
-# Column widths are those of the rows that are in memory at a time.
+# The rows in memory at a time, which determine the width of columns.
 _TABLE_ROWS, _TABLE_CELLS = 500, 5000
 _Row: TypeAlias = Sequence[Any]
 _Rows: TypeAlias = Iterable[_Row]
 
 
 def batches_without_readahead(batches: Iterable[RecordBatch]) -> Iterable[RecordBatch]:
-    """Return the batches, without the prefetching that iterates over those of remote files."""
+    """Return the batches, without the prefetching of iterating over remote files."""
     return map(batches.get_batch, range(len(batches))) if isinstance(batches, FileReader) else batches
 
 

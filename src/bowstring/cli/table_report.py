@@ -26,8 +26,8 @@ _FORMAT_NAMES = {"parquet": "Parquet", "csv": "CSV", "json": "JSON", "jsonl": "J
 class TableReport:
     """A report on a Parquet, CSV or JSON file.
 
-    `columns` have the sizes of Parquet as stored, those of CSV and JSON as Arrow in memory. `encodings` are texts for
-    the columns. `num_parts` is the number of row groups of Parquet. `size_bytes` is None for a pipe.
+    `columns` have the sizes of Parquet as stored, the sizes of CSV and JSON as Arrow in memory. `encodings` are texts
+    for the columns. `num_parts` is the number of row groups of Parquet. `size_bytes` is None for a pipe.
     """
 
     source: str

@@ -63,8 +63,8 @@ class ColumnFit:
     """How columns with these titles are fitted to a narrow terminal, so that no word is broken.
 
     The `shrinkable` columns are truncated, the widest first; if that is not enough, the `droppable` columns are removed
-    one after the other. The `wrapped` columns get at least the width of their longest word, all others that of their
-    cells. Words longer than two thirds of the terminal are broken.
+    one after the other. The `wrapped` columns get at least the width of their longest word, all others the width of
+    their cells. Words longer than two thirds of the terminal are broken.
     """
 
     shrinkable: Sequence[str]
@@ -98,7 +98,7 @@ def fit_columns(
 
 
 def _minimal_width(cells: Sequence[str], wrap_width: int | None) -> int:
-    """Return the width of a column, with a `wrap_width` that of its longest word, if that can be wrapped."""
+    """Return the width of a column, with a `wrap_width` the width of its longest word, if that can be wrapped."""
     if wrap_width is None:
         return max(map(cell_len, cells), default=0)
     return min(max((cell_len(word) for cell in cells for word in cell.split(" ")), default=0), wrap_width * 2 // 3)

@@ -234,7 +234,7 @@ class Dataset:
     def to_json(self) -> str:
         """Return the description as JSON, for `from_json` or another language. URIs may have secret tickets.
 
-        `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), that of the parts;
+        `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), the schema of the parts;
         `columns` are the indices of the columns that are read, or null.
 
         >>> import json

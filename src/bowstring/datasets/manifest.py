@@ -13,7 +13,7 @@ object store it is created by a conditional put. So concurrent jobs are both com
 or nothing.
 
 A manifest is complete, or has only the files that were added since the one before; then it names the complete manifest
-that all of these begin with. So thousands of commits, such as those of a stream, stay small, and a reader opens at most
+that all of these begin with. So thousands of commits, such as a stream's, stay small, and a reader opens at most
 `MAX_ADDITIONS` files. Two facts make streams exact: a manifest has the last batch that each streaming query has
 committed, and files keep their index in the list until some of them are replaced, which begins a new generation.
 """
@@ -141,7 +141,7 @@ class Manifest:
         return Manifest(number, schema, added, number, batches, partition_schema=partition_schema)
 
     def replace_partitions(self, entries: Iterable[ManifestEntry], batch: QueryBatch | None = None) -> Manifest:
-        """Return the next manifest, in which these files are all those of their partitions."""
+        """Return the next manifest, in which these files are all the files of their partitions."""
         number = self.sequence_number + 1
         added = _set_commit(entries, number)
         partitions = {entry.partition for entry in added}
@@ -236,7 +236,7 @@ def remove_old_manifests(folder: FolderPath) -> None:
 
 
 def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = DATA_SUFFIXES) -> list[FolderPath]:
-    """The Arrow files, or those with other `suffixes`, of a folder without a manifest, by name; not those of jobs that
+    """The Arrow files, or files with other `suffixes`, of a folder without a manifest, by name; not files of jobs that
     have not committed.
 
     Raises:

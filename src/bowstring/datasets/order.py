@@ -166,8 +166,8 @@ def _nonzero_part_rows(order: RowOrder) -> RowIndices:
 
 
 def _random_order(order: RowOrder, epoch: int, stream: int, length: int) -> RowIndices:
-    # Raw numbers, because NumPy keeps the output of a bit generator in all versions, but not that of `permutation`. The
-    # highest word of Philox' counter numbers the stream: no two streams of an epoch share a number.
+    # Raw numbers, because NumPy keeps the output of a bit generator in all versions, but not the results of
+    # `permutation`. The highest word of Philox' counter numbers the stream: no two streams of an epoch share a number.
     assert order.seed is not None
     key, counter = np.array([order.seed, epoch], np.uint64), np.array([0, 0, 0, stream], np.uint64)
     keys = np.random.Philox(key=key, counter=counter).random_raw(length)

@@ -100,7 +100,7 @@ class EpochReader:
     def for_worker(self, worker: int, num_workers: int) -> Self:
         """Return a reader at the same position that yields every `num_workers`-th batch of this rank.
 
-        A loop that takes one batch of each worker in turn gets those of the rank, in their order. Raises
+        A loop that takes one batch of each worker in turn gets the rank's batches, in their order. Raises
         `InvalidArgumentError` unless `worker` is below `num_workers`.
 
         >>> reader = bs.datasets.EpochReader(bs.table({"x": range(6)}), batch_rows=2)
@@ -207,8 +207,8 @@ class EpochReader:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as a dictionary of numbers, which can be stored as JSON.
 
-        It is that of all ranks together, if each has read equally many batches, and is independent of their number. At
-        the end of an epoch it is the beginning of the next one.
+        It is the position of all ranks together, if each has read equally many batches, and is independent of their
+        number. At the end of an epoch it is the beginning of the next one.
 
         >>> reader = bs.datasets.EpochReader(bs.table({"x": range(10)}), batch_rows=4)
         >>> _ = next(iter(reader))

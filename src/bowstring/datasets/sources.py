@@ -34,8 +34,8 @@ these texts, each of which is a part or has some.
 def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     """Describe data in parts, for `bowstring.connect`, other processes and training loops. Nothing is copied.
 
-    A file is one part; rows of Arrow data are counted from the headers of its batches, those of Parquet, CSV and JSON
-    by reading them, with pyarrow. A folder has the files that its manifest lists, as ``df.write.format("arrow")``
+    A file is one part; rows of Arrow data are counted from the headers of its batches, rows of Parquet, CSV and
+    JSON by reading them, with pyarrow. A folder has the files that its manifest lists, as ``df.write.format("arrow")``
     writes it, without the columns of partitions, which are not in the files; or without a manifest its .arrow,
     .feather, .ipc and .arrows files, else its Parquet, CSV or JSON files, by name. A glob has the files with matching
     names. A served data set is one part, whose rows are counted by reading it once:

@@ -45,7 +45,7 @@ class LeaseTable:
 
     A message that frees other addresses changes the table to one of addresses, until no lease is left: a peer that does
     so once will do so again, and no body has to be searched for an address. Both tables count the leases of what was
-    sent repeatedly, so the time and memory of this change are those of the different bodies, however often a peer
+    sent repeatedly, so the time and memory of this change depend on the different bodies, however often a peer
     requested them.
     """
 
@@ -146,7 +146,9 @@ class LeaseTable:
         return count
 
     def _match_bodies(self, data: bytes) -> list[bytes]:
-        """Split the addresses of several bodies into the keys of these; empty if they are not those of whole bodies."""
+        """Split the addresses of several bodies into the keys of these; empty unless they are addresses of whole
+        bodies.
+        """
         # The longest first, because a body may be the beginning of another. A division that this misses is found
         # address by address.
         keys, start, lengths = Counter[bytes](), 0, sorted(self._key_lengths, reverse=True)
@@ -161,7 +163,7 @@ class LeaseTable:
         return list(keys.elements())
 
     def _replace_bodies_by_addresses(self) -> None:
-        """Replace the leases of bodies by those of their addresses."""
+        """Replace the leases of bodies by leases of their addresses."""
         for key, body in self._bodies.items():
             if body.count:
                 owners = tuple({id(owner): owner for owner in body.owners}.values())
@@ -172,7 +174,7 @@ class LeaseTable:
     def _lease_addresses(
         self, addresses: Addresses, lengths: Addresses, num_leases: int, owners: tuple[object, ...]
     ) -> None:
-        """Add the leases of one body to those of its addresses."""
+        """Add the leases of one body to the leases of its addresses."""
         for address, length in zip(addresses.tolist(), lengths.tolist(), strict=True):
             if not length:
                 continue

@@ -456,7 +456,7 @@ class FileReader(Closable):
         yield from filter_batches(batches, filters_of_columns, len(selected))
 
     def _iter_candidates(self, indices: Iterable[int], _filters: Filters) -> Iterator[RecordBatch]:
-        """Iterate over those of the record batches at `indices` that may have matching rows."""
+        """Iterate over the record batches at `indices`, except batches that can't have matching rows."""
         return self.iter_batches(indices)
 
     def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:

@@ -120,7 +120,7 @@ def read_footer_at_end(source: RandomAccessSource, limits: ReadLimits) -> Footer
 
 
 def _check_block_overlap(footer: Footer, name: str) -> None:
-    """Raise `InvalidDataError` if blocks overlap so much that their total size is many times that of the file: reading
+    """Raise `InvalidDataError` if blocks overlap so much that their total size is many times the file's: reading
     them would take time out of proportion to the file.
     """
     total_bytes = 0.0

@@ -33,7 +33,7 @@ class IpcWriteOptions:
     - `share_dictionaries`: fields whose dictionaries share memory in the first batch also share an id, so the
       dictionary is written once; the schema message is then written together with that batch
     - `unify_dictionaries`: for readers without deltas, replacements and shared ids: each field has one dictionary for
-      all batches. `write_table` unifies those of its batches; a value that is added later is an error
+      all batches. `write_table` unifies the dictionaries of its batches; a value that is added later is an error
 
     Raises `InvalidArgumentError` for another value, `MissingExtraError` if the codec is not installed.
 

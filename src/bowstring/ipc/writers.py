@@ -40,7 +40,7 @@ def encode_footer_and_trailer(
 ) -> list[bytes]:
     """Return the end of a file, after the end-of-stream marker: the footer, its size and the magic.
 
-    `schema` is the `Schema` table; `blocks` are those of dictionary batches and record batches by kind.
+    `schema` is the `Schema` table; `blocks` are the blocks of dictionary batches and record batches by kind.
     """
     footer = build_flatbuffer(
         SPECS,

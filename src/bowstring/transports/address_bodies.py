@@ -132,7 +132,7 @@ class AddressBodyReader:
     def advance(self, has_events: bool) -> Sequence[ReadEvent]:
         """Copy bodies in order, some at a time, and return the events whose bodies are copied.
 
-        With `has_events`, the caller has others, after which it may not need the bodies, as that of the schema: no copy
+        With `has_events`, the caller has others, after which it may not need the bodies, as after the schema: no copy
         is started.
         """
         assert self._memory is not None

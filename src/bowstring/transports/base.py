@@ -429,7 +429,7 @@ class RemoteMemory(Closable, ABC):
         return []
 
     def interests(self) -> list[Interest]:
-        """Return the descriptors to wait for before the next `progress`; none if those of the channel are enough."""
+        """Return the descriptors to wait for before the next `progress`; none if the channel's are enough."""
         return []
 
     def call_after_reads(self, call: Callable[[], None]) -> None:
@@ -579,13 +579,13 @@ class Transport(ABC):
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         """Return the memory that a channel's peer exports; None if there is none.
 
-        `remote_handle` is that of the URI. Raises `ProtocolError` if it is malformed or missing.
+        `remote_handle` comes from the URI. Raises `ProtocolError` if it is malformed or missing.
         """
 
     def address_scope(self, address: str) -> str | None:  # noqa: ARG002 - for transports that need it
         """Return the scope of an address in this process (see `bowstring.transports.address_scope`).
 
-        It is compared with that of a listener that has one. None if there can't be a listener.
+        It is compared with the scope of a listener, if it has one. None if there can't be a listener.
         """
         return None
 

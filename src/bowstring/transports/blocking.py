@@ -231,8 +231,8 @@ class BlockingSession(Closable):
 class BlockingChannel(Closable):
     """A channel with blocking calls. One thread may send while another receives; other threads take turns.
 
-    Every call fails with `DeadlineError` if nothing is sent or received for `timeout_s`, by default that of the
-    options, however long a whole message takes; `math.inf` waits for any time. After a `DeadlineError`, `receive` can
+    Every call fails with `DeadlineError` if nothing is sent or received for `timeout_s`, by default the
+    options', however long a whole message takes; `math.inf` waits for any time. After a `DeadlineError`, `receive` can
     be called again; `send` has closed the channel if a part of the message was sent. After another error of the
     connection, all calls raise `ConnectionLostError`.
     """

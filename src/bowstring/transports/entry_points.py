@@ -16,8 +16,8 @@ from bowstring.errors import UnmetRequirementError
 class EntryPointGroup:
     """The entry points of a group.
 
-    `own` has those of Bowstring, as pyproject.toml declares them: a source checkout has no metadata, or that of another
-    version. Other packages can't replace them.
+    `own` has Bowstring's, as pyproject.toml declares them: a source checkout has no metadata, or another
+    version's. Other packages can't replace them.
     """
 
     def __init__(self, name: str, own: Mapping[str, str]) -> None:

@@ -136,7 +136,7 @@ class EventLoop(Closable):
         """End the thread, and close all handlers. Idempotent.
 
         If the thread does not end in time, because a handler blocks it, it closes them itself when it does: until then
-        it may use their descriptors, whose numbers would otherwise be those of other files.
+        it may use their descriptors, whose numbers would otherwise belong to other files.
         """
         if self._is_closed:
             return

@@ -358,7 +358,7 @@ class MessageChannel(Channel):
         return events
 
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
-        """As `Channel.next_wait`: a descriptor for each direction, and those of the connection."""
+        """As `Channel.next_wait`: a descriptor for each direction, and the connection's."""
         directions &= ~self._lost_directions
         if not self._sender.is_sending and self.is_connected:
             directions &= ~SEND
@@ -484,7 +484,7 @@ class MessageChannel(Channel):
 
     @abstractmethod
     def _connection_interests(self) -> list[Interest]:
-        """The descriptors to wait for, besides those of the directions."""
+        """The descriptors to wait for, besides the descriptors of the directions."""
 
     @abstractmethod
     def _connection_descriptors(self) -> list[int]:

@@ -134,7 +134,7 @@ class RegisteredMemory(ABC):
         if not self._disconnected:
             return
         with self._lock:
-            # Called with the lock, although it takes that of the peer's channel: see `MessageChannel._lock`.
+            # Called with the lock, although it takes the lock of the peer's channel: see `MessageChannel._lock`.
             departed = [entry for entry in self._disconnected if entry[0].has_left()]
             self._disconnected = [entry for entry in self._disconnected if entry not in departed]
         for peer, copies in departed:

@@ -36,8 +36,8 @@ def list_schemes() -> list[str]:
 def find_transport(scheme: str, uri: object, tls: TlsOptions | None = None) -> Transport:
     """Return the transport of a URI's scheme.
 
-    Raises `InvalidArgumentError` if there is none, or it does not support `tls`, and `UnmetRequirementError` if that of
-    another package can't be imported.
+    Raises `InvalidArgumentError` if there is none, or it does not support `tls`, and `UnmetRequirementError` if a
+    transport of another package can't be imported.
     """
     transport = TRANSPORTS.get(scheme) or _import_transport(scheme)
     if transport is None:

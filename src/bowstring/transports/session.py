@@ -387,7 +387,7 @@ class Session(Closable):
         """Raise the error of a lost channel, unless the rest of the stream arrives over the other one."""
         for role, error in self._lost_channels.items():
             core = self.core
-            # With two servers, the one of the metadata may disconnect while the other sends bodies.
+            # With two servers, the server of the metadata may disconnect while the other sends bodies.
             if not isinstance(core, ClientStream) or not core.expects_input or core.expects_input_for(role):
                 raise error
 

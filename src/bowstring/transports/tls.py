@@ -66,7 +66,7 @@ class TlsOptions:
         import ssl
 
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        # The end of one direction is that of the TCP connection. Frames have lengths, so nothing is lost unnoticed.
+        # The end of one direction is the end of the TCP connection. Frames have lengths, so nothing is lost unnoticed.
         context.options |= getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
         for name in ("authorities", "certificate"):
             path = getattr(self, name)

@@ -43,7 +43,8 @@ class DeltaDictionary:
 
     def concat(self, part_count: int, resolve_inner: Callable[[Array], Array] = lambda values: values) -> Array:
         """Return the values of the first `part_count` parts, after `resolve_inner` has replaced the dictionaries inside
-        them; by default those of the last part apply to all. Raises `InvalidDataError` if a part is malformed.
+        them; by default the dictionaries inside the last part apply to all. Raises `InvalidDataError` if a part is
+        malformed.
         """
         first = self.parts[0][0]
         if part_count == 1:

@@ -102,7 +102,7 @@ def create_empty_dictionary(declaration: DictionaryDeclaration) -> Array:
 class StreamDictionaries:
     """The dictionaries in effect at a position of a stream; it does not change once a batch refers to it.
 
-    Indices refer to the dictionaries in effect at the batch, and so do those of dictionaries that contain others.
+    Indices refer to the dictionaries in effect at the batch, also indices inside of dictionaries that contain others.
     """
 
     __slots__ = ("_entries", "_is_frozen", "_resolved_arrays")

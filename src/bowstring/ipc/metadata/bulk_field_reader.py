@@ -154,7 +154,7 @@ class FieldTables:
         child_counts, below = self.child_counts, self.children
         flat, nested, expected_children = _header_entry_counts_by_type()
         numbers = np.where(is_valid, self.type_numbers, 0)
-        # Number 0 is that of an unknown type, with counts of -1.
+        # Number 0 is an unknown type, with counts of -1.
         # Shape (fields, 3).
         counts: HeaderEntryCounts = flat.take(np.where(child_counts == 0, numbers, 0), axis=0)
         if below is not None:
@@ -216,8 +216,8 @@ class FieldTables:
 class _FieldReader:
     """Reads the fields of one level.
 
-    `types`, `dictionaries` and `is_resolved` are those of each field so far; fields that are not resolved in the end
-    are left to be read individually.
+    `types`, `dictionaries` and `is_resolved` have an entry for each field so far; fields that are not resolved in the
+    end are left to be read individually.
     """
 
     def __init__(self, fields: FieldTables) -> None:
@@ -237,7 +237,7 @@ class _FieldReader:
         is_valid = is_valid & names.is_valid
         pairs = self._read_metadata(is_valid)
         self._resolve_types(is_valid)
-        # Last: a type is that of the values until here.
+        # Last: until here, a type is the type of the values.
         encoded_count = self._resolve_dictionaries()
         rows = np.flatnonzero(self._is_resolved)
         text_bytes = int(names.lengths[rows].sum()) + sum(
@@ -347,7 +347,7 @@ class _FieldReader:
     def _resolve_nested_types(self, below: FieldTables, rows: IntArray, numbers: IntArray) -> None:
         """Resolve the types of the fields at `rows`, whose types have `numbers` and whose children are in `below`."""
         children, child_dictionaries = _FieldReader(below).read_fields()
-        # The children of all fields are concatenated in `below`: those of a row end at its stop.
+        # The children of all fields are concatenated in `below`: a row's children end at its stop.
         stops = np.cumsum(np.maximum(self._fields.child_counts, 0)).tolist()
         for row, number in zip(rows.tolist(), numbers[rows].tolist(), strict=True):
             child_indices = range(stops[row] - int(self._fields.child_counts[row]), stops[row])

@@ -47,7 +47,7 @@ def read_custom_metadata(table: FlatTable) -> Metadata:
 def read_field(table: FlatTable, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
     """Return the field of a `Field` table and its dictionaries, in the order of a walk over its array.
 
-    `depth` is that of the field. Raises `InvalidDataError` with the field's name, `LimitError` for types nested too
+    `depth` is the field's. Raises `InvalidDataError` with the field's name, `LimitError` for types nested too
     deep.
     """
     name = table["name"] or ""

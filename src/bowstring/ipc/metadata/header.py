@@ -31,8 +31,8 @@ Codec: TypeAlias = Literal["lz4", "zstd"]
 CODECS: tuple[Codec, ...] = ("lz4", "zstd")
 V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
 """Key of the body's codec in the custom metadata of version 4, which Arrow 0.17 wrote before the format had a field."""
-# One per length of header: those of a source differ by schema, dictionaries and counts of variadic buffers, not by
-# batch.
+# One per length of header: the lengths of a source differ by schema, dictionaries and counts of variadic buffers, not
+# by batch.
 _MAX_TEMPLATES = 32
 # Columns read from one header before it is copied.
 _MAX_READS = 8
@@ -99,7 +99,7 @@ class BatchHeader:
         raw = self.raw
         if type(raw) is bytes:
             return packer.unpack_from(raw, offset)
-        # Slices of a memoryview cost more than those of bytes, but copying a wide header to read one column costs more
+        # Slices of a memoryview cost more than slices of bytes, but copying a wide header to read one column costs more
         # than both.
         self._reads += 1
         if self._reads > _MAX_READS:

@@ -344,7 +344,7 @@ def has_legacy_validity(layout: Layout) -> bool:
 
 
 class ColumnSelection:
-    """The columns that a reader reads: `columns` are names or indices of those of `ipc_schema`, None for all.
+    """The columns that a reader reads: `columns` are names or indices of columns of `ipc_schema`, None for all.
 
     `indices` are their indices in the whole schema, None for all. Raises `NotFoundError` for an unknown column.
     """
@@ -369,7 +369,7 @@ class ColumnSelection:
         return self._schema
 
     def get_selected_column_positions(self, version: int) -> tuple[BatchColumnPositions, Sequence[ColumnPositions]]:
-        """The positions of all columns in batches of a metadata version, and those of the selected columns."""
+        """The positions of all columns in batches of a metadata version, and of the selected columns."""
         all_and_selected = self._column_positions.get(version)
         if all_and_selected is None:
             positions = self.ipc_schema.column_positions(version)

@@ -94,7 +94,7 @@ class BodyDecompressor:
     def read_uncompressed_lengths(self, buffers: Sequence[Buffer], first_node: int) -> list[int]:
         """Return the lengths in the buffers' prefixes: the uncompressed length, -1 if not compressed, 0 if empty.
 
-        The buffers are those of the column with this `first_node`, which counts once, even if several threads
+        The buffers belong to the column with this `first_node`, which counts once, even if several threads
         request it. Raises `InvalidDataError` for an invalid length, `LimitError` if the body exceeds the limits.
         """
         lengths = [_read_uncompressed_length(buffer) for buffer in buffers]

@@ -55,7 +55,7 @@ class FlatColumnsEncoder:
     def encode(self, columns: Sequence[ArrayData], alignment: int) -> EncodedBody | None:
         """The body of all columns of a batch, its buffers at multiples of `alignment` bytes.
 
-        The body equals that of `encode_body` with default options, little-endian and uncompressed. None if columns have
+        The body is as from `encode_body` with default options, little-endian and uncompressed. None if columns have
         to be changed or rejected, which is left to `encode_body`.
         """
         if not isinstance(columns, BatchColumns):

@@ -65,7 +65,7 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
 
     The file stays unchanged until all batches are written, or the block ends without an error, and is then replaced
     atomically. Schema,
-    dictionaries, byte order, metadata version and framing are those of the file; so are compression (that of its last
+    dictionaries, byte order, metadata version and framing are the file's; so are compression (from its last
     batch) and alignment by default. `metadata` is added to the footer's custom metadata and replaces the values of
     existing keys. Dictionaries of the file count as written: one that extends them becomes a delta, any other raises
     `InvalidArgumentError`. Existing statistics are continued.
@@ -166,7 +166,7 @@ class _ExistingFile:
         footer_offset = reader.footer_offset
         start = len(FILE_START)
         prefix = source.read_at(start, min(PREFIX_BYTES, footer_offset - start))
-        # The framing of the schema message is that of the file; appended messages have the same.
+        # The schema message has the framing of the file; appended messages have the same.
         self._is_legacy = len(prefix) == PREFIX_BYTES and not prefix.startswith(CONTINUATION)
         schema_bytes, prefix_bytes = parse_first_message_prefix(prefix, footer_offset - start)
         self.end = start + prefix_bytes + schema_bytes

@@ -80,8 +80,8 @@ def concat_files(
     Bodies are neither decoded nor checked; between files the kernel copies them. Each of `sources` is an argument of
     `open_file` or `open_stream`, detected by content and opened in turn. `sink` is an argument of `new_file`; a path is
     replaced only if all succeeds. The first source determines the schema and its metadata. The custom metadata of the
-    file is `metadata`, by default that of the sources' footers, the first value of each key. Statistics are merged if
-    every source has them.
+    file is `metadata`, by default the metadata of the sources' footers, the first value of each key. Statistics are
+    merged if every source has them.
 
     Equal dictionaries are written once, and one that extends another as a delta. Different ones are replaced in a
     stream and unified in a file: new values become a delta, and the columns that use them are decoded and written with
@@ -172,7 +172,8 @@ class _Concatenator:
 class _Output:
     """The first source and the output begun with it: the writer, and the dictionaries that it has written.
 
-    A file has one dictionary for all batches, so those of its sources are unified by deltas; a stream replaces them.
+    A file has one dictionary for all batches, so the dictionaries of its sources are unified by deltas; a stream
+    replaces them.
     """
 
     def __init__(self, first: _FirstSource, writer: MessageWriter, as_stream: bool) -> None:
@@ -271,7 +272,7 @@ class _MessageCopier:
                 self._output.writer.write_batch(metadata, encoded)
                 return
         self._pending.append(message)
-        # Bodies in one memory are copied together; those of other sources would all stay in memory until then.
+        # Bodies in one memory are copied together; bodies of other sources would all stay in memory until then.
         if self._source.memory is None:
             self.flush()
 

@@ -279,7 +279,7 @@ class MessageSearch:
             offset = self._candidates.find_marker(offset + 1)
 
     def _choose_schema(self, footer: DecodedFooter, offset: int, message: SchemaMessage) -> ExpectedSchema:
-        """Return the footer's schema, or that of the schema message at `offset` if it fits more messages: then the
+        """Return the footer's schema, or the schema of the message at `offset` if it fits more messages: then the
         footer is damaged.
         """
         footer_schema = footer.to_expected_schema(message.stop)
@@ -490,8 +490,8 @@ class MessageSearch:
                 f"{candidate.location}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "
                 f"found {self.source.size - candidate.body_offset}"
             )
-        # Creating columns checks counts and positions, not values. Dictionaries are absent here (None), since those of
-        # a damaged source may be lost.
+        # Creating columns checks counts and positions, not values. Dictionaries are absent here (None), since the
+        # dictionaries of a damaged source may be lost.
         if header.template.kind == headers.DICTIONARY_BATCH:
             get_dictionary_declaration(self.schema.ipc_schema, header, location)
             read_dictionary_values(self.schema.ipc_schema, header, body, lambda _: None, location)

@@ -208,7 +208,9 @@ def _write_selected(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RepairedBatch(BatchMessage):
-    """A record batch with a new body, in which damaged columns are null; `reasons` are those of each, by index."""
+    """A record batch with a new body, in which damaged columns are null; `reasons` has the reason for each, by
+    index.
+    """
 
     new_body: EncodedBody
     reasons: dict[int, str]
@@ -497,7 +499,7 @@ class _FileSelector(_MessageSelector):
 
 def _check_null_counts(array: ArrayData, message: BatchMessage, null_counts: Iterator[int]) -> None:
     """Check that the nodes of arrays without a validity bitmap have no nulls: our readers ignore the count, others do
-    not. `null_counts` are those of the nodes from the array's on.
+    not. `null_counts` has the nodes from the array's on.
 
     Unions of metadata version 4 have a validity bitmap, and all slots of the null type are null.
     """

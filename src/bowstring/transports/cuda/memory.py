@@ -1,7 +1,7 @@
 """Memory of GPUs («URI Specification», `remote_handle` with CUDA IPC: a memory handle; addresses are offsets).
 
 A server copies exported regions, on the device, into one allocation per listener: a URI has one handle, and a handle
-gives access to a whole allocation, which would be that of the memory pool of PyTorch or CuPy. Memory from
+gives access to a whole allocation, which would be the memory pool of PyTorch or CuPy. Memory from
 `cudaMallocAsync` has no such handle at all. The parameter `remote_handle` is the handle (64 bytes), followed by our own
 trailer, the allocation's size and the device's UUID. Without it, as in URIs of other implementations, the driver
 reports the size, and the device is `CudaOptions.device`.

@@ -51,7 +51,7 @@ class CudaOptions:
 
 
 class CudaChannel(UnixChannel):
-    """One end of a connection. That of a server frees exported memory when its peer can't read it any more."""
+    """One end of a connection. The server's end frees exported memory when its peer can't read it any more."""
 
     def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(connection, options)

@@ -2,7 +2,7 @@
 
 Endpoints of libfabric are connectionless: they have an address, but no peer, and do not report the loss of one. So both
 ends open a TCP connection, over which each sends one HELLO with the address of its endpoint. Nothing follows: the
-connection lasts as long as both ends do, and its end is that of the connection over libfabric.
+connection lasts as long as both ends do, and its end is also the end of the connection over libfabric.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ _REGISTRATION_MODES = libfabric.MR_VIRT_ADDR | libfabric.MR_ALLOCATED | libfabri
 _QUEUE_ENTRIES = 256
 _READ_ENTRIES = 32  # completions of one call
 MAX_ADDRESS_BYTES = 512
-"""The limit for the address of an endpoint, whose format is the provider's; those of sockets have 16 or 28 bytes."""
+"""The limit for the address of an endpoint, whose format is the provider's; addresses of sockets have 16 or 28
+bytes."""
 _CANCELED, _NO_MEMORY, _TOO_MANY_FILES = 125, 12, 24  # FI_ECANCELED, FI_ENOMEM, FI_EMFILE
 
 _libc = ctypes.CDLL(None)
@@ -224,7 +225,7 @@ class MemoryRegistration(Closable):
 
 
 class Operation:
-    """Sending, receiving or fetching. `length_bytes` is that of the received message."""
+    """Sending, receiving or fetching. `length_bytes` is the length of the received message."""
 
     __slots__ = ("buffers", "context", "error", "is_done", "length_bytes", "purpose")
 

@@ -2,8 +2,8 @@
 
 A server copies exported regions into one block of registered memory, from which clients fetch buffers (RMA read). The
 parameter `remote_handle` of its URIs is the address, size and key of the registered memory, three 64-bit integers,
-little-endian. Addresses are offsets in the registered memory, or those of the server's process if the provider needs
-them. Providers check the key and the bounds of each fetch.
+little-endian. Addresses are offsets in the registered memory, or addresses of the server's process if the provider
+needs them. Providers check the key and the bounds of each fetch.
 """
 
 from __future__ import annotations

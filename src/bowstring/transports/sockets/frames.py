@@ -240,7 +240,7 @@ class FrameParser:
         return "in the middle of a frame's header" if self.buffered_bytes else "between two messages"
 
     def remaining_destination(self) -> memoryview | None:
-        """The memory to receive into directly, if the next bytes are those of an accepted message."""
+        """The memory to receive into directly, if the next bytes belong to an accepted message."""
         frame = self.frame
         if frame is None or self.buffered_bytes or frame.body is None:
             return None

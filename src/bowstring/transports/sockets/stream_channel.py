@@ -111,7 +111,7 @@ class StreamChannel(Channel):
         self._parser.accept_offered_message(token, destination)
 
     def cancel(self, token: int) -> bool:
-        # None if the token is not that of an offer: then it is one of a submitted message.
+        # None if the token belongs to a submitted message, not to an offer.
         is_discarded = self._parser.discard(token)
         return self._queue.cancel(token) if is_discarded is None else is_discarded
 

@@ -289,7 +289,7 @@ class TlsChannel(TcpChannel):
 
     def _shut_down(self, direction: int) -> None:
         try:
-            # That of SSLSocket would let later calls read and write unencrypted bytes.
+            # The `shutdown` of SSLSocket would let later calls read and write unencrypted bytes.
             socket.socket.shutdown(self._socket, direction)
         except OSError:
             pass

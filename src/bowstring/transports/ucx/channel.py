@@ -190,7 +190,7 @@ class UcxChannel(MessageChannel):
         self.endpoint = endpoint
         self._worker = endpoint.worker
         self._on_close = on_close
-        # libucp connects the lane of shared memory over that of TCP; a flush ends when all lanes are connected.
+        # libucp connects the lane of shared memory over TCP's; a flush ends when all lanes are connected.
         self._lanes_flush = endpoint.flush() if needs_all_lanes else None
         name = f"ucx: {endpoint.name}"
         receiver = _Receiver(name, options, self._worker)

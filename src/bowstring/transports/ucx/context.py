@@ -72,7 +72,7 @@ _is_forked_while_open = False
 class Context(Closable):
     """A use of libucp with its own features, options, memory and workers.
 
-    `options` are those of libucp without the prefix `UCX_`, such as `{"TLS": "tcp"}`. They have priority over the
+    `options` are libucp's, without the prefix `UCX_`, such as `{"TLS": "tcp"}`. They have priority over the
     environment, and the environment over `DEFAULT_OPTIONS`. `library` is the path of another libucp than the wheel's.
 
     Raises what `libucp.load` raises, `InvalidArgumentError` for an unknown option or value, and `ResourceError`.

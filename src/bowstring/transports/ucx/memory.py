@@ -1,7 +1,7 @@
 """Memory over UCX («URI Specification», `remote_handle`: a remote key).
 
 A server copies exported regions into one block of registered memory, which libucp allocates so that processes of the
-same machine can map it. Addresses are those of the server's process. The parameter `remote_handle` of its URIs is the
+same machine can map it. Addresses belong to the server's process. The parameter `remote_handle` of its URIs is the
 packed key of the registered memory, followed by our own trailer with its address and size, which libucp does not read.
 
 A client maps the registered memory read-only (`ucp_rkey_ptr`), or fetches buffers (RMA get) if it can't be mapped.

@@ -56,8 +56,8 @@ _MAX_STEPS = 256
 _KEY_PADDING = bytes(4096)
 """Follows a key to unpack, so that libucp reads no memory of others if the key is truncated."""
 
-# Numbers instead of the addresses of Python objects: a late call of libucp finds no object, where an address could be
-# that of a freed one.
+# Numbers instead of the addresses of Python objects: a late call of libucp finds no object, where an address could
+# belong to a freed one.
 _callback_targets: dict[int, Any] = {}
 """The objects that libucp refers to, by the number that it passes to the functions below."""
 _keys = itertools.count(1)
@@ -104,8 +104,8 @@ def _on_active_message(key: int, _header: int, _header_bytes: int, data: int, le
     if param.contents.recv_attr & libucp.AM_RECV_RENDEZVOUS:
         message._set_descriptor(data)
         return StatusCode.IN_PROGRESS
-    # A copy, because the data is libucp's and ends with this call. That of a rendezvous message stays with the sender
-    # until this end takes or discards it.
+    # A copy, because the data is libucp's and ends with this call. The data of a rendezvous message stays with the
+    # sender until this end takes or discards it.
     message.payload = ctypes.string_at(data, length_bytes)
     return StatusCode.OK
 
