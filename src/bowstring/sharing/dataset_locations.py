@@ -1,7 +1,7 @@
 """The locations of a data set: several URIs of the same data, of which a client uses the nearest that works.
 
 The transports declare how near they are (`Transport.distance`): memory of the same host is nearest. A URI with the
-parameter `scope` is used only in processes for which its address is that of the server: an abstract unix address or
+parameter `scope` is used only in processes for which its address is the server's: an abstract unix address or
 127.0.0.1 may be another server's elsewhere.
 """
 
@@ -88,7 +88,7 @@ def is_shared_memory(uri: str) -> bool:
     """Return whether the data of a URI is mapped, not transferred."""
     try:
         return find_transport(parse_scheme(uri), uri).is_local
-    except BowstringError:  # not the scheme of a transport, such as that of a file
+    except BowstringError:  # not the scheme of a transport, but of a file, for example
         return False
 
 

@@ -18,7 +18,7 @@ from bowstring.errors import ConnectionLostError
 def host_id() -> str:
     """Return the machine's boot ID and the PID namespace, which are equal for processes that can see each other.
 
-    They are those of this process as long as it runs; only a forked child may be in another namespace.
+    They are this process's as long as it runs; only a forked child may be in another namespace.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

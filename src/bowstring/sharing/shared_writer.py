@@ -114,7 +114,7 @@ class SharedTableWriter(BatchWriter):
                 raise InvalidArgumentError("allocate: expected a schema with different names of columns")
             batch = _zero_batch(self._schema, num_rows)
             sink = DeferredCopySink(self._name, has_bodies=False)
-            # Only the headers and the footer are needed: the zeros of the bodies are those of the new memory.
+            # Only the headers and the footer are needed: new memory has the zeros of the bodies already.
             with FileWriter(sink, Encoder(self._schema)) as writer:
                 writer.write_batch(batch)
             self._close_writer()

@@ -207,7 +207,7 @@ def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
 
 
 def join_role_uris(metadata: StreamURI, bodies: StreamURI, ticket: bytes) -> str:
-    """Return the URI of the server of the metadata with that of the bodies, which takes the same ticket."""
+    """Return the URI of the server of the metadata with the URI of the bodies, which takes the same ticket."""
     others = tuple(parameter for parameter in bodies.parameters if parameter[0] != "ticket")
     text = str(replace(bodies, parameters=(*others, ("ticket", ticket.decode("utf-8", "surrogateescape")))))
     return str(replace(metadata, parameters=(*metadata.parameters, ("bodies", text))))
@@ -218,7 +218,7 @@ def requests_packed_bodies(uri: StreamURI, copy: bool) -> bool:
 
     Only servers of Bowstring support it.
     """
-    *_, server = servers_by_role(uri).values()  # of two, the one of the bodies
+    *_, server = servers_by_role(uri).values()  # of two, the server of the bodies
     return server.get_parameter("max_tickets") is not None and (copy or server.free_data is None)
 
 

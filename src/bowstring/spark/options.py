@@ -147,7 +147,7 @@ class ReadOptions:
     """Whether times finer than microseconds are truncated."""
     merge_schema: bool = _option(parse_flag, default=False)
     time_zone: tzinfo = _option(lambda _, text: parse_time_zone(text), UTC)  # noqa: RUF009 -- a field
-    """The one of timestamps in the names of partition folders."""
+    """The zone of timestamps in the names of partition folders."""
     partition_column_type_inference: bool = _option(parse_flag, default=True)
     """Whether partition columns have the types of their values; otherwise they are strings."""
     base_path: FolderPath | None = _option(_parse_text)  # noqa: RUF009
@@ -178,7 +178,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Return the options of texts by name. Raises `InvalidArgumentError`."""
-        values = {"time_zone": parse_time_zone(None), **_parse_options(cls, options)}  # that of the machine
+        values = {"time_zone": parse_time_zone(None), **_parse_options(cls, options)}  # the machine's
         for name, option in (("modified_after", "modifiedAfter"), ("modified_before", "modifiedBefore")):
             if name in values:
                 values[name] = _parse_time(option, values[name], values["time_zone"])
@@ -247,7 +247,7 @@ class WriteOptions:
     max_records_per_file: int | None = _option(parse_positive_integer)
     max_bytes_per_file: int | None = _option(parse_size)
     partition_overwrite_mode: str = _option(_parse_lower, "static", only="writing")
-    """Whether an overwrite replaces all files ("static"), or those of the partitions that have rows ("dynamic")."""
+    """Whether an overwrite replaces all files ("static"), or the files of the partitions that have rows ("dynamic")."""
 
     def __post_init__(self) -> None:
         if self.compression in ("none", "uncompressed"):
@@ -333,7 +333,7 @@ def parse_byte_size(name: str, value: int | str) -> int:
 
 
 def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> FolderPath:
-    """The absolute path for a path or ``file:`` URI, or that of a store for another URL.
+    """The absolute path for a path or ``file:`` URI, or the path in a store for another URL.
 
     Raises:
         InvalidArgumentError: it is empty, or not a URI, or one without "//", or has parts that a path does not have.
@@ -344,7 +344,7 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
         raise InvalidArgumentError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
         raise InvalidArgumentError(
-            'missing path: .load("/data/flights") or .save("/data/flights"); Spark does not pass that of a catalog '
+            'missing path: .load("/data/flights") or .save("/data/flights"); Spark does not pass the path of a catalog '
             "table to Python sources: instead of CREATE TABLE or saveAsTable, save to a folder, and read it with "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…')"
         )

@@ -1,10 +1,10 @@
 """The options `columns` and `filters` of ``format("arrow")``, which read some columns and rows.
 
 They are options because Spark passes no columns to a Python source, and filters only in a way that loses rows: the
-partitions that a reader returns after `pushFilters` are those of all later scans of the same data frame or view, also
+partitions that a reader returns after `pushFilters` are used for all later scans of the same data frame or view, also
 of scans with other filters or none (Spark 4.3, `PythonDataSourceV2.setReadInfo`).
 
-Filters are those of `bowstring.kernels.filters`, as the text of a Python literal, since options are text. Strings are
+Filters are as in `bowstring.kernels.filters`, as the text of a Python literal, since options are text. Strings are
 parsed for columns of numbers, booleans and times.
 """
 
@@ -89,7 +89,7 @@ class RowFilters:
         return reduce(or_, (reduce(and_, map(may_match, conjunction)) for conjunction in self.conjunctions))
 
     def _is_read_unchanged(self, schema: Schema, name: str) -> bool:
-        """Whether values of a file's column compare like those of `self.schema`."""
+        """Whether values of a file's column compare like values of `self.schema`."""
         try:
             field = schema.field(name)
             file_type = to_spark_schema(Schema((field,)))[0].dataType.simpleString()
@@ -100,7 +100,7 @@ class RowFilters:
         return is_same_type and not is_truncated and not isinstance(field.type, ExtensionType)
 
     def may_match_values(self, values: Mapping[str, Any]) -> bool:
-        """Whether rows with these values of some columns, such as those of a partition folder, may match."""
+        """Whether rows with these values of some columns, for example from a partition folder, may match."""
         fields = tuple(field for field in to_arrow_schema(self.schema) if field.name in values)
         schema, columns = Schema(fields), [array([values[field.name]], field.type) for field in fields]
         return not self.conjunctions or any(

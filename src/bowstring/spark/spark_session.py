@@ -53,7 +53,7 @@ _FOLDER_PREFIX = "bowstring-spark-"
 _MAX_SOCKET_FOLDER_BYTES = 64
 """The path of a unix socket has at most 107 bytes; Spark's name of the file has 42."""
 
-# The root's level is that of Spark's shell, which would print a message about any other.
+# The root has the level of Spark's shell, which would print a message about any other.
 _QUIET_LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -129,7 +129,7 @@ def _stop_quietly(spark: SparkSession) -> None:
 
 def _terminate_launcher() -> None:
     """End the child processes that start Java, with SIGTERM, after a while with SIGKILL."""
-    # Descriptors, because before the second signal a number may become that of another process.
+    # Descriptors, because before the second signal another process may get the number.
     pidfds = [
         (pid, os.pidfd_open(pid))
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
@@ -212,7 +212,7 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
 
 
 def _create_session_folder() -> Path:
-    """Create a temporary folder, which is removed at exit. Remove those of processes that were killed before."""
+    """Create a temporary folder, which is removed at exit. Remove the folders of processes that were killed before."""
     for other in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError):
             owner = read_owner(other)

@@ -1,11 +1,11 @@
 """Convert schemas between Spark and Arrow («Data Types»).
 
-Spark types without an Arrow type of their own have that of their stored form: a string for a string with a collation,
-a struct for a vector. Other readers see plain values; the metadata of the column's field has Spark's type
+Spark types without an Arrow type of their own have the type of their stored form: a string for a string with a
+collation, a struct for a vector. Other readers see plain values; the metadata of the column's field has Spark's type
 (`TYPE_KEY`), so that Spark reads it back.
 
 Types that `_to_arrow_type` or `_to_spark_type` do not list are unsupported. Errors name the column path, in which
-``[]`` means the elements of a list, ``{key}`` and ``{value}`` for those of a map.
+``[]`` means the elements of a list, ``{key}`` and ``{value}`` the keys and values of a map.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _VARIANT_STORAGE = arrow.Struct(
         Field("metadata", arrow.Binary(), nullable=False, pairs=((b"variant", b"true"),)),
     )
 )
-"""Variants as Spark sends them. Their encoding is that of Parquet, whose canonical extension type the files have."""
+"""Variants as Spark sends them. Their encoding is Parquet's, whose canonical extension type the files have."""
 
 
 class UnsupportedType(spark.DataType):

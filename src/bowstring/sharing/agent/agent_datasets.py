@@ -29,7 +29,7 @@ _MAX_ENDED = 100_000
 _REPLACED_S = 5.0
 """How long a replaced data set can be read by those that have opened it: opening and connecting are two steps."""
 _MAX_REPLACED_BYTES = 1 << 30
-"""The bytes of replaced data sets that can still be read, besides those of the one that was replaced last."""
+"""The bytes of replaced data sets that can still be read, besides the data set that was replaced last."""
 _MAX_NEWEST = 10
 """The data sets that an error lists."""
 _DESCRIPTION = ("description", "control_uris")
@@ -164,7 +164,7 @@ class AgentDatasets(Closable):
     def commit(self, name: str, attempts: set[Attempt], ttl_s: float | None = None) -> list[int]:
         """Serve these attempts, and drop the others. Return the partitions without one; then nothing is committed.
 
-        The first commit starts the lifetime: `ttl_s`, or that of the first attempt.
+        The first commit starts the lifetime: `ttl_s`, or the first attempt's.
         """
         dataset = self._find(name)
         missing = self.find_missing(name, attempts)
@@ -252,7 +252,7 @@ class AgentDatasets(Closable):
         return Counter({name: len(peers) for name, peers in readers.items()})
 
     def drop_unpublished(self, names: Iterable[str]) -> None:
-        """Drop those of these data sets that were not published."""
+        """Drop the data sets among these that were not published."""
         for name in names:
             dataset = self._datasets.get(name)
             if dataset is not None and dataset.publication is None:

@@ -61,7 +61,7 @@ _FieldType = TypeVar("_FieldType")
 
 
 def agent_address_prefix() -> str:
-    """Return the beginning of the addresses of all agents of this user; that of others' agents has their number."""
+    """Return the beginning of the addresses of all agents of this user; others' agents have their user's number."""
     return f"@bowstring-agent-{os.getuid()}-"
 
 
@@ -75,7 +75,7 @@ class AgentKey:
     memory_limit_bytes: int | None = None
     """The memory of an agent up to which partitions are not written to files; None is what is available."""
     access: RemoteAccess | None = None
-    """How the agents are reached from other hosts, if they are; those of other keys listen only on their host."""
+    """How the agents are reached from other hosts, if they are; agents of other keys listen only on their host."""
     is_detached: bool = False
     """Whether what needs no commit of the owner outlives it."""
     scope: str = field(default_factory=network_scope)
@@ -88,7 +88,7 @@ class AgentKey:
 
     @property
     def is_local(self) -> bool:
-        """Whether the agent that this process reaches is that of the owner's host."""
+        """Whether the agent that this process reaches is on the owner's host."""
         return self.owner.is_local and self.scope == network_scope()
 
     @property
@@ -98,7 +98,7 @@ class AgentKey:
 
     @classmethod
     def of_others(cls, address: str, access: RemoteAccess) -> AgentKey:
-        """The key of agents that another process owns, by the address of the one of this host."""
+        """The key of agents that another process owns, by the address of the agent of this host."""
         return cls(address.removeprefix(agent_address_prefix()), ProcessIdentity.current(), access=access)
 
     def find_local_owner(self) -> ProcessIdentity:
@@ -223,7 +223,7 @@ class AgentClient(Closable):
 
     def reserve(self, request: MemoryRequest) -> tuple[int, str]:
         """Reserve memory for the partition that this process writes, until `put` or `close`. A request replaces the
-        one before it. Return the reserved bytes, and why they are still those of an earlier request, or "".
+        one before it. Return the reserved bytes, and why an earlier request still determines them, or "".
         """
         reply = self._request({"op": "reserve", "memory": asdict(request)})
         return _read_field(reply, "reserved_bytes", int), _read_field(reply, "shortage", str)
@@ -265,8 +265,8 @@ class AgentClient(Closable):
 
     def commit_attempts(self, dataset: str, attempts: Mapping[int, int], ttl_s: float | None = None) -> list[int]:
         """Commit one attempt of each partition and drop all others. Return the partitions that the agent lacks; if
-        there are any, nothing is committed. The data set expires `ttl_s` after its first commit, by default that of
-        its first attempt.
+        there are any, nothing is committed. The data set expires `ttl_s` after its first commit, by default the `ttl_s`
+        of its first attempt.
         """
         request = {"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())}
         return self._request_missing(request if ttl_s is None else {**request, "ttl_s": ttl_s})

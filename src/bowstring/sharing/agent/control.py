@@ -154,7 +154,7 @@ def find_address_towards(host: str) -> str:
 
 
 def is_loopback_name(host: str) -> bool:
-    """Whether a host name or address is that of this host."""
+    """Whether a host name or address is this host's."""
     return all(address.is_loopback for address in resolve_host(host, _ANY_PORT))
 
 

@@ -1,8 +1,8 @@
 """The host agents of this user on this host, and the one that has what plain Python publishes.
 
 Agents listen at abstract unix addresses, which the kernel lists in /proc/net/unix for everyone in the network
-namespace. Any process can listen at such an address. Those of other users are ignored, since the kernel reports the
-user of a peer, and those that do not answer delay others by no more than a time limit.
+namespace. Any process can listen at such an address. Agents of other users are ignored, since the kernel reports the
+user of a peer, and agents that do not answer delay others by no more than a time limit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Reply = TypeVar("_Reply")
 
 
 def list_agent_addresses() -> list[str]:
-    """Return the addresses of this user's agents in this network namespace; some may be those of other users."""
+    """Return the addresses of this user's agents in this network namespace; some may belong to other users."""
     prefix = agent_address_prefix()
     addresses = set[str]()
     try:

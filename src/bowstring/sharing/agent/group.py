@@ -1,6 +1,6 @@
 """The host agents that have the partitions of a data set, for the process that owns it: the agents of one key.
 
-The agent of this host is reached by its unix socket; those of a key with `RemoteAccess` on all hosts by their control
+The agent of this host is reached by its unix socket; agents of a key with `RemoteAccess` on all hosts by their control
 URIs. A data set is committed on all of them or on none. From then on the process keeps a connection to each agent of
 other hosts open until the data set is dropped: the agent's memory is freed when the process ends, however it ends. If
 an agent becomes unreachable, one thread tries to connect to it again; the agent keeps its data sets meanwhile.
@@ -127,7 +127,7 @@ class AgentGroup:
 
 
 def open_agent(key: AgentKey, uri: str, timeout_s: float = _REQUEST_TIMEOUT_S) -> AgentClient:
-    """Connect to an agent by its control URI, or to that of this host. Raises as `AgentClient.open` and `dial`."""
+    """Connect to an agent by its control URI, or to the agent of this host. Raises as `AgentClient.open` and `dial`."""
     if uri == LOCAL_AGENT:
         return AgentClient.open(key, start=False, timeout_s=timeout_s)
     return AgentClient.dial(key, uri, timeout_s)
@@ -242,7 +242,7 @@ _ownership = _Ownership()
 
 def _disown_after_fork() -> None:
     """Replace the connections in a forked child, which owns nothing: they would outlive the parent there."""
-    global _ownership  # noqa: PLW0603 - the locks and the thread are those of the parent
+    global _ownership  # noqa: PLW0603 - the locks and the thread belong to the parent
     redirect_to_devnull(_ownership.descriptors)
     _ownership = _Ownership()
 

@@ -6,7 +6,7 @@ owners (the driver, or on other hosts the executors). When the last one has ende
 ones, and exits when it has none; also when it has had none for a while. Its memory has no name in any file system:
 nothing is left when it exits, and readers keep the memory that they have mapped.
 
-One thread answers all requests: those of tasks, over the agent's unix socket, and those of drivers on other hosts,
+One thread answers all requests: of tasks, over the agent's unix socket, and of drivers on other hosts,
 which have none before their messages are authenticated (`control`). A connection without a request is closed
 after a few seconds, and first of all if there are too many.
 """
@@ -93,7 +93,7 @@ class HostAgent(Closable):
     """
 
     def __init__(self) -> None:
-        # Regions, readers, tasks and drivers have fixed shares of them, so that none can take those of the others.
+        # Regions, readers, tasks and drivers have fixed shares of them, so that none can take the others' descriptors.
         self._max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._server = self._create_server(None)
         self._loop = EventLoop("bowstring-agent")
@@ -192,7 +192,7 @@ class HostAgent(Closable):
                 request["region"] = connection.take_region(int(request["region"]))
             reply = operation(self, {**request, "connection": connection})
             # Processes that look for data sets ask all agents, which would not end if that counted. Requests that fail
-            # do not count either, such as those of tasks whose driver has ended.
+            # do not count either, such as the requests of tasks whose driver has ended.
             if request["op"] not in _QUERIES:
                 self._used_at = time.monotonic()
             return reply

@@ -162,8 +162,8 @@ class MemoryReservation(Closable):
 
 
 def find_spill_folders() -> list[str]:
-    """Where partitions may continue in files, the best first: in Spark's local folders (its workers inherit those of
-    their executor), otherwise in the temporary folder; on a disk if possible.
+    """Where partitions may continue in files, the best first: in Spark's local folders (its workers inherit
+    them from their executor), otherwise in the temporary folder; on a disk if possible.
     """
     local_folders = next((os.environ[name] for name in _FOLDER_VARIABLES if os.environ.get(name)), "")
     return order_folders([local_folders.split(","), [tempfile.gettempdir(), "/var/tmp"]])

@@ -1,6 +1,6 @@
 """The attributes of a published data set in a host agent: its name, size, description and lifetime.
 
-A data set has a name, which may be that of others, too, and an ID, which is unique.
+A data set has a name, which others may have, too, and an ID, which is unique.
 """
 
 from __future__ import annotations

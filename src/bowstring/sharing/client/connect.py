@@ -130,9 +130,9 @@ def connect(  # noqa: PLR0913 -- all but two are options
     copied, if the transport can do that. `timeout_s` limits each wait for the server; it applies to each location.
     `tls` has the certificates for `tcp+tls` and `grpc+tls`; other connections to other hosts are then not used.
     `schema` is the expected schema, required if there are no URIs, as for an empty data set without parts.
-    `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; those of Flight can't be.
-    With `prefetch_bytes`, a thread receives up to so many bytes and one batch ahead of a loop over the batches, except
-    for parts in shared memory of this host.
+    `record` is the path of a new file, in which all messages are recorded, or a `Recorder`; messages of Flight can't
+    be. With `prefetch_bytes`, a thread receives up to so many bytes and one batch ahead of a loop over the batches,
+    except for parts in shared memory of this host.
     `allow_other_users` permits the server of a unix socket to be a process of another user, other than root.
     `allow_file_locations` permits a Flight server to list files of this host and URLs, which are then read.
 
@@ -319,7 +319,7 @@ def _check_file_location(url: str, options: ConnectOptions) -> None:
 
 
 def _find_unusable_reason(uri: StreamURI, options: ConnectOptions) -> BowstringError | None:
-    """Return an error if the servers of a URI are not those of this process, or a connection has to be encrypted."""
+    """Return an error if this process can't use the servers of a URI, or a connection has to be encrypted."""
     try:
         for server in servers_by_role(uri).values():
             check_same_address_scope(server)

@@ -74,7 +74,7 @@ class ConnectionOptions:
 
 
 class Connection:
-    """A connection to one server, or two connections to those of the metadata and of the bodies.
+    """A connection to one server, or two connections to the servers of the metadata and of the bodies.
 
     `request_stream` may be called again after the last stream was read to its end.
     """
@@ -335,7 +335,7 @@ class Stream:
 def _move_buffers(header: BatchHeader, offsets: npt.NDArray[Any], body_lengths: Addresses) -> None:
     """Set the offsets of the header's buffers in the body; lengths stay the same.
 
-    Raises `ProtocolError` if a buffer of the header is longer than that of the body.
+    Raises `ProtocolError` if a buffer of the header is longer than the body's.
     """
     template = header.template
     if not template.buffer_count:

@@ -130,7 +130,7 @@ class DatasetReader(Closable):
         return self._is_closed
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """Iterate over all batches, of which those of other hosts are received ahead if `connect` got `prefetch_bytes`.
+        """Iterate over all batches, receiving the batches of other hosts ahead if `connect` got `prefetch_bytes`.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`, `InvalidDataError`.
         """
@@ -495,7 +495,7 @@ def _check_size(request: FileRequest) -> None:
 
 
 class _SelectedColumns:
-    """Some columns of a stream. If it lacks one, `schema` is that of the stream, which is not the expected one."""
+    """Some columns of a stream. If it lacks one, `schema` is the stream's, not the expected one."""
 
     def __init__(self, stream: Stream, indices: tuple[int, ...]) -> None:
         self._stream = stream

@@ -67,7 +67,7 @@ class ReadAhead:
     def stop(self) -> None:
         """Drop the batches, and let the thread end. Thread-safe; idempotent."""
         if os.getpid() != self._process:
-            return  # the lock may be that of a thread that was not forked
+            return  # a thread that was not forked may hold the lock
         with self._changed:
             self._is_stopped = True
             self._waiting.clear()

@@ -78,7 +78,7 @@ def _list_stream_uris(endpoint: FlightEndpoint) -> list[str]:
     """Return the URIs for Dissociated IPC of an endpoint, the nearest first.
 
     Two locations with different tags of <want_data> may be the servers of the metadata and of the bodies, in this
-    order, as those of the published reference implementation. At one address they can't be anything else.
+    order, as in the published reference implementation. At one address they can't be anything else.
     """
     uris = endpoint.dissociated_uris
     nearest = sort_by_distance(uris)
@@ -164,7 +164,7 @@ class FlightEndpoint:
 
     @property
     def dissociated_uris(self) -> list[str]:
-        """The locations for Dissociated IPC, and those of unknown schemes."""
+        """The locations for Dissociated IPC, and locations with unknown schemes."""
         return [uri for uri in self.uris if uri != SAME_SERVER and parse_scheme(uri) not in FLIGHT_SCHEMES]
 
 

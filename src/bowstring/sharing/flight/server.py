@@ -181,7 +181,7 @@ def _shut_down_server(server: Any) -> None:
 
 
 def _disconnect_clients(port: int, peers: Container[_PeerAddress] | None = None) -> None:
-    """Shut down the sockets of this process that were accepted at a port: all, or those of some peers."""
+    """Shut down the sockets of this process that were accepted at a port: all, or only from some peers."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):

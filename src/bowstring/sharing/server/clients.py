@@ -330,7 +330,7 @@ class ClientHandler(EventHandler):
                     self._exporter.retire(exported)
                     if self._observer is not None:
                         self._observer.report_retirement(EventDirection.SENT, exported.address)
-                del exported  # `reclaim` must find no reference but those of leases
+                del exported  # `reclaim` must find no reference but the leases'
             self._exporter.reclaim()
 
     def retire_removed_regions(self) -> None:
@@ -454,7 +454,7 @@ class ClientHandler(EventHandler):
             yield self._connection.send(message.metadata, body, (part, exported))
 
     def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:
-        """The bytes of a body; those of a long one in a file are sent by the kernel if the channel can do that."""
+        """The bytes of a body; the kernel sends a long one in a file if the channel can do that."""
         size_bytes = message.body_bytes
         if region.is_on_device:
             assert self._exporter is not None

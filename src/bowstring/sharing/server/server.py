@@ -164,7 +164,7 @@ class Server(Closable):
         return self._clients.list_requests()
 
     def uri(self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None) -> str:
-        """The URI of a data set at the first address; with another role, that of its metadata or of its bodies.
+        """The URI of a data set at the first address; with another role, of its metadata or its bodies only.
 
         With `ServerOptions.ticket_key`, the URI is a secret that authorizes its holder to request the data set for
         `lifetime_s` seconds, by default `ServerOptions.ticket_lifetime_s`.
@@ -317,7 +317,7 @@ class Server(Closable):
         if not self._is_closed:
             LOG.info("%s: closing (%d connections)", self._description, self.num_clients)
         self._is_closed = True
-        # The thread, the sockets and the locks are those of the parent.
+        # The thread, the sockets and the locks belong to the parent.
         if self._process_id != os.getpid():
             return
         self._loop.close()

@@ -51,7 +51,7 @@ class DataFileWriter:
     schema: Schema | None
     """As for `write_batches`, without the columns of partitions."""
     time_zone: str | None = None
-    """For partitions of timestamps; by default that of the batches' types."""
+    """For partitions of timestamps; by default the zone of the batches' types."""
     entries: list[ManifestEntry] = field(default_factory=list)
     _paths: list[FolderPath] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ class DataFileWriter:
         """Yield the batches of one file: those that fit its limits, sorted."""
         options, own_names = self.options, [n for n in self.column_names if n not in self.options.partition_by]
         if options.sort_by:
-            # Here the size of the rows limits that of the file: all are read before the first is written.
+            # Here the size of the rows limits the file's: all are read before the first is written.
             max_bytes = min(GATHER_BYTES, options.max_bytes_per_file or GATHER_BYTES)
             sorted_rows = _sort(list(rows.take(options.max_records_per_file, max_bytes)), own_names, options.sort_by)
             rows, max_rows = _Rows(iter([sorted_rows])), None

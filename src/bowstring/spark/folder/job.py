@@ -80,7 +80,7 @@ class FolderJob:
     base: int
     """The number of the folder's manifest when the job began; 0 without one."""
     time_zone: str | None = None
-    """For partitions of timestamps; by default that of the batches' types."""
+    """For partitions of timestamps; by default the zone of the batches' types."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
@@ -306,7 +306,7 @@ class FolderJob:
         """Return the files that an append keeps.
 
         Raises:
-            InvalidArgumentError: their schema differs from that of the DataFrame.
+            InvalidArgumentError: their schema differs from the DataFrame's.
         """
         if manifest is not None:
             partition_schema = manifest.partition_schema or {"type": "struct", "fields": []}

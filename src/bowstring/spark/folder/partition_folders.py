@@ -85,7 +85,7 @@ def escape_name(text: str) -> str:
 
 
 def _to_texts(values: Any, time_zone: str | None) -> list[str | None]:
-    """Return values as Spark casts them to strings; timestamps in `time_zone` or that of their type."""
+    """Return values as Spark casts them to strings; timestamps in `time_zone` or the zone of their type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -77,7 +77,7 @@ def parse_partition_value(text: str, data_type: DataType, zone: tzinfo) -> Any:
 
     Raises:
         InvalidDataError: it is not of that type.
-        InvalidArgumentError: the type can't be that of a partition's column.
+        InvalidArgumentError: a partition's column can't have the type.
     """
     if text == NULL_VALUE:
         return None

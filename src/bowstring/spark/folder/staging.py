@@ -78,7 +78,7 @@ def remove_empty_partition_folders(folder: FolderPath, names: Iterable[str]) -> 
 
 
 def remove_empty_folders(folders: Iterable[FolderPath]) -> None:
-    """Remove those of `folders`, the innermost first, that are empty."""
+    """Remove the empty ones of `folders`, the innermost first."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -1,4 +1,4 @@
-"""Remove files of a folder that no manifest lists: superseded ones, and those of jobs that have died."""
+"""Remove files of a folder that no manifest lists: superseded ones, and files of jobs that have died."""
 
 from __future__ import annotations
 

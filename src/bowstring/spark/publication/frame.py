@@ -61,7 +61,7 @@ class PublishedFrame(PublishedDataset):
     def missing(self) -> list[int]:
         """Return the indices of the parts that are lost, because their host agents have ended.
 
-        The agents are asked. With `remote`, parts of hosts that can't be reached count, too; otherwise those of other
+        The agents are asked. With `remote`, parts of hosts that can't be reached count, too; otherwise parts of other
         hosts do not count. Raises `ClosedError`, and `InvalidArgumentError` on an unpickled copy.
         """
         return self._find_job("missing").find_missing()
@@ -111,13 +111,13 @@ def publish(  # noqa: PLR0913 -- all but one are options
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers; see
-    docs/reference/spark-publish.md. The schema is that of ``df.toArrow()``. `bowstring.open_published(name)` opens the
+    docs/reference/spark-publish.md. The schema is as of ``df.toArrow()``. `bowstring.open_published(name)` opens the
     newest data set with this name in any process of the user on a host that has a part, without `remote` only on the
     driver's.
 
     The memory is freed by `close` of the object that is returned, by `bowstring.unpublish`, `ttl_s` after the commit,
     and at the end of the driver's process; with the lifetime "detached", not at the end of the driver, so that a
-    trainer can start when the application has ended. `replace` is that of `bowstring.publish`.
+    trainer can start when the application has ended. `replace` is as in `bowstring.publish`.
 
     With `remote`, the executors' hosts also serve their partitions over TCP, to all processes with the data set or a
     URI, and the driver frees their memory with `close` or at its end; True takes the session's settings

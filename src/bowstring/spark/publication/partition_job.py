@@ -1,7 +1,7 @@
 """The partitions of a published frame: computed by a Spark job, and computed again if a host agent loses them.
 
 A lost partition is treated as Spark treats a lost shuffle file: only what was lost is computed, from the same lineage,
-as often as Spark repeats a stage. The query execution is that of the first job, so it has the same final plan and the
+as often as Spark repeats a stage. The query execution is the first job's, so it has the same final plan and the
 same shuffle files, and each partition has the same rows. Where that does not hold, all partitions are computed again,
 and the earlier ones are dropped: on Spark Connect, which runs whole frames only, and if Spark calls the frame's output
 indeterminate, for which it repeats whole stages, too.
@@ -106,8 +106,8 @@ class PartitionJob:
         self._expires_at = time.monotonic() + self.agent_key.ttl_s
 
     def find_missing(self) -> list[int]:
-        """Return the partitions that agents have lost, or that of hosts that can't be reached; without access to other
-        hosts, only those of this one.
+        """Return the partitions that agents have lost, or of hosts that can't be reached; without access to other
+        hosts, only the partitions of this one.
         """
         missing = self._agents.find_missing(self._dataset, self._attempts_by_agent())
         return _list_partitions(missing)

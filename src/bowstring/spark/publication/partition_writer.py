@@ -77,7 +77,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
     started_s = time.monotonic()
     partition_id, attempt = task.partitionId(), task.taskAttemptId()
     columns = (batch.select(range(len(schema))) for batch in batches)
-    location, nbytes = AttemptLocation((), ""), 0  # those of a partition without rows, which no agent has
+    location, nbytes = AttemptLocation((), ""), 0  # of a partition without rows, which no agent has
     # Closed before the report is yielded: from then on only the agent has the memory, and the executor may be killed.
     with PartitionMemory(agent_key, f"{dataset}/{partition_id}", _spare_executor_bytes) as memory:
         try:
@@ -120,7 +120,7 @@ def discard_on_this_host(
 ) -> Iterator[Any]:
     """Free the attempts of a data set on this host, unless `known_uris` has its agent; runs in a task.
 
-    They can be written again, unlike those of a data set that was dropped. Late ones expire after `ttl_s`.
+    They can be written again, unlike attempts of a data set that was dropped. Late ones expire after `ttl_s`.
     """
     yield from batches
     try:

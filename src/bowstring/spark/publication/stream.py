@@ -78,7 +78,7 @@ class _BatchPublisher:
         query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_PROPERTY)
         assert query is not None
         batch = QueryBatchId(self.name, query.replace("-", ""), number)
-        # With the other lifetime, those of an earlier run of this process are about to be freed.
+        # With the other lifetime, data sets of an earlier run of this process are about to be freed.
         others = self._list_others(batch.query) if self.options.lifetime == "detached" else {}
         if number not in others:  # or the driver before this one has published the batch, and Spark repeats it
             frame = publish_as(batch.create_dataset_id(), df, self.options)

@@ -1,6 +1,6 @@
 """The progress of `publish` in terminals and notebooks: tasks, rows and bytes. Nothing is shown without rich.
 
-The tasks of a classic session are those of the jobs with a tag, in Spark's status tracker; those of a Connect session
+The tasks of a classic session belong to the jobs with a tag, in Spark's status tracker; the tasks of a Connect session
 come with the server's reports. The host agent of this host has the rows and bytes.
 """
 

@@ -10,8 +10,8 @@ input with an error message, which a unix socket refuses then: PySpark prints a 
 PySpark collects garbage after each task. That takes 50 ms, most of the time of a small task, because it looks at all
 objects of the packages that the worker has imported. So these are frozen after the first task.
 
-A setting of a local session replaces the daemon of tasks, but not that of the workers that plan and commit for data
-sources; on a cluster, PySpark's own daemon runs. There, `adopt_worker` replaces its function.
+A setting of a local session replaces the daemon of tasks, but not the daemon of the workers that plan and commit for
+data sources; on a cluster, PySpark's own daemon runs. There, `adopt_worker` replaces its function.
 """
 
 from __future__ import annotations

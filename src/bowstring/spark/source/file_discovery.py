@@ -1,7 +1,7 @@
 """Find the files that ``spark.read.format("arrow")`` reads, as Spark's own sources do: files, then partitions.
 
-1. Paths and globs become files. Those of a folder are listed in its manifest; otherwise they are its Arrow files and
-   those in its partition folders (``key=value``), or at any depth with ``recursiveFileLookup``.
+1. Paths and globs become files. The files of a folder are listed in its manifest; otherwise they are the Arrow files in
+   it and in its partition folders (``key=value``), or at any depth with ``recursiveFileLookup``.
 2. ``pathGlobFilter``, ``modifiedAfter`` and ``modifiedBefore`` select some of them.
 3. The names of the partition folders between a file and the path that was loaded, or ``basePath``, are the values of
    partition columns.
@@ -86,7 +86,7 @@ def find_files(paths: Sequence[FolderPath], options: ReadOptions) -> list[Folder
 
 
 def find_partition_schema(folders: Sequence[FolderFiles], options: ReadOptions) -> StructType:
-    """Return the partition columns of files, with the types in their manifests, or else those of the values."""
+    """Return the partition columns of files, with the types in their manifests, or else the types of the values."""
     partitions = [file.partition for folder in folders for file in folder.files if file.partition]
     schema = infer_partition_schema(partitions, options.time_zone, infers_types=options.partition_column_type_inference)
     for folder in folders:

@@ -58,7 +58,7 @@ def merge_schemas(schemas: Iterable[tuple[FolderPath, StructType]]) -> StructTyp
 
 
 def select_columns(schema: StructType, paths: Sequence[str]) -> StructType:
-    """Return the fields of a schema at these column paths, in their order; those of a struct, as "a.b", are joined.
+    """Return the fields of a schema at these column paths, in their order; fields of a struct, as "a.b", are joined.
 
     Raises:
         NotFoundError: there is no such column or field.
@@ -90,7 +90,7 @@ def select_columns(schema: StructType, paths: Sequence[str]) -> StructType:
 
 
 def add_columns(schema: StructType, others: StructType, names: Iterable[str]) -> StructType:
-    """Return a schema with those of the columns `names` that it lacks and `others` has."""
+    """Return a schema with the columns among `names` that it lacks and `others` has."""
     from pyspark.sql.types import StructType
 
     missing = [name for name in dict.fromkeys(names) if name not in schema.names and name in others.names]
@@ -136,7 +136,7 @@ def find_missing_columns(path: FolderPath | str, schema: StructType, requested: 
     """Return the names of `requested` columns that the file at `path` lacks.
 
     Raises:
-        NotFoundError: the name of one differs only in case from that of another.
+        NotFoundError: the name of one differs only in case from another's.
     """
     names = frozenset(schema.names)
     missing = tuple(name for name in requested.names if name not in names)

@@ -115,14 +115,14 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
 
     @hide_traceback()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Remove the files of the finished tasks; those of others are removed when the query commits its next batch."""
+        """Remove the files of the finished tasks; files of others are removed when the query commits its next batch."""
         job, _ = self._find_job(messages)
         if job is not None:
             job.discard()
 
     def _find_job(self, messages: Sequence[WriterCommitMessage | None]) -> tuple[FolderJob | None, str]:
         """Return the job that the tasks belong to, and the ID of the query."""
-        # Not `self._job`: the writer that commits is another one than that of the tasks, and its job has a new ID.
+        # Not `self._job`: the writer that commits is not the tasks' writer, and its job has a new ID.
         # Messages of failed tasks are None; if all are, the query's next commit removes what its tasks wrote.
         for message in messages:
             if isinstance(message, StreamCommitMessage):
