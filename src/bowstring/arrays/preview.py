@@ -12,7 +12,7 @@ from bowstring.display.tables import TextColumn, draw_table, to_encodable, to_ht
 from bowstring.display.values import EDGE_ITEMS, format_values
 from bowstring.errors import BowstringError, format_count
 
-# About what is as wide as a screen; the first and last columns are shown.
+# About the width of a screen; the first and last columns are shown.
 MAX_HTML_COLUMNS = 20
 # The borders and spaces between two columns of a drawn table.
 _GAP_WIDTH = 4

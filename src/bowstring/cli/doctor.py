@@ -67,7 +67,7 @@ class Check:
 def doctor(*, as_json: bool) -> int:
     """Check Python, memory, limits, Java, GPUs and the packages of each extra.
 
-    The exit status is 1 if a check failed. What is missing is not a failure: only some features need it.
+    The exit status is 1 if a check failed. A missing package is not a failure: only some features need it.
     """
     checks = [check for function in _CHECKS for check in function()]
     if as_json:

@@ -128,7 +128,7 @@ def _(value: Any) -> Any:  # such as the types of `register_scalar_function`
 
 
 def from_pyarrow(value: Any) -> Any:
-    """Return a result as a Bowstring object. What has no counterpart, such as an expression, stays as it is."""
+    """Return a result as a Bowstring object. Objects without a counterpart, such as expressions, stay as they are."""
     pa = import_pyarrow()
     if isinstance(value, pa.Array):
         return Array.from_array_data(array_from_pyarrow(value))

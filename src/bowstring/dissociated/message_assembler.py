@@ -118,7 +118,7 @@ class MessageAssembler:
         self._end_distance = distance
 
     def describe_missing_messages(self) -> str:
-        """Describe what has not arrived, for the error when a connection ends too early."""
+        """Describe the missing messages, for the error when a connection ends too early."""
         first = f"message {self._next}"
         pending = self._pending.get(self._next)
         if pending is not None and pending.header is not None:

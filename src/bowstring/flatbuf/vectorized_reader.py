@@ -5,7 +5,7 @@ rules (`bowstring.flatbuf.bounds`). Instead of raising an error it returns for e
 reading an invalid table with `FlatTable` raises the error.
 
 Positions from untrusted offsets are replaced by 0 unless they are in bounds. A flatbuffer has at least 8 bytes, so
-position 0 can always be read; what is read there is ignored.
+position 0 can always be read, and its value is ignored.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _capsule_set_name = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_c
 
 @dataclass(frozen=True, slots=True)
 class DLPackTensor:
-    """Contiguous numbers on a device, and what keeps the memory alive."""
+    """Contiguous numbers on a device, and the owner of their memory."""
 
     device: Device
     pointer: int

@@ -1,4 +1,4 @@
-"""Limit what fsspec's HTTP file system reads of a response: by itself, it reads all that a server sends."""
+"""Limit the bytes that fsspec's HTTP file system reads of a response: by itself, it reads all that a server sends."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def resolve_url(url: str, options: Mapping[str, Any] = _NO_OPTIONS) -> tuple[Any
 
 @dataclass(frozen=True, slots=True)
 class StoreFileStatus:
-    """What `StorePath.stat` returns, with some of the names of `os.stat_result`."""
+    """The result of `StorePath.stat`, with some of the names of `os.stat_result`."""
 
     st_size: int
     st_mtime: float
@@ -332,7 +332,7 @@ class StorePath:
 FolderPath: TypeAlias = Path | StorePath
 """The path of a folder or file, local or in a store."""
 FolderEntry: TypeAlias = os.DirEntry[str] | StorePath
-"""A file or folder with what its folder's listing tells about it."""
+"""A file or folder with the facts in its folder's listing."""
 
 _checked_stores: set[tuple[str, object]] = set()
 

@@ -31,7 +31,7 @@ from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.closable import close_on_error
 
 BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
-"""What has record batches of one schema."""
+"""An object with record batches of one schema."""
 
 
 def open_file(

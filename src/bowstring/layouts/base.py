@@ -237,7 +237,7 @@ class Layout(ABC):
     # Validation; `bowstring.layouts.validation` checks the declared structure
 
     def check(self, array: ArrayData) -> None:
-        """Check what does not require reading every value; raises `InvalidDataError`."""
+        """Check the structure, without reading every value. Raises `InvalidDataError`."""
 
     def check_full(self, array: ArrayData) -> None:
         """Check every value after `check` has passed; raises `InvalidDataError`."""

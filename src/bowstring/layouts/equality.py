@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _COPIED_BYTES = 1 << 14
 """Up to this size, comparing copies as bytes takes less time than calling NumPy."""
-# Bounds the array of booleans of a comparison, and what is read after the first difference.
+# Bounds the array of booleans of a comparison, and the values that are read after the first difference.
 _BLOCK_BYTES = 1 << 22
 
 

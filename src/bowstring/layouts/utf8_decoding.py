@@ -15,7 +15,7 @@ from bowstring.memory.buffer import Bytes
 if TYPE_CHECKING:
     from bowstring.memory.bitmap import Mask
 
-# Bounds the memory of a decoded block, 1 MiB at most, and what is read after the first byte that is not ASCII. A
+# Bounds the memory of a decoded block, 1 MiB at most, and the bytes read after the first that is not ASCII. A
 # multiple of 8, for `is_ascii`.
 _BLOCK_BYTES = 1 << 18
 # Offsets of a block as int64 take 256 KiB. An array that is mostly ASCII is decoded only in the blocks that are not.

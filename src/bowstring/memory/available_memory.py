@@ -24,7 +24,7 @@ _UNLIMITED_BYTES = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """The memory of the machine or of a control group: all of it, and what is free or reclaimable now."""
+    """The memory of the machine or of a control group: all of it, and the part that is free or reclaimable now."""
 
     name: str
     total_bytes: int

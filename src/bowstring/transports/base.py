@@ -229,7 +229,7 @@ class Channel(Closable, ABC):
     is_connected: bool = True
     """False while a dialed channel connects. Messages can be submitted meanwhile."""
     exporter: MemoryExporter | None = None
-    """What `Transport.open_exporter` returns, if the channel has one from the beginning."""
+    """The result of `Transport.open_exporter`, if the channel has one from the beginning."""
 
     @abstractmethod
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
@@ -329,7 +329,7 @@ class Channel(Closable, ABC):
 
 
 class Listener(Closable, ABC):
-    """A listener, with what its channels share: a socket, an event queue, registered memory."""
+    """A listener, with the resources that its channels share: a socket, an event queue, registered memory."""
 
     address: str
     """The address for a URI: clients dial it."""

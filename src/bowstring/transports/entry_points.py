@@ -1,4 +1,4 @@
-"""What optional sub-packages and other packages add to Bowstring, by the scheme of a URI.
+"""Additions of optional sub-packages and other packages, by the scheme of a URI.
 
 They declare it as entry points of a group, named by the scheme, and it is imported when a URI has this scheme.
 """
@@ -36,7 +36,7 @@ class EntryPointGroup:
         return {*self.own, *self._installed}
 
     def load(self, scheme: str) -> Any:
-        """Return what the entry point of a scheme names; None without one.
+        """Return the object that the entry point of a scheme names; None without one.
 
         Raises `UnmetRequirementError` if it can't be imported.
         """

@@ -419,7 +419,7 @@ class MessageChannel(Channel):
         """Close the descriptors in a forked child.
 
         A thread of the parent may have locked the channel, its registered memory or the library during the fork, so no
-        lock is taken. The memory and what the library has belong to the parent.
+        lock is taken. The memory and the library's objects belong to the parent.
         """
         if not self.is_closed:
             self.is_closed = True

@@ -1,4 +1,4 @@
-"""Observe the messages of a session: what it submits and receives, and the memory and the end of its channels.
+"""Observe the messages that a session submits and receives, and the memory and the end of its channels.
 
 Each `ObservedEvent` is passed to a function: a message before it is submitted, or when it is complete and before it is
 processed. `bowstring.sharing.recording.recorder` writes the events to a file.
@@ -96,7 +96,7 @@ is raised by the method of the channel.
 
 
 class ConnectionObserver:
-    """Reports what passes one channel to an observer. Any thread may call it."""
+    """Reports the messages of one channel to an observer. Any thread may call it."""
 
     def __init__(self, observer: Observer, connection: int) -> None:
         self._observer = observer

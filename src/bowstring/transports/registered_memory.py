@@ -129,7 +129,7 @@ class RegisteredMemory(ABC):
             peer.close_connection()
 
     def _release_departed(self) -> None:
-        """Release what peers have read that were disconnected and have left meanwhile."""
+        """Release the copies of disconnected peers that have left meanwhile."""
         # Without the lock: an entry that is added at the same time is found the next time.
         if not self._disconnected:
             return

@@ -48,7 +48,8 @@ _FIRST_ROUND_ELEMENTS = 1
 schema and the memory of the first batches. Each round sends twice as many as the one before.
 """
 _ELEMENTS_PER_STEP, _BYTES_PER_STEP = 64, 1 << 22
-"""What a step sends of a stream, some milliseconds of work, so that the driver can serve other sessions in between."""
+"""The elements of a stream that a step sends: some milliseconds of work, so that the driver can serve other sessions in
+between."""
 _MAX_COALESCED_ADDRESSES = 1 << 12
 """The number of addresses from which on a message frees no further body."""
 
@@ -128,7 +129,7 @@ class Session(Closable):
         self.core = core
         self.options = options or SessionOptions()
         self._observers = observers or {}
-        """Who records what passes the channels, if anyone."""
+        """The observer of the channels' messages, if any."""
         self.wake: Callable[[], None] = _ignore_wake
         self.num_submitted = 0
         """The number of messages that were submitted, other than requests."""
@@ -278,7 +279,7 @@ class Session(Closable):
         has_progress = self._record_progress(now)
         if not directions & SEND:
             return events
-        # Even after a failure, so that what this session no longer sends is available to others.
+        # Even after a failure, so that others can use the limits that this session no longer needs.
         if self.options.total_limits is not None:
             wake = None if self._stream is None else self.wake
             self.options.total_limits.update_and_wake_next(self, self._count_outstanding(), wake)

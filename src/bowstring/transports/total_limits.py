@@ -1,4 +1,4 @@
-"""Limits of what several sessions together have outstanding: leases, and messages that are queued.
+"""Limits of the leases and queued messages that several sessions have outstanding together.
 
 Half of a limit is common: first come, first served. Sessions that wait for it continue in the order in which they began
 to wait. The other half is reserved in equal parts. A session may always use its part, and one element

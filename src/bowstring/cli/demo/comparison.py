@@ -129,7 +129,7 @@ class DemoReport:
     other: Comparison | None
     """With many more rows of the same columns, or far fewer; None if not compared."""
     memory: dict[str, MemoryUse]
-    """What each method takes, with the rows of the input."""
+    """The measurements of each method, with the rows of the input."""
     names: list[str]
     """Of the columns."""
     num_sums: int

@@ -53,7 +53,7 @@ class TransferMethod:
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One round of one method, in seconds: the write, one reader that reads once, then all readers that read `READS`
-    times. `summaries` are what the readers have read.
+    times. `summaries` describe the rows that the readers have read.
     """
 
     size_bytes: int

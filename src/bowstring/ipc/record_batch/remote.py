@@ -20,7 +20,7 @@ from bowstring.ipc.metadata.schema import ColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation
 from bowstring.memory.buffer import EMPTY, Buffer
 
-# What one access may fetch ahead and keep: several rounds in flight, and no more than that in memory.
+# The bytes that one access may fetch ahead and keep: several rounds in flight, and no more than that in memory.
 MAX_FETCH_BYTES = 4 * MAX_ROUND_BYTES
 
 
@@ -146,7 +146,7 @@ class RemoteColumns(BatchColumns):
                 if columns is not self and columns._is_fetched(column):
                     continue
                 ranges = columns._get_buffer_ranges(column)
-                # In order of columns and then of batches, so that what is left out is what is needed last.
+                # In order of columns and then of batches, so that the columns needed last are left out.
                 left_bytes -= sum(size_bytes for _, size_bytes in ranges)
                 # The column that was accessed is fetched in any case, the others as far as they fit.
                 if left_bytes < 0 and (number or columns is not self):

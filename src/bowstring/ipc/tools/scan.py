@@ -124,7 +124,7 @@ class LocatedSchema:
 
 @dataclass(frozen=True, slots=True)
 class FramingSizes:
-    """The size of a source and of what is not in batch messages, known when the scan is complete."""
+    """The sizes of a source and of its bytes outside batch messages, known when the scan is complete."""
 
     total_bytes: int
     schema_bytes: int

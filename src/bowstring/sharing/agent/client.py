@@ -73,11 +73,11 @@ class AgentKey:
     owner: ProcessIdentity
     ttl_s: float = DEFAULT_TTL_S
     memory_limit_bytes: int | None = None
-    """The memory of an agent up to which partitions are not written to files; None is what is available."""
+    """The memory of an agent up to which partitions are not written to files; None is the available memory."""
     access: RemoteAccess | None = None
     """How the agents are reached from other hosts, if they are; agents of other keys listen only on their host."""
     is_detached: bool = False
-    """Whether what needs no commit of the owner outlives it."""
+    """Whether data sets that need no commit of the owner outlive it."""
     scope: str = field(default_factory=network_scope)
     """The network in which the owner can reach an agent by its unix address."""
 

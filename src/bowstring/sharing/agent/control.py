@@ -46,7 +46,7 @@ _NUMBER_AND_TAG = struct.Struct("<Q?Q")
 
 @dataclass(frozen=True, slots=True)
 class RemoteAccess:
-    """What an agent needs to serve other hosts. Sent to the executors with a job, and by them to the agent."""
+    """The settings of an agent that serves other hosts. Sent to the executors with a job, and by them to the agent."""
 
     secret: bytes = field(repr=False)
     host: str | None = None
@@ -96,7 +96,7 @@ class RemoteAccess:
         return hmac.digest(self.secret, b"bowstring agent tickets 1", "sha256")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the agent needs as JSON values, for `from_json`."""
+        """Return the settings as JSON values, for `from_json`."""
         tls = self.tls and {each.name: _to_json(getattr(self.tls, each.name)) for each in fields(self.tls)}
         return {"secret": self.secret.hex(), "host": self.host, "bind_address": self.bind_address, "tls": tls}
 

@@ -1,4 +1,4 @@
-"""The host agents of this user on this host, and the one that has what plain Python publishes.
+"""The host agents of this user on this host, and the agent that holds the data sets of plain Python.
 
 Agents listen at abstract unix addresses, which the kernel lists in /proc/net/unix for everyone in the network
 namespace. Any process can listen at such an address. Agents of other users are ignored, since the kernel reports the

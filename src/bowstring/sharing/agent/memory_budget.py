@@ -1,4 +1,4 @@
-"""The memory of a host agent: its partitions, and what tasks have reserved for partitions that they write.
+"""The memory of a host agent: its partitions, and reservations of tasks for partitions that they write.
 
 A task reserves memory before it writes, in growing chunks. Where a reservation is refused, it continues in an unnamed
 file: the kernel would otherwise end a process, often the JVM, because memory that others can map is never reclaimed.

@@ -76,7 +76,7 @@ class PartRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartRequests:
-    """One part of a data set: what can be requested at its locations, which have the same rows."""
+    """One part of a data set, and the requests to its locations, which have the same rows."""
 
     index: int
     requests: tuple[PartRequest | FileRequest, ...]

@@ -315,7 +315,7 @@ class _FlightStream:
 
 
 class _DoGetCall:
-    """What the thread and the reader of a call share. Its queues can be used while garbage is collected."""
+    """The state that the thread and the reader of a call share. Its queues can be used while garbage is collected."""
 
     def __init__(self, client: Any, ticket: bytes, location: str) -> None:
         self.messages: queue.SimpleQueue[Any] = queue.SimpleQueue()

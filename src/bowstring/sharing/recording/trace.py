@@ -52,7 +52,7 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class _MessageContent:
-    """What a message contains."""
+    """The content of a message."""
 
     kind: str
     text: str

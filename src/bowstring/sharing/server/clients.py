@@ -251,7 +251,7 @@ class ClientHandler(EventHandler):
 
     @property
     def traffic(self) -> ConnectionTraffic:
-        """What passed the connection."""
+        """The traffic of the connection."""
         channel, leases = self.channel, self.leases
         return ConnectionTraffic(
             self._session.num_submitted, channel.bytes_sent, channel.bytes_received, leases.total, leases.total_bytes

@@ -160,7 +160,7 @@ class Server(Closable):
             )
 
     def list_requests(self) -> list[tuple[object, tuple[str, ...]]]:
-        """Return the names of each connected client's last request, with what identifies its process."""
+        """Return the names of each connected client's last request, with the identity of its process."""
         return self._clients.list_requests()
 
     def uri(self, name: str, *, role: ConnectionRole = ConnectionRole.BOTH, lifetime_s: float | None = None) -> str:
@@ -334,7 +334,7 @@ class Server(Closable):
             raise ClosedError("the server is closed")
 
     def _set_parts(self, name: str, parts: tuple[StoredPart, ...]) -> None:
-        """Set the memory of a data set; without any, remove it. Clients retire what is no longer served."""
+        """Set the memory of a data set; without any, remove it. Clients retire regions that are no longer served."""
         previous = self._datasets.pop(name, ())
         self._encoded_streams.pop(previous, None)
         if parts:

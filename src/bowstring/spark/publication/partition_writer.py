@@ -40,7 +40,7 @@ _BATCHES_BYTES = 2 * MAX_BATCH_BYTES
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What a task reports to the driver."""
+    """The report of a task to the driver."""
 
     partition_id: int
     attempt: int
@@ -106,7 +106,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
 
 
 def drop_on_this_host(dataset: str, agent_key: AgentKey, batches: Iterator[Any]) -> Iterator[Any]:
-    """Free what this host has of a data set; runs in a task."""
+    """Free the partitions of a data set on this host; runs in a task."""
     yield from batches
     try:
         with AgentClient.open(agent_key, start=False) as agent:
@@ -160,7 +160,7 @@ def _spare_executor_bytes() -> int | None:
 
 
 def _read_jvm_growth_bytes() -> int:
-    """What the JVM may still take; 0 if this is not a process of a JVM, or it has no `-Xmx`."""
+    """The memory that the JVM may still take; 0 if this is not a process of a JVM, or it has no `-Xmx`."""
     jvm = find_java_ancestor()
     try:
         if jvm is None:

@@ -38,7 +38,8 @@ _MAX_BYTES = 1 << 48  # more than any device has
 
 _allocations_lock = threading.Lock()
 _allocations: weakref.WeakValueDictionary[bytes, cuda.Allocation] = weakref.WeakValueDictionary()
-"""What this process has exported or mapped, by IPC handle: a process can't open its own, and maps others once."""
+"""The allocations that this process has exported or mapped, by IPC handle: a process can't open its own, and maps
+others once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class CudaChannel(UnixChannel):
         return events
 
     def close(self) -> None:
-        """As `Channel.close`. What a peer that has not disconnected may still read is kept until it does."""
+        """As `Channel.close`. Memory that a connected peer may still read is kept until it disconnects."""
         exporter, self.exporter = self.exporter, None
         if exporter is not None:
             try:
@@ -106,7 +106,7 @@ class DisconnectedUnixPeer(DisconnectedPeer):
 
 
 class CudaListener(UnixListener):
-    """Listens at an address, and allocates the memory for what its channels export."""
+    """Listens at an address, and allocates the memory that its channels export."""
 
     def __init__(self, address: str | None, options: TransportOptions, settings: CudaOptions) -> None:
         # First, because clients can connect as soon as the socket listens.

@@ -63,7 +63,7 @@ PLAIN, TAGGED = FrameKind.PLAIN, FrameKind.TAGGED
 OutgoingFrame: TypeAlias = tuple[FrameKind, int, Sequence[Any]]
 """The kind, the tag and the parts of a frame to send."""
 FramePart: TypeAlias = bytes | memoryview | FileRange
-"""What a queue sends: bytes, or bytes of a file."""
+"""An entry of a queue: bytes, or bytes of a file."""
 _BYTE_LENGTH_TYPES = (bytes, FileRange)
 """The types of parts whose length is in bytes."""
 

@@ -48,7 +48,7 @@ from bowstring.transports.sockets.frames import (
 MEMORY_KINDS = frozenset({"host", "file"})
 # A fast peer must not keep the other clients of a loop from their turn: at most some milliseconds each.
 _CALLS_PER_PROGRESS, _SENT_BYTES_PER_PROGRESS = 16, 1 << 22
-# What a socket reports after its peer, or another thread, has ended it.
+# The errors of a socket that its peer, or another thread, has ended.
 _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 
 

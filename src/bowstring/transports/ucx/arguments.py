@@ -1,4 +1,4 @@
-"""The arguments of libucp, which does not check them: what could end the process is checked here."""
+"""The arguments of libucp, which does not check them: errors that could end the process are found here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_tag(tag: int) -> None:
 
 
 def send_buffer_arguments(parts: Sequence[BytesLike]) -> tuple[int, int, int, object]:
-    """Return the address, count and datatype of a message for libucp, and what must stay alive."""
+    """Return the address, count and datatype of a message for libucp, and the objects that must stay alive."""
     memories = [Memory(part) for part in join_small_parts(parts, _SMALL_BYTES)]  # libucp would copy them one by one
     if len(memories) < 2:
         memory = memories[0] if memories else Memory(b"")

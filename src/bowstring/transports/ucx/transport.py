@@ -50,7 +50,7 @@ class UcxOptions:
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of libucp, without the prefix `UCX_`; they have priority over the environment."""
     shares_memory: bool = False
-    """Whether servers export memory, and clients read what servers export. Only for peers that are trusted."""
+    """Whether servers export memory, and clients read it. Only for trusted peers."""
     registered_bytes: int = 1 << 30
     """The size of the memory that a listener exports; pages are allocated when they are used. What does not fit is
     sent as bytes.
