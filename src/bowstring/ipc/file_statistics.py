@@ -150,6 +150,7 @@ def _may_match_bounds(predicate: Predicate, minima: Array, maxima: Array) -> Mas
         for value in singles:
             mask |= has_bounds & compare(minima, "<=", value) & compare(maxima, ">=", value)
         return mask | (is_float and predicate.operator == "in" and has_nan(values))
+    # Only a batch in which every value is the excluded one has no match.
     mask = np.ones(minima.length, np.bool_)
     for value in singles if not is_float else ():
         mask &= ~(has_bounds & compare(minima, "==", value) & compare(maxima, "==", value))

@@ -64,6 +64,7 @@ _DATETIME_SECONDS = -62_135_510_400, 253_402_214_400
 
 def _format_floats(array: ArrayData) -> list[str]:
     """Format with the fewest digits that identify a number of its width."""
+    # Of narrow floats, NumPy's `str` has the digits that identify them; Python's floats have 64 bits.
     slots = array.buffer_values(1)
     return list(map(str, slots) if slots.dtype.itemsize < 8 else map(repr, slots.tolist()))
 
@@ -90,6 +91,7 @@ def _format_timestamps(array: ArrayData) -> list[str]:
     units = UNITS_PER_SECOND[type_.unit]
     offsets = _find_utc_offsets(slots // units, find_timezone(type_.timezone))
     local = slots + offsets * units
+    # A sum in int64 that wraps around is on the wrong side of the slot.
     raise_if_any_invalid(array, (local < slots) != (offsets < 0), "is not within the range of local times")
     texts = _format_temporal(layout.create_array(local))
     minutes = [divmod(abs(offset) // 60, 60) for offset in offsets.tolist()]
@@ -132,12 +134,14 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def _parse_integer(text: str, type: Any) -> Any:  # noqa: ARG001
+    # `int` takes quadratic time, and no integer type has 40 digits.
     if not re.fullmatch(r"[+-]?[0-9]{1,40}", text):
         raise ValueError
     return int(text)
 
 
 def _parse_float_or_decimal(text: str, type: Any) -> Any:
+    # Python also accepts underscores, spaces and the digits of other scripts.
     if "_" in text or text != text.strip() or not text.isascii():
         raise ValueError
     return PythonDecimal(text) if isinstance(type, t.Decimal) else float(text)

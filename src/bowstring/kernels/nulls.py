@@ -84,6 +84,7 @@ def insert_nulls(values: ArrayData, array: ArrayData) -> ArrayData:
 def insert_nulls_at(values: ArrayData, mask: Values) -> ArrayData:
     """Return an array with nulls where `mask`, booleans of shape (length,), is true, and `values` elsewhere."""
     layout = values.layout
+    # Null slots take the one null at the end, others the value of their number among the slots that are not null.
     values_and_null = layout.concat([values, layout.nulls(1)])
     return layout.take(values_and_null, np.where(mask, values.length, np.cumsum(~mask) - 1))
 

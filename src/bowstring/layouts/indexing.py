@@ -70,6 +70,7 @@ def resolve_chunks(starts: Sequence[int], indices: Indices) -> tuple[list[int], 
     if len(starts) == 2 and len(indices):
         return [0], np.zeros(len(indices), np.int64), indices
     edges = np.array(starts)
+    # "right": an index where several chunks start is in the last of these, since the others are empty.
     chunks = np.searchsorted(edges, indices, "right") - 1
     used_chunks = np.flatnonzero(np.bincount(chunks, minlength=len(starts) - 1))
     indices_in_chunk = indices - edges[chunks]

@@ -28,6 +28,7 @@ class EncodedBody:
     size_bytes: int
 
 
+# By length: batches share these zeros.
 _PADDINGS = [bytes(length_bytes) for length_bytes in range(64)]
 
 
@@ -68,6 +69,7 @@ def compute_buffer_spans(sizes: Int64Array, alignment: int) -> tuple[Int64Array,
     """Arrange buffers of these sizes at multiples of `alignment` bytes: return offset and size of each, shape (n, 2),
     the padding after each, shape (n,), and the size of all.
     """
+    # A power of two, so that its negative is a mask of the bits above it.
     padded = (sizes + (alignment - 1)) & -alignment
     ends = np.cumsum(padded)
     return np.stack((ends - padded, sizes), 1), padded - sizes, int(ends[-1]) if len(ends) else 0

@@ -42,6 +42,7 @@ class IntegerCodec(ValueCodec):
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         _check_types(python_types)
+        # `array.array` takes only integers, and rejects values that do not fit; NumPy would truncate floats.
         return np.frombuffer(machine_array(self._code, values), self.dtype)
 
     def copy_to_numpy(self, slots: Values, mask: Mask | None) -> Values:
@@ -74,12 +75,14 @@ class FloatCodec(ValueCodec):
 
     def __init__(self, type: FloatingPoint) -> None:
         super().__init__(f"f{type.bit_width // 8}")
+        # The mantissa has one bit more than it stores: up to here, every integer is exact.
         self._max_exact_integer = 1 << (np.finfo(self.dtype).nmant + 1)
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         _check_types(python_types)
         with np.errstate(over="ignore"):
             slots = np.frombuffer(machine_array("d", values), np.float64).astype(self.dtype, copy=False)
+        # Rounding is expected of floats, not of integers.
         if python_types != {float} and (np.abs(slots) >= self._max_exact_integer).any():
             for value, slot in zip(values, slots.tolist(), strict=True):
                 if isinstance(value, (int, np.integer)) and int(value) != slot:
@@ -99,6 +102,7 @@ class FloatCodec(ValueCodec):
             slots = array.astype(self.dtype, copy=False)
         if array.dtype.kind != "f" and array.size:
             limit = self._max_exact_integer
+            # Compared in Python: NumPy would convert the integers to floats, with the same loss.
             if (int(array.min()) < -limit or int(array.max()) > limit) and slots.tolist() != array.tolist():
                 raise ValueError("an integer is not exactly representable")
         return slots, None
@@ -110,6 +114,7 @@ class FloatCodec(ValueCodec):
         return mask
 
     def identity_keys(self, slots: Values) -> tuple[Values, ...]:
+        # By their bits, 0.0 and -0.0 differ; the many NaNs become one.
         bits = slots.view(f"u{self.dtype.itemsize}")
         nan = np.array(np.nan, self.dtype).view(bits.dtype)
         return (np.where(np.isnan(slots), nan, bits),)

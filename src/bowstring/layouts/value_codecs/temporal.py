@@ -99,6 +99,8 @@ class _TemporalCodec(ValueCodec):
                     raise ValueError("an integer does not fit")
                 return slots, None
             return super().encode_numpy(array)
+        # NaT differs from itself, so only the other values are compared. NumPy wraps around without an error: a value
+        # fits if the conversion back gives it again.
         mask = ~np.isnat(array)
         numpy_values = array.astype(self._numpy_type, copy=False)
         if numpy_values is not array and not np.array_equal(numpy_values.astype(array.dtype)[mask], array[mask]):
@@ -116,6 +118,7 @@ def _numpy_to_units(value: Any, dtype: np.dtype[Any]) -> int:
     if value.dtype.kind != dtype.kind:
         raise ValueError(f"expected NumPy's {dtype}, found {value.dtype}")
     numpy_value = value.astype(dtype)
+    # The sign as well: a number that wraps around may come back as itself.
     if numpy_value.astype(value.dtype) != value or (numpy_value.astype(np.int64) > 0) != (value.astype(np.int64) > 0):
         raise ValueError(f"not a whole number of {dtype}, or out of its range")
     return int(numpy_value.astype(np.int64))
@@ -126,6 +129,7 @@ def _slots_to_microseconds(slots: Values, unit: str, first_us: int, last_us: int
     if not slots.size:
         return slots.astype(np.int64)
     per_unit, rest = divmod(10**6, UNITS_PER_SECOND[unit])
+    # Python's integers, which do not overflow. Only of nanoseconds are there several in a microsecond.
     low, high = int(slots.min()), int(slots.max())
     if rest:
         if low // 1000 < first_us or high // 1000 > last_us or (slots % 1000).any():
@@ -196,6 +200,7 @@ class _MicrosecondCodec(_TemporalCodec):
         microseconds = _slots_to_microseconds(slots, self._unit, self._first_us, self._last_us)
         if microseconds is not None:
             return self._microseconds_to_python(microseconds)
+        # Each by itself: one value that Python can't represent must not change the type of the others.
         if len(slots) == 1:
             return [_units_to_numpy(int(slots[0]), self._numpy_type)]
         return [self.decode(slots[index : index + 1])[0] for index in range(len(slots))]
