@@ -72,7 +72,7 @@ class SupervisedWorker:
 
     @property
     def coverage(self) -> int:
-        """The number of edges reached, from the engine's log; 0 without coverage."""
+        """The number of edges reached since the process started, from the engine's log; 0 without coverage."""
         with (self._home / "log.txt").open("rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
             counts = _COVERAGE.findall(log.read())
@@ -150,7 +150,7 @@ def supervise(home: Path, seeds: list[FuzzInput], settings: Settings, advance: C
                 time.monotonic() - started,
                 sum(input_count for input_count, _ in counts),
                 sum(valid_count for _, valid_count in counts),
-                max((worker.coverage for worker in workers), default=0),
+                max(progress.coverage, *(worker.coverage for worker in workers)),
                 max((worker.corpus for worker in workers), default=0),
                 len(findings.all()),
                 sum(worker.deaths for worker in workers),

@@ -215,7 +215,7 @@ def test_the_time_to_live_of_a_data_set_begins_with_its_commit(key: AgentKey) ->
     with AgentClient.open(key) as agent:
         region, rows = store_in_region(bs.table({"a": [1]}))
         uri = agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1).uris[0]
-        time.sleep(2.5)  # the agent looks for expired data sets each second
+        time.sleep(1.2)  # the agent looks for expired data sets each second
         assert "short" in agent.status()["datasets"], "the job still runs"
         agent.put("short", (1, 0), region, rows=rows, ttl_s=0.1).uris[0]
         assert agent.commit_attempts("short", {0: 0, 1: 0}) == []

@@ -296,7 +296,7 @@ def test_an_agent_is_owned_by_a_process_with_a_connection_until_that_ends(key: A
             driver.receive()
             executor.kill()
             assert bs.connect(location.uris[1]).read_all().num_rows == 2
-            assert not wait_until(lambda: start_ticks(agent_pid) < 0, 2.5), "the agent ended with the executor"
+            assert not wait_until(lambda: start_ticks(agent_pid) < 0, 1.2), "the agent ended with the executor"
             driver.kill()
         assert wait_until(lambda: start_ticks(agent_pid) < 0), "the agent outlives the driver"
         with pytest.raises(ConnectionLostError):
@@ -312,7 +312,7 @@ def test_a_later_connection_of_an_owner_replaces_an_earlier_one(key: AgentKey) -
             second.own(ProcessIdentity.current())
             executor.kill()
             first.close()
-            assert not wait_until(lambda: start_ticks(agent_pid) < 0, 2.5)
+            assert not wait_until(lambda: start_ticks(agent_pid) < 0, 1.2)
         assert wait_until(lambda: start_ticks(agent_pid) < 0)
 
 

@@ -136,7 +136,7 @@ def test_agents_outlive_executors_and_end_with_the_driver(cluster: Cluster) -> N
         assert driver.receive() == {}
         child = driver.receive()
         cluster.kill_executors()
-        assert not wait_until(lambda: cluster.num_running_agents() < 2, 2.5), "an agent ended with its executor"
+        assert not wait_until(lambda: cluster.num_running_agents() < 2, 1.2), "an agent ended with its executor"
         assert bs.connect(cluster.tcp_uris).read_all().num_rows == 12
         driver.kill()
         try:
@@ -159,7 +159,7 @@ def test_agents_end_with_an_interpreter_that_exits(cluster: Cluster) -> None:
 def test_without_executors_agents_end_when_the_last_data_set_is_dropped(cluster: Cluster) -> None:
     assert cluster.group.commit("d", cluster.attempts, 3600.0) == {}
     cluster.kill_executors()
-    assert not wait_until(lambda: cluster.num_running_agents() < 2, 2.5)
+    assert not wait_until(lambda: cluster.num_running_agents() < 2, 1.2)
     cluster.group.drop("d", cluster.attempts)
     assert wait_until(lambda: cluster.num_running_agents() == 0)
 
@@ -175,7 +175,7 @@ def test_an_owner_connects_again_to_an_agent_that_ended_the_connection(
     first._channel.channel.shut_down()  # as if the network had lost the connection
     assert wait_until(lambda: owned._client is not None and owned._client is not first)
     cluster.kill_executors()
-    assert not wait_until(lambda: cluster.num_running_agents() < 2, 2.5)
+    assert not wait_until(lambda: cluster.num_running_agents() < 2, 1.2)
     assert bs.connect(cluster.tcp_uris[0]).read_all().num_rows == 3
     cluster.group.drop("d", cluster.attempts)
 

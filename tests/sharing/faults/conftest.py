@@ -15,7 +15,7 @@ from tests.transports.certificates import Authority
 
 MODES = pytest.mark.parametrize(
     ("scheme", "copy"),
-    [("unix", False), ("tcp+tls", False), *thorough(("unix", True), ("tcp", False))],
+    [("unix", False), *thorough(("tcp+tls", False), ("unix", True), ("tcp", False))],
     ids=["addresses", "tls", "copies", "tcp"],
 )
 """The scheme of a server, and whether a client copies its memory."""

@@ -10,6 +10,8 @@ from tests.spark.conftest import Cluster
 
 pytest.importorskip("pyspark")
 
+pytestmark = pytest.mark.thorough
+
 ROWS = 60_000
 
 

@@ -18,6 +18,8 @@ from tests.spark.conftest import Cluster, shared_memory_names
 
 pytest.importorskip("pyspark")
 
+pytestmark = pytest.mark.thorough
+
 ROWS = 20_000
 EXACTLY_ALL_ROWS = (ROWS, ROWS, ROWS * (ROWS - 1) // 2, 4)
 

@@ -81,6 +81,7 @@ def limited_job(tmp_path: Path) -> Iterator[LimitedJob]:
             process.communicate()
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_job_in_a_small_container_spills_or_ends_with_an_error_and_the_jvm_survives(limited_job: LimitedJob) -> None:
     published = pickle.loads(bytes.fromhex(limited_job.read_report()["published"]))

@@ -22,6 +22,8 @@ from tests.spark.simulated_cluster import start_cluster
 
 pytest.importorskip("pyspark")
 
+pytestmark = pytest.mark.thorough
+
 CONSUMER = Path(__file__).with_name("hosts_consumer.py")
 JOB = Path(__file__).with_name("remote_job.py")
 ROWS = 40_000

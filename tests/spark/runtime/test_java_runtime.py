@@ -169,6 +169,7 @@ spark.stop()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_another_application_reads_published_rows_on_a_machine_without_java(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
@@ -228,6 +229,7 @@ spark.stop()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_connect_session_writes_reads_and_publishes(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
