@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import CaseInsensitiveDict
-
 import bowstring
 from benchmarks.measure import Candidate, Measurement, Settings, compare
 from benchmarks.spark_dataframe import SUM_COLUMN, create_dataframe, expected_sum
-from bowstring.spark.source.data_source import ArrowDataSource
+from bowstring.spark.source.planning import ReadPlanner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,9 +106,8 @@ class _Formats:
 
     def _count_batches(self, filters: str) -> float:
         """Return the number of batches that a reader with filters reads of each matching file."""
-        source = ArrowDataSource(CaseInsensitiveDict({"path": str(self.folder / "arrow"), "filters": filters}))
-        partitions = source.reader(source.schema()).partitions()
-        ranges = [each for partition in partitions for each in partition.value]
+        planner = ReadPlanner({"path": str(self.folder / "arrow"), "filters": filters})
+        ranges = [each for task in planner.reader(planner.schema()).plan() for each in task.ranges]
         return float(sum(each.stop - each.start for each in ranges)) / len({each.path for each in ranges})
 
     def _load_arrow(self, **options: str) -> DataFrame:

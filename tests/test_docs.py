@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 WITHOUT_EXAMPLE = {
     *(f"bowstring.spark.{name}" for name in ("publish", "publish_stream", "register", "session", "set_java_home")),
-    *(f"bowstring.spark.{name}" for name in ("PublishedFrame", "vacuum", "write")),
+    *(f"bowstring.spark.{name}" for name in ("PublishedFrame", "read", "vacuum", "write")),
     "bowstring.follow_published",
     *(f"bowstring.sharing.{name}" for name in ("DeviceTable", "device_table")),
     *(f"bowstring.testing.{name}Conformance" for name in ("ExportedMemory", "Transport")),

@@ -51,11 +51,11 @@ def test_an_invalid_option_value_is_named() -> None:
         with pytest.raises(
             InvalidArgumentError, match=f"option maxFilesPerTrigger: expected a positive integer, found '{value}'"
         ):
-            ReadOptions.parse({"maxFilesPerTrigger": value})
+            ReadOptions.parse({"maxfilespertrigger": value})
     for value in ("0", "0k", "-1", "64x", ""):
         with pytest.raises(InvalidArgumentError, match="option splitBytes: expected "):
-            ReadOptions.parse({"splitBytes": value})
-    assert ReadOptions.parse({"splitBytes": "64m"}).split_bytes == 64 << 20
+            ReadOptions.parse({"splitbytes": value})
+    assert ReadOptions.parse({"splitbytes": "64m"}).split_bytes == 64 << 20
 
 
 def test_a_field_has_the_value_of_its_option_or_of_the_session() -> None:
@@ -63,13 +63,13 @@ def test_a_field_has_the_value_of_its_option_or_of_the_session() -> None:
         "columns": "a, b",
         "mode": "permissive",
         "session.timezone": "UTC",
-        "modifiedAfter": "1970-01-01 00:00:01",
+        "modifiedafter": "1970-01-01 00:00:01",
     }
     parsed = ReadOptions.parse(options)
     assert (parsed.columns, parsed.mode, parsed.modified_after) == (("a", "b"), "PERMISSIVE", 1_000_000)
-    assert ReadOptions.parse({**options, "timeZone": "+01:00"}).modified_after == -3_599_000_000
+    assert ReadOptions.parse({**options, "timezone": "+01:00"}).modified_after == -3_599_000_000
     assert not ReadOptions.parse({"session.partitioncolumntypeinference": "false"}).partition_column_type_inference
-    written = WriteOptions.parse({"compression": "ZSTD", "compressionLevel": "-3", "partitionBy": "['a,b']"})
+    written = WriteOptions.parse({"compression": "ZSTD", "compressionlevel": "-3", "partitionby": "['a,b']"})
     assert written == WriteOptions(compression="zstd", compression_level=-3, partition_by=["a,b"])
 
 

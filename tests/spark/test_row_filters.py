@@ -17,7 +17,6 @@ from bowstring.errors import InvalidArgumentError, MissingFileError, NotFoundErr
 pytest.importorskip("pyspark")
 
 from pyspark.errors import AnalysisException, PythonException
-from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.types import (
     ArrayType,
     DateType,
@@ -32,8 +31,9 @@ from pyspark.sql.types import (
 from bowstring.spark.options import ReadOptions
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.source import reader as data_source_reader
-from bowstring.spark.source.data_source import ArrowDataSource, count_rows
 from bowstring.spark.source.file_discovery import find_files
+from bowstring.spark.source.frame import count_rows
+from bowstring.spark.source.planning import ReadPlanner
 from bowstring.spark.source.reader import ArrowReader, BatchRange
 from bowstring.spark.source.schema_compatibility import select_columns
 
@@ -132,11 +132,11 @@ def test_rows_are_counted_by_the_manifest_or_the_footers(spark: SparkSession, tm
     (tmp_path / "written" / part).rename(tmp_path / "d.arrow")
     with pytest.raises(MissingFileError, match="is missing, though manifest 1"):
         count_rows(tmp_path / "written")
-    assert count_rows(str(tmp_path / "?.arrow"), mergeSchema=True) == 137
+    assert count_rows(str(tmp_path / "?.arrow"), merge_schema=True) == 137
     with pytest.raises(InvalidArgumentError, match="counts all rows"):
         count_rows(tmp_path, filters="[('id', '<', 5)]")
     with pytest.raises(InvalidArgumentError, match="does not support the option 'column'"):
-        count_rows(tmp_path, column="id")
+        count_rows(tmp_path, column="id")  # type: ignore[call-arg]
     with pytest.raises(InvalidArgumentError, match="a data set has `num_rows`"):
         count_rows("tcp://localhost:1/x")
 
@@ -178,8 +178,8 @@ def test_the_tasks_skip_batches_of_files_that_the_driver_did_not_open(tmp_path: 
         ReadOptions(split_bytes=1),
         RowFilters.parse("[('id', '>', 31), ('id', '<', 35)]", schema),
     )
-    partition = InputPartition((BatchRange(tmp_path / "a.arrow", 0, 10),))
-    assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]]
+    ranges = [BatchRange(tmp_path / "a.arrow", 0, 10)]
+    assert [batch.column("id").to_pylist() for batch in reader.read(ranges)] == [[32, 33, 34]]
 
 
 def test_the_driver_skips_batches_of_a_limited_number_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,9 +190,9 @@ def test_the_driver_skips_batches_of_a_limited_number_of_files(tmp_path: Path, m
     reader = ArrowReader(find_files([tmp_path], ReadOptions()), schema, ReadOptions(split_bytes=1 << 30), filters)
     for limit, expected in ((3, [(3, 4), (3, 4), (3, 4)]), (2, [(3, 4), (3, 4), (0, 10)])):
         monkeypatch.setattr(data_source_reader, "MAX_PLANNED_FOOTERS", limit)
-        (partition,) = reader.partitions()
-        assert [(each.start, each.stop) for each in partition.value] == expected
-        assert [batch.column("id").to_pylist() for batch in reader.read(partition)] == [[32, 33, 34]] * 3
+        (task,) = reader.plan()
+        assert [(each.start, each.stop) for each in task.ranges] == expected
+        assert [batch.column("id").to_pylist() for batch in reader.read(task.ranges)] == [[32, 33, 34]] * 3
 
 
 def test_the_driver_plans_only_batches_that_may_match(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_the_driver_plans_only_batches_that_may_match(tmp_path: Path) -> None:
     write_with_invalid_batches(tmp_path / "b.arrow", {})
 
     def plan(filters: str) -> list[tuple[str, int, int]]:
-        source = ArrowDataSource(CaseInsensitiveDict({"path": str(tmp_path), "filters": filters}))
-        ranges = [each for partition in source.reader(source.schema()).partitions() for each in partition.value or ()]
+        planner = ReadPlanner({"path": str(tmp_path), "filters": filters})
+        ranges = [each for task in planner.reader(planner.schema()).plan() for each in task.ranges]
         return [(Path(each.path).name, each.start, each.stop) for each in ranges]
 
     assert plan("[('id', '>', 85)]") == [("a.arrow", 8, 10), ("b.arrow", 8, 10)]

@@ -11,5 +11,5 @@ from bowstring.spark.runtime.java_runtime import (
     find_java as find_java,
     set_java_home as set_java_home,
 )
-from bowstring.spark.source.data_source import count_rows as count_rows
+from bowstring.spark.source.frame import count_rows as count_rows, read as read
 from bowstring.spark.spark_session import register as register, session as session

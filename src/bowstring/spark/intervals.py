@@ -40,10 +40,10 @@ def split_intervals(schema: spark.StructType) -> spark.StructType:
 
 def to_interval_parts(data_type: Any) -> Any:
     """Return a Spark type with the parts of the intervals in it."""
-    match data_type:
-        case spark.YearMonthIntervalType():
+    match type(data_type).__name__:  # Spark 3.5 has no class for calendar intervals
+        case "YearMonthIntervalType":
             return spark.IntegerType()
-        case spark.CalendarIntervalType():
+        case "CalendarIntervalType":
             return CALENDAR_FIELDS
     return map_children(data_type, to_interval_parts)
 
@@ -83,15 +83,15 @@ def _join(column: Any, data_type: Any) -> Any:
     if to_interval_parts(data_type) == data_type:
         return column
     zero = f.lit(0)
-    match data_type:
-        case spark.YearMonthIntervalType():
+    match type(data_type).__name__:
+        case "YearMonthIntervalType":
             return f.make_ym_interval(zero, column).cast(data_type)
-        case spark.CalendarIntervalType():
+        case "CalendarIntervalType":
             seconds = column["time"].cast("interval second").cast("decimal(18,6)")
             return f.make_interval(zero, column["months"], zero, column["days"], zero, zero, seconds)
-        case spark.ArrayType():
+        case "ArrayType":
             return f.transform(column, lambda element: _join(element, data_type.elementType))
-        case spark.MapType():
+        case "MapType":
             entries = f.transform(
                 f.map_entries(column),
                 lambda entry: f.struct(

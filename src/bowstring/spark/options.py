@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast
 from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError, check_count
@@ -126,7 +128,7 @@ def _parse_options(options_class: type, options: Mapping[str, str]) -> dict[str,
     """Return the values of the fields whose options are set, by themselves or by the session."""
     values = {}
     for name, each in _iter_options(options_class):
-        text = options.get(name, options.get(_SESSION_OPTIONS.get(name, "")))
+        text = options.get(name.lower(), options.get(_SESSION_OPTIONS.get(name, "")))
         if text is not None:
             values[each.name] = each.metadata["parse"](name, text)
     return values
@@ -227,6 +229,29 @@ class ReadOptions:
                 )
 
 
+class ReadArguments(TypedDict, total=False):
+    """The options of `ReadOptions` as Python's values, the arguments of `bowstring.spark.read`."""
+
+    columns: Sequence[str]
+    filters: Sequence[object]
+    split_bytes: int | str
+    truncate: bool
+    merge_schema: bool
+    time_zone: str
+    partition_column_type_inference: bool
+    base_path: str | Path
+    recursive_file_lookup: bool
+    path_glob_filter: str
+    modified_after: str | datetime
+    modified_before: str | datetime
+    mode: Literal["FAILFAST", "DROPMALFORMED", "PERMISSIVE"]
+    column_name_of_corrupt_record: str
+    ignore_corrupt_files: bool
+    ignore_missing_files: bool
+    metadata_column: str
+    storage_options: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """How a job writes its files. Raises `InvalidArgumentError` for other values, `MissingExtraError` if the codec is
@@ -274,6 +299,35 @@ class WriteOptions:
         return cls(**_parse_options(cls, options))
 
 
+def encode_options(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as Spark passes them: names in lower case, and values as text."""
+    encode: dict[str, Callable[[Any], str]] = {
+        "storage_options": json.dumps,
+        "filters": lambda value: str(_to_literal(value)),
+    }
+    return {
+        name.replace("_", ""): value if isinstance(value, str) else encode.get(name, _to_text)(value)
+        for name, value in arguments.items()
+        if value is not None
+    }
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(list(map(str, value)) if isinstance(value, Sequence) else value)
+
+
+def _to_literal(value: Any) -> Any:
+    """Return the parts of a filter as Python's literals; others, such as times, as text."""
+    if isinstance(value, list | tuple | set):
+        return type(value)(map(_to_literal, value))
+    is_literal = type(value) in (str, bytes, bool, int, NoneType) or (type(value) is float and math.isfinite(value))
+    return value if is_literal else str(value)
+
+
 def _list_options(action: Action) -> list[str]:
     options_class = ReadOptions if action.startswith("reading") else WriteOptions
     names = [name for name, each in _iter_options(options_class) if each.metadata["only"] in (None, action)]
@@ -313,7 +367,7 @@ def parse_storage_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 def parse_save_mode(options: Mapping[str, str], *, overwrite: bool) -> SaveMode:
     """Return the save mode of a sink; ``ifExists`` has those that Spark does not pass to Python sources."""
-    mode = options.get("ifExists", "overwrite" if overwrite else "append").lower()
+    mode = options.get("ifexists", "overwrite" if overwrite else "append").lower()
     if mode not in ("append", "overwrite", "error", "ignore") or (mode != "overwrite") == overwrite:
         raise InvalidArgumentError(
             f'option ifExists: expected error, ignore or append, with .mode("append"), found {mode!r}'

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+SESSION_SETTINGS = {
+    SESSION_TIME_ZONE: "spark.sql.session.timeZone",
+    SESSION_PARTITION_TYPES: "spark.sql.sources.partitionColumnTypeInference.enabled",
+}
+"""The settings of a session by the options that pass them to `ReadOptions`."""
+
+
 def extend_reader_and_writer(spark: SparkSession) -> None:
     """Make ``read.load`` accept data sets and join intervals, and ``write.format("arrow").partitionBy(…)`` raise
     `InvalidArgumentError`.
@@ -59,17 +66,11 @@ def _pass_settings(set_format: Callable[..., Any]) -> Callable[..., Any]:
         reader = set_format(self, source)
         if source.lower() == "arrow":
             session = getattr(self, "_spark", None) or self._client
-            for option, setting in _SESSION_SETTINGS.items():
+            for option, setting in SESSION_SETTINGS.items():
                 reader = reader.option(option, session.conf.get(setting))
         return reader
 
     return extended_format
-
-
-_SESSION_SETTINGS = {
-    SESSION_TIME_ZONE: "spark.sql.session.timeZone",
-    SESSION_PARTITION_TYPES: "spark.sql.sources.partitionColumnTypeInference.enabled",
-}
 
 
 def _to_text(path: Any) -> Any:

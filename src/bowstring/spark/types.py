@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
@@ -297,7 +298,8 @@ def parse_json_schema(schema: dict[str, Any]) -> spark.StructType:
         if isinstance(node, dict):
             if node.get("type") == "udt" and node.get("pyClass") not in TRUSTED_USER_DEFINED_TYPES:
                 return replace_types(node["sqlType"])
-            return {key: value if key == "metadata" else replace_types(value) for key, value in node.items()}
+            # A copy, because PySpark changes the collations in the metadata that it parses.
+            return {key: deepcopy(value) if key == "metadata" else replace_types(value) for key, value in node.items()}
         return node
 
     return spark.StructType.fromJson(replace_types(schema))

@@ -212,6 +212,10 @@ spark = SparkSession.builder.remote("local[1]").getOrCreate()
 spark.range(7).write.format("arrow").mode("append").save(sys.argv[1])
 print("rows", spark.read.format("arrow").load(sys.argv[1]).count())
 bowstring.spark.register(spark)
+months = spark.range(9).selectExpr("id", "array(make_ym_interval(0, 5)) a")
+bowstring.spark.write(months, sys.argv[1] + "-months")
+again = bowstring.spark.read(spark, sys.argv[1] + "-months", filters=[("id", "<", 5)], schema="id int, a array<int>")
+print("filtered", again.count(), again.schema.simpleString(), again.first().a)
 query = spark.readStream.format("arrow").load(sys.argv[1]).writeStream.format("arrow").trigger(availableNow=True)
 query.option("checkpointLocation", sys.argv[1] + "-checkpoint").start(sys.argv[1] + "-copy").awaitTermination()
 print("streamed", spark.read.format("arrow").load(sys.argv[1] + "-copy").count())
@@ -246,6 +250,7 @@ def test_a_connect_session_writes_reads_and_publishes(tmp_path: Path) -> None:
     )
     assert process.returncode == 0, process.stderr
     assert "rows 7" in process.stdout
+    assert "filtered 5 struct<id:int,a:array<int>> [5]" in process.stdout
     assert "streamed 7" in process.stdout
     assert "lost 0 1 2 3 left\n" in process.stdout
     assert f"published 3000 3000 {sum(range(3000))}\n" in process.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,11 @@ pytest.importorskip("pyspark")
 
 import pyarrow.parquet as pq  # noqa: E402
 from pyspark.errors import PySparkException  # noqa: E402
-from pyspark.sql.datasource import CaseInsensitiveDict  # noqa: E402
 
 from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name, try_create_manifest  # noqa: E402
-from bowstring.spark.source.data_source import ArrowDataSource  # noqa: E402
+from bowstring.spark import read  # noqa: E402
+from bowstring.spark.options import encode_options  # noqa: E402
+from bowstring.spark.source.planning import ReadPlanner  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,6 +150,10 @@ def rows(frame: DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
     return sorted(values, key=str)
 
 
+def _to_snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_files_and_partitions_are_read_as_parquet_reads_them(spark: SparkSession, tables: Path, call: str) -> None:
     arrow, parquet = (load(spark, tables, format_, *CALLS[call]) for format_ in ("arrow", "parquet"))
@@ -155,7 +161,13 @@ def test_files_and_partitions_are_read_as_parquet_reads_them(spark: SparkSession
     columns = arrow.columns if CALLS[call][2] else parquet.columns
     assert [arrow.schema[name] for name in columns] == [parquet.schema[name] for name in columns]
     assert arrow.columns == columns
-    assert rows(arrow, columns) == rows(parquet, columns)
+    options, paths, schema = CALLS[call]
+    arguments = {**{_to_snake(name): value for name, value in options.items()}, "schema": schema}
+    if "basePath" in options:
+        arguments["base_path"] = str(tables / "arrow" / options["basePath"])
+    frame = read(spark, [f"{tables}/arrow/{path.replace('SUFFIX', 'arrow')}" for path in paths], **arguments)  # type: ignore[arg-type]
+    assert frame.schema == arrow.schema
+    assert rows(arrow, columns) == rows(frame, columns) == rows(parquet, columns)
 
 
 @pytest.mark.parametrize("call", ERRORS)
@@ -228,10 +240,10 @@ def test_a_glob_matches_no_file_that_is_not_committed(spark: SparkSession, tmp_p
 
 
 def plan(path: Path, **options: str) -> tuple[str, list[Any]]:
-    """The schema and the partitions, without Spark."""
-    source = ArrowDataSource(CaseInsensitiveDict({"path": str(path), **options}))
-    schema = source.schema()
-    return schema.simpleString(), source.reader(schema).partitions()
+    """The schema and the tasks, without Spark."""
+    planner = ReadPlanner(encode_options({"path": str(path), **options}))
+    schema = planner.schema()
+    return schema.simpleString(), planner.reader(schema).plan()
 
 
 def test_partition_columns_have_the_types_of_the_manifest(tmp_path: Path) -> None:
@@ -245,9 +257,9 @@ def test_partition_columns_have_the_types_of_the_manifest(tmp_path: Path) -> Non
     assert try_create_manifest(tmp_path, Manifest(1, data_schema, entries, partition_schema=partition_schema))
     assert plan(tmp_path)[0] == "struct<x:bigint,day:string,k:string>"
     assert plan(tmp_path / "day=1")[0] == "struct<x:bigint,k:string>"
-    assert plan(tmp_path / "day=1", basePath=str(tmp_path))[0] == "struct<x:bigint,day:string,k:string>"
-    _, (partition,) = plan(tmp_path)
-    assert [each.partition_values for each in partition.value] == [
+    assert plan(tmp_path / "day=1", base_path=str(tmp_path))[0] == "struct<x:bigint,day:string,k:string>"
+    _, (task,) = plan(tmp_path)
+    assert [each.partition_values for each in task.ranges] == [
         (("day", "1"), ("k", "2")),
         (("day", "2"), ("k", "x")),
     ]
@@ -258,6 +270,6 @@ def test_thousands_of_small_files_are_several_tasks(tmp_path: Path) -> None:
     content = (tmp_path / "0.arrow").read_bytes()
     for index in range(1, 300):
         (tmp_path / f"{index}.arrow").write_bytes(content)
-    _, partitions = plan(tmp_path)
-    assert [len(partition.value) > 200 for partition in partitions] == [True, False]
-    assert len(plan(tmp_path, pathGlobFilter="[1-9].arrow")[1]) == 1
+    _, tasks = plan(tmp_path)
+    assert [len(task.ranges) > 200 for task in tasks] == [True, False]
+    assert len(plan(tmp_path, path_glob_filter="[1-9].arrow")[1]) == 1

@@ -19,10 +19,11 @@ from bowstring.spark.row_filters import RowFilters
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.datasource import CaseInsensitiveDict
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from bowstring.spark.source.data_source import ArrowDataSource
+from bowstring.spark.options import encode_options
+from bowstring.spark.source.planning import ReadPlanner
+from bowstring.spark.source.read_tasks import TaskReader
 
 ROWS, BATCHES = 1000, 40
 
@@ -49,21 +50,25 @@ def write_wide_file(path: Path) -> None:
             writer.write(batch)
 
 
-def count_rows_by_partition(path: Path, **options: str) -> list[int]:
+def create_reader(path: Path, **options: object) -> TaskReader:
+    planner = ReadPlanner(encode_options({"path": str(path), **options}))
+    return planner.reader(planner.schema())
+
+
+def count_rows_by_task(path: Path, **options: str) -> list[int]:
     """Read a path as the tasks of Spark do, and return the number of rows of each partition."""
-    source = ArrowDataSource(CaseInsensitiveDict({"path": str(path), **options}))
-    reader = source.reader(source.schema())
-    return [sum(batch.num_rows for batch in reader.read(partition)) for partition in reader.partitions()]
+    reader = create_reader(path, **options)
+    return [sum(batch.num_rows for batch in reader.read(task.ranges)) for task in reader.plan()]
 
 
 def test_partitions_have_more_rows_if_few_columns_are_read(tmp_path: Path) -> None:
     write_wide_file(tmp_path / "a.arrow")
-    all_columns = count_rows_by_partition(tmp_path, splitBytes="500k")
+    all_columns = count_rows_by_task(tmp_path, split_bytes="500k")
     assert all_columns == [2 * ROWS] * (BATCHES // 2)
-    assert count_rows_by_partition(tmp_path, splitBytes="500k", columns="id, text") == all_columns
-    assert count_rows_by_partition(tmp_path, splitBytes="500k", columns="text")[0] < 3 * ROWS
+    assert count_rows_by_task(tmp_path, split_bytes="500k", columns="id, text") == all_columns
+    assert count_rows_by_task(tmp_path, split_bytes="500k", columns="text")[0] < 3 * ROWS
     # Of 216 bytes, and 32 for the row itself, 8 and 32 are left: some six times the rows.
-    assert count_rows_by_partition(tmp_path, splitBytes="500k", columns="id") == [14 * ROWS, 14 * ROWS, 12 * ROWS]
+    assert count_rows_by_task(tmp_path, split_bytes="500k", columns="id") == [14 * ROWS, 14 * ROWS, 12 * ROWS]
 
 
 def test_the_share_of_a_file_without_batches_or_with_malformed_ones_is_one(tmp_path: Path) -> None:
@@ -91,16 +96,13 @@ def test_planning_opens_each_file_at_most_once(tmp_path: Path, is_listed: bool) 
     names = [f"{index}.arrow" for index in range(3)]
     for name in names:
         write_wide_file(tmp_path / name)
-    source = ArrowDataSource(
-        CaseInsensitiveDict({"path": str(tmp_path), "columns": "id", "filters": '[("id", ">", 5)]'})
-    )
-    schema = source.schema()
     if is_listed:
-        json_schema = source.reader(schema)._filters.schema.jsonValue()
+        json_schema = StructType().add("id", LongType()).add("text", StringType()).jsonValue()
         entries = [ManifestEntry(name, (tmp_path / name).stat().st_size, None, None) for name in names]
         assert try_create_manifest(tmp_path, Manifest(1, json_schema, tuple(entries)))
+    reader = create_reader(tmp_path, columns=["id"], filters=[("id", ">", 5)])
     with record_opened_files() as opened:
-        source.reader(schema).partitions()
+        reader.plan()
     assert sorted(path for path in opened if path.endswith(".arrow")) == [str(tmp_path / name) for name in names]
 
 

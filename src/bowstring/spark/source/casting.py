@@ -15,10 +15,10 @@ from bowstring.datatypes import types as arrow
 from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.nullability import as_nullable
-from bowstring.datatypes.schema import import_schema
+from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.kernels.cast_temporal import INTERVAL_FIELDS
-from bowstring.spark.types import map_child_types
+from bowstring.spark.types import map_child_types, to_arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -45,9 +45,9 @@ def cast_batch(
         UnsupportedTypeError: the column's type can't be cast to Spark's.
     """
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    target_schema = to_arrow_schema(spark_schema, timezone="UTC")
+    fields = (field.with_type(decode_type(field.type)) for field in to_arrow_schema(spark_schema))  # of variants
+    target_schema = pa.schema(Schema(tuple(fields)))
     # pyarrow does not cast nulls to fields that are not nullable, even if they are under the null of a parent.
     nullable_schema = pa.schema(as_nullable(import_schema(target_schema)))
     arrays: Sequence[Array] = ()

@@ -1,7 +1,7 @@
 """The reader of data sets for ``spark.read.format("arrow")``: published frames, and URIs of `bowstring.serve`.
 
 A data set arrives as text, the JSON of `Dataset.to_json` or a URI, because Spark passes only strings to Python sources.
-Small parts are grouped into partitions of some 64 MB, and large ones split by rows. An executor on the host of a part
+Small parts are grouped into tasks of some 64 MB, and large ones split by rows. An executor on the host of a part
 maps its memory.
 """
 
@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
@@ -27,6 +25,7 @@ from bowstring.spark.arrow_files import prefix_errors
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.runtime.worker_errors import hide_traceback
 from bowstring.spark.source.casting import cast_batch
+from bowstring.spark.source.read_tasks import ReadTask, group_ranges
 from bowstring.spark.source.reader import split_batch
 from bowstring.spark.source.schema_compatibility import (
     check_read_conversions,
@@ -92,8 +91,8 @@ class PartRows:
     stop: int | None = None
 
 
-class ArrowDatasetReader(DataSourceReader):
-    """Plans the partitions on the driver and reads them on the executors."""
+class ArrowDatasetReader:
+    """Plans the tasks on the driver, and reads their parts on the executors."""
 
     def __init__(self, dataset: Dataset, schema: StructType, split_bytes: int, filters: RowFilters) -> None:
         self._dataset = dataset
@@ -105,9 +104,8 @@ class ArrowDatasetReader(DataSourceReader):
         # The reader is sent with each task, which gets its parts with its partition.
         return {**self.__dict__, "_dataset": self._dataset.with_parts(())}
 
-    @hide_traceback()
-    def partitions(self) -> list[InputPartition]:
-        """Group the parts, in order, into partitions of `split_bytes`; split larger parts by rows.
+    def plan(self) -> list[ReadTask]:
+        """Group the parts, in order, into tasks of `split_bytes`; split larger parts by rows.
 
         Raises:
             NotFoundError: the data set has expired or was closed, or it lacks a requested column.
@@ -124,24 +122,15 @@ class ArrowDatasetReader(DataSourceReader):
             )
         check_read_conversions(name, schema, self._filters.schema)
         self._check_availability()
-        partitions: list[InputPartition] = []
-        group: list[PartRows] = []
-        remaining_bytes = self._split_bytes
-        for rows, nbytes in self._iter_part_rows():
-            if group and nbytes > remaining_bytes:
-                partitions.append(InputPartition(tuple(group)))
-                group, remaining_bytes = [], self._split_bytes
-            group.append(rows)
-            remaining_bytes -= nbytes
-        return [*partitions, InputPartition(tuple(group))]
+        return group_ranges(self._iter_part_rows(), self._split_bytes)
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the batches of a partition with Spark's types."""
+    def read(self, ranges: Sequence[PartRows]) -> Iterator[Any]:
+        """Yield the batches of a task with Spark's types."""
         import pyarrow as pa
 
         read_schema = self._filters.schema
         with hide_traceback():
-            for rows, batch in self._iter_batches(partition.value):
+            for rows, batch in self._iter_batches(ranges):
                 location = f"{self._dataset.name}, part {rows.index}"
                 columns = batch.select(read_schema.names)
                 with prefix_errors(location):

@@ -1,7 +1,7 @@
-"""The reader of Arrow files, folders and globs for ``spark.read.format("arrow")``.
+"""The reader of Arrow files, folders and globs.
 
-A folder is read by its manifest, or without one as the Arrow files in it. Record batches are grouped into partitions
-that take as long as 64 MB of all columns: small files are joined, large ones split.
+A folder is read by its manifest, or without one as the Arrow files in it. Record batches are grouped into tasks that
+take as long as 64 MB of all columns: small files are joined, large ones split.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, MissingFileError
@@ -23,6 +21,7 @@ from bowstring.spark.runtime.worker_errors import hide_traceback
 from bowstring.spark.source.casting import cast_batch
 from bowstring.spark.source.file_discovery import DataFile, FolderFiles
 from bowstring.spark.source.file_metadata import create_metadata_column
+from bowstring.spark.source.read_tasks import ReadTask, group_ranges
 from bowstring.spark.source.schema_compatibility import (
     check_read_conversions,
     check_same_types,
@@ -74,8 +73,8 @@ class FileGroup:
         return self.files[0].problem if self.files and self.files[0].entry is None else None
 
 
-class ArrowReader(DataSourceReader):
-    """Plans the partitions on the driver and reads them on the executors."""
+class ArrowReader:
+    """Plans the tasks on the driver, and reads their files on the executors."""
 
     def __init__(
         self,
@@ -96,36 +95,25 @@ class ArrowReader(DataSourceReader):
         # The reader is sent with each task, which gets its files with its partition.
         return {**self.__dict__, "_folders": []}
 
-    @hide_traceback()
-    def partitions(self) -> list[InputPartition]:
-        """Group the batches of the files, in order, into partitions of `split_bytes`.
+    def plan(self, folders: Iterable[FolderFiles] | None = None) -> list[ReadTask]:
+        """Group the batches of the files, in order, into tasks of `split_bytes`; or of all files in `folders`.
 
         Raises:
             InvalidArgumentError: a file lacks a requested column, or it can't be read as the requested type.
         """
-        return self.plan(
-            replace(folder, files=tuple(file for file in folder.files if self._may_match(file)))
-            for folder in self._folders
-        )
+        if folders is None:
+            folders = (
+                replace(folder, files=tuple(file for file in folder.files if self._may_match(file)))
+                for folder in self._folders
+            )
+        ranges = self._iter_batch_ranges(folders)
+        costs = ((batch_range, length_bytes + OPEN_COST_BYTES) for batch_range, length_bytes in ranges)
+        return group_ranges(costs, self._options.split_bytes)
 
-    def plan(self, folders: Iterable[FolderFiles]) -> list[InputPartition]:
-        """As `partitions`, for these files."""
-        partitions: list[InputPartition] = []
-        ranges: list[BatchRange] = []
-        remaining_bytes = self._options.split_bytes
-        for batch_range, length_bytes in self._iter_batch_ranges(folders):
-            if ranges and length_bytes + OPEN_COST_BYTES > remaining_bytes:
-                partitions.append(InputPartition(tuple(ranges)))
-                ranges, remaining_bytes = [], self._options.split_bytes
-            ranges.append(batch_range)
-            remaining_bytes -= length_bytes + OPEN_COST_BYTES
-        # Without files, one without ranges: PySpark would replace an empty list by a partition of None.
-        return [*partitions, InputPartition(tuple(ranges))]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the batches of a partition with Spark's types."""
+    def read(self, ranges: Sequence[BatchRange]) -> Iterator[Any]:
+        """Yield the batches of a task with Spark's types."""
         with hide_traceback():
-            for batch_range in partition.value:
+            for batch_range in ranges:
                 for batch in self._read_range(batch_range):
                     rows = self._filters.select_rows(batch)
                     if self._filters.schema != self._schema:

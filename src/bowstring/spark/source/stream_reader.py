@@ -257,12 +257,14 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         listed = tuple(file for file in data_files if file is not None)
         if files.schema != _LOG_SCHEMA:
-            return self._reader.plan([FolderFiles(self._folder, listed, files)])
-        return self._reader.plan([FolderFiles(self._folder, tuple(replace(file, entry=None) for file in listed))])
+            folder = FolderFiles(self._folder, listed, files)
+        else:
+            folder = FolderFiles(self._folder, tuple(replace(file, entry=None) for file in listed))
+        return [InputPartition(task.ranges) for task in self._reader.plan([folder])]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""
-        return self._reader.read(partition)
+        return self._reader.read(partition.value)
 
 
 def _take(pending: list[int], files: Manifest, limit: ReadLimit) -> list[int]:
