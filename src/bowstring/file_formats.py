@@ -17,12 +17,14 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from itertools import accumulate, zip_longest
+from itertools import chain, pairwise, zip_longest
 from pathlib import PurePosixPath
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal
+
+import numpy as np
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
@@ -34,6 +36,7 @@ from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.errors import (
     BowstringError,
+    ClosedError,
     FormatMismatchError,
     InvalidArgumentError,
     InvalidDataError,
@@ -78,16 +81,12 @@ SOURCE_FORMATS = ("arrow", "parquet", "csv", "json", "jsonl")
 TARGET_FORMATS = ("file", "stream", "parquet", "csv", "json", "jsonl")
 ARROW_FORMATS = ("file", "stream")
 FORMATS_BY_EXTENSION = {
-    ".arrow": "file",
-    ".feather": "file",
-    ".ipc": "file",
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "file"),
     ".arrows": "stream",
     ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
     ".json": "json",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
 }
 # Several times pyarrow's, because the first block determines the types.
 DEFAULT_BLOCK_BYTES = 8 << 20
@@ -95,29 +94,27 @@ _COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 # As many as Spark passes in a batch, and pyarrow's default for Parquet.
 _BATCH_ROWS = 1 << 16
-# The first bytes determine Arrow, Parquet and codecs; the head of text its delimiter, leading zeros and form of JSON.
-_FIRST_BYTES, _HEAD_BYTES = 16, 1 << 16
+# The head of text determines its delimiter, leading zeros and form of JSON.
+_HEAD_BYTES = 1 << 16
 _JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_CSV_NOTE = "bowstring convert has --column-type, --delimiter, --encoding, --block-size and other options for CSV"
-_JSON_NOTE = "bowstring convert has --column-type and --block-size for JSON"
-_SchemaAndBatches: TypeAlias = tuple[Schema, Iterator[RecordBatch]]
+_NOT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
+_NOTE = "bowstring convert has --column-type, --block-size and other options for CSV and JSON"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """How to read a file; each format has its own among the options.
 
-    `columns` selects columns; empty for all. `max_piped_bytes` limits a file that is read from a pipe into memory,
-    `batch_rows` is the number of rows of batches of Parquet. CSV and JSON are read in blocks of `block_bytes`, of which
-    the first determines the types; None reads them at once, and infers the types from all rows. All others are the
-    dialect and the types of CSV; `column_types` and `timestamp_formats` are also for JSON. Without a `delimiter`, it is
-    detected. An empty `quote` disables quoting.
+    `columns` selects columns; empty for all. `max_piped_bytes` limits what is read into memory of a pipe: Parquet, or
+    an array of JSON. CSV and JSON are read in blocks of `block_bytes`, of which the first determines the types; None
+    reads them at once, and infers the types from all rows. All others are the dialect and the types of CSV;
+    `column_types` and `timestamp_formats` are also for JSON. Without a `delimiter`, it is detected. An empty `quote`
+    disables quoting.
     """
 
     columns: tuple[str, ...] = ()
     max_piped_bytes: int = MAX_PIPED_BYTES
-    batch_rows: int | None = None
     block_bytes: int | None = DEFAULT_BLOCK_BYTES
     column_types: Mapping[str, Any] = field(default_factory=dict)
     column_names: tuple[str, ...] = ()
@@ -130,21 +127,7 @@ class SourceOptions:
     has_header: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TargetOptions:
-    """How to write a file: Arrow with `ipc` and the alignment of buffers in bytes, Parquet with a codec and its level
-    (None for a fast one), CSV with a delimiter and maybe a header.
-    """
-
-    ipc: IpcWriteOptions = DEFAULT_WRITE_OPTIONS
-    alignment_bytes: int = 64
-    compression: str = "snappy"
-    compression_level: int | None = None
-    delimiter: str = ","
-    has_header: bool = True
-
-
-DEFAULT_SOURCE_OPTIONS, DEFAULT_TARGET_OPTIONS = SourceOptions(), TargetOptions()
+DEFAULT_SOURCE_OPTIONS = SourceOptions()
 _WHOLE_FILE = SourceOptions(block_bytes=None)
 
 
@@ -185,7 +168,7 @@ def read_table(
     >>> bs.read_table("days.csv", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
     {'degrees': [14.0, 9.25]}
     """
-    with open_table_source(source) as table_source:
+    with TableSource(source) as table_source:
         if table_source.format == "arrow":
             return _read_arrow(table_source.source, columns, filters, limits)
         names = () if filters is not None else tuple(name for name in columns or () if isinstance(name, str))
@@ -221,7 +204,7 @@ def open_batches(
 
 def _iterate_batches(source: Any, columns: Sequence[str | int] | None) -> Iterator[Any]:
     """Yield the schema, then the batches."""
-    with open_table_source(source) as file, file.open_table(_WHOLE_FILE) as table:
+    with TableSource(source) as file, file.open_table(_WHOLE_FILE) as table:
         yield table.schema if columns is None else table.schema.select(columns)
         for batch in table.batches:
             yield batch if columns is None else batch.select(columns)
@@ -247,18 +230,15 @@ def write_table(
     >>> bs.open_file("a.arrow").num_record_batches
     2
     """
-    table = as_table(table)
-    location = get_location(sink)
+    table, location = as_table(table), get_location(sink)
     format_ = "file" if location is None else choose_target_format(location)
+    writer_options: dict[str, Any] = {} if compression is None else {"compression": compression}
     if format_ in ARROW_FORMATS:
-        if compression is not None:
-            options = replace(options, compression=cast("Codec", compression))
+        writer_options["options"] = options
     elif options != DEFAULT_WRITE_OPTIONS or (compression is not None and format_ != "parquet"):
         raise InvalidArgumentError(f"{location}: compression and options do not apply to {format_}")
-    lazy = LazyTable(table.schema, table.to_batches(max_chunksize))
-    lazy = fit_to_format(validate_table(lazy, format_, "", is_quick=True), format_)
-    delimiter = default_delimiter(location)
-    write_batches(sink, format_, lazy, TargetOptions(options, compression=compression or "snappy", delimiter=delimiter))
+    lazy = validate_table(LazyTable(table.schema, table.to_batches(max_chunksize)), format_, "", is_quick=True)
+    write_batches(sink, format_, lazy, **writer_options)
 
 
 # Formats
@@ -302,8 +282,12 @@ def choose_target_format(path: str, default: str | None = None) -> str:
 # Reading
 
 
-class TableSource:
-    """A file and its format; a path is opened, a URL not yet. Create it with `open_table_source`."""
+class TableSource(AbstractContextManager["TableSource"]):
+    """A file in a format; a path is opened, a URL not yet.
+
+    Without a `format`, Arrow and Parquet are detected by content, CSV and JSON by the extension of the path or URL,
+    JSON also by content. `name` is for errors.
+    """
 
     def __init__(self, source: Any, format: str | None = None, name: str | None = None) -> None:
         self.source = source
@@ -312,11 +296,14 @@ class TableSource:
             self.source = open_at_position(source) if is_open else source
         except MissingFileError:
             is_open = False  # `open_table` raises it, after errors in the use of options
-        self._location = get_location(source) or name or str(self.source.name)
-        self.name = name or self._location
-        detected = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(self._location), "arrow")
+        self.name = name or get_location(source) or str(self.source.name)
+        detected = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(self.name), "arrow")
         detected = "arrow" if detected in ARROW_FORMATS else detected
         self.format = format or (_detect_format(_peek(self.source), detected) if is_open else detected)
+
+    def __exit__(self, *_: object) -> None:
+        if isinstance(self.source, MemorySource | StreamSource | RangeSource):
+            self.source.close()
 
     @property
     def size_bytes(self) -> int | None:
@@ -342,55 +329,69 @@ class TableSource:
                 yield LazyTable(reader.schema, reader, isinstance(reader, FileReader), metadata)
         elif self.format == "parquet":
             with self.open_parquet(options.max_piped_bytes) as file:
-                with _translate_pyarrow_errors(self.name):
-                    schema = import_schema(file.schema_arrow)
-                schema = schema.select(options.columns) if options.columns else schema
                 # pyarrow takes a.b as a field of a, and returns columns in their order in the file.
-                reader = file.iter_batches(options.batch_rows or _BATCH_ROWS, columns=options.columns or None)
-                batches = _read_batches(reader, self.name, options.columns)
-                yield LazyTable(schema, batches, num_rows=file.metadata.num_rows)
+                batches = file.iter_batches(_BATCH_ROWS, columns=options.columns or None)
+                yield self._import_table(file.schema_arrow, batches, options.columns, file.metadata.num_rows)
         else:
             self.source = open_at_position(self.source)
             open_text = _open_csv if self.format == "csv" else _open_json
-            delimiter = default_delimiter(self._location)
-            with _open_decompressed(self.source) as file:
-                with _translate_pyarrow_errors(self.name, _CSV_NOTE if self.format == "csv" else _JSON_NOTE):
-                    schema, batches = open_text(file, self.name, options, delimiter)
-                yield LazyTable(schema, batches)
+            # Closed, so that a thread of pyarrow that reads ahead ends soon.
+            with closing(_SourceFile(_decompress(self.source))) as file:
+                with self._translated_errors():
+                    schema, batches = open_text(file, self.name, options)
+                yield self._import_table(schema, batches, options.columns)
 
-    @contextmanager
-    def open_parquet(self, max_piped_bytes: int) -> Iterator[Any]:
-        """Yield pyarrow's `ParquetFile`. A pipe, or a URL whose server does not support ranges, is read into memory."""
+    def open_parquet(self, max_piped_bytes: int) -> Any:
+        """Return pyarrow's `ParquetFile`. A pipe, and a URL whose server lacks ranges, is read into memory."""
         pq = import_pyarrow("pyarrow.parquet")
         self.source = ensure_random_access(open_random_access(self.source), max_piped_bytes)
-        with _translate_pyarrow_errors(self.name):
-            file = pq.ParquetFile(_SourceFile(self.source, is_sequential=False))
-        yield file
+        with self._translated_errors():
+            return pq.ParquetFile(_SourceFile(self.source))
 
+    def _import_table(
+        self, pa_schema: Any, pa_batches: Iterable[Any], columns: Sequence[str], num_rows: int | None = None
+    ) -> LazyTable:
+        """Return record batches of pyarrow as a table, with only `columns` if any."""
 
-@contextmanager
-def open_table_source(source: Any, format: str | None = None, name: str | None = None) -> Iterator[TableSource]:
-    """Open a file in a format; without one, Arrow and Parquet are detected by content, CSV and JSON
-    by the extension of the path or URL, of JSON also by content. `name` is for errors.
-    """
-    file = TableSource(source, format, name)
-    try:
-        yield file
-    finally:
-        if isinstance(file.source, MemorySource | StreamSource | RangeSource):
-            file.source.close()
+        def iterate() -> Iterator[RecordBatch]:
+            rows, batches = 0, iter(pa_batches)
+            while True:
+                with self._translated_errors(rows):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                rows += batch.num_rows
+                yield record_batch(batch).select(columns) if columns else record_batch(batch)
+
+        with self._translated_errors():
+            schema = import_schema(pa_schema)
+        return LazyTable(schema.select(columns) if columns else schema, iterate(), num_rows=num_rows)
+
+    @contextmanager
+    def _translated_errors(self, rows: int = 0) -> Iterator[None]:
+        """Raise `InvalidDataError` with pyarrow's message, and the number of rows before, if any."""
+        pa = import_pyarrow()
+        try:
+            yield
+        except BowstringError:
+            raise
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # an OSError for damaged pages
+            invalid = InvalidDataError(f"{self.name}: {f'after {rows:,} rows: ' if rows else ''}{error}")
+            if self.format != "parquet":
+                invalid.add_note(_NOTE)
+            raise invalid from error
 
 
 def is_arrow(path: str | os.PathLike[str]) -> bool:
     """Return whether the file at a path or URL is read as Arrow data."""
-    with open_table_source(path) as file:
+    with TableSource(path) as file:
         return file.format == "arrow"
 
 
-def _peek(source: MemorySource | StreamSource) -> bytes:
+def _peek(source: MemorySource | StreamSource, size_bytes: int = 16) -> bytes:
     if isinstance(source, StreamSource):
-        return source.peek(_FIRST_BYTES)
-    return source.read_at(source.position, min(_FIRST_BYTES, source.size - source.position))
+        return source.peek(size_bytes)
+    return source.read_at(source.position, min(size_bytes, source.size - source.position))
 
 
 def _detect_format(first_bytes: bytes, default: str) -> str:
@@ -415,35 +416,8 @@ def import_pyarrow(module: str = "pyarrow") -> Any:
         raise MissingExtraError.for_package("pyarrow", EXTRA) from None
 
 
-@contextmanager
-def _translate_pyarrow_errors(where: str, note: str = "") -> Iterator[None]:
-    """Raise `InvalidDataError` with pyarrow's message and a note; a Bowstring error is raised unchanged."""
-    pa = import_pyarrow()
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # an OSError for damaged pages
-        if isinstance(error, BowstringError):
-            raise
-        invalid = InvalidDataError(f"{where}: {error}")
-        if note:
-            invalid.add_note(note)
-        raise invalid from error
-
-
-def _read_batches(reader: Any, name: str, columns: Sequence[str] = (), note: str = "") -> Iterator[RecordBatch]:
-    """Yield the record batches of a pyarrow reader or table, with only `columns` if any, and translate its errors."""
-    batches = iter(reader.to_batches() if hasattr(reader, "to_batches") else reader)
-    while True:
-        with _translate_pyarrow_errors(name, note):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield record_batch(batch).select(columns) if columns else record_batch(batch)
-
-
-# A blocked read, as of a pipe, must not keep the process for ever.
 _EXIT_TIMEOUT_S = 10.0
-_unreleased_files: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
+_unreleased_files: weakref.WeakSet[_SourceFile] = weakref.WeakSet()
 
 
 @atexit.register
@@ -458,86 +432,68 @@ def _wait_until_files_are_released() -> None:
         time.sleep(0.001)
 
 
-class _SourceFile(io.RawIOBase):
-    """A source as a file object, which threads of pyarrow may read."""
+class _SourceFile:
+    """A source as a file object, which threads of pyarrow may read. It does not close the source."""
 
-    def __init__(self, source: Any, is_sequential: bool) -> None:
-        super().__init__()
+    def __init__(self, source: Any) -> None:
         _unreleased_files.add(self)
-        self._source = source
-        self._is_sequential = is_sequential
-        self._position = 0
+        self.source = source
+        self.closed = False
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return not self._is_sequential
+    def read(self, size_bytes: int) -> bytes:
+        if self.closed:
+            raise ClosedError(f"{self.source.name}: closed")
+        chunk: bytes = self.source.read(size_bytes)
+        return chunk
 
     def tell(self) -> int:
-        return self._position
+        return int(self.source.position)
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}[whence]
-        self._position = start + offset
-        return self._position
+    def seek(self, offset: int, whence: int) -> None:
+        self.source.position = offset + {io.SEEK_SET: 0, io.SEEK_END: self.source.size}[whence]
 
-    def readinto(self, buffer: Any) -> int:
-        if self._is_sequential:
-            part = self._source.read(len(buffer))
-        else:
-            size_bytes = max(0, min(len(buffer), self._source.size - self._position))
-            part = self._source.read_at(self._position, size_bytes)
-        buffer[: len(part)] = part
-        self._position += len(part)
-        return len(part)
+    def close(self) -> None:
+        self.closed = True
 
 
-class _SinkFile(io.RawIOBase):
+class _SinkFile:
     """A sink as a file object."""
 
-    def __init__(self, sink: Sink) -> None:
-        super().__init__()
-        self._sink = sink
+    closed = False
 
-    def writable(self) -> bool:
-        return True
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
 
     def tell(self) -> int:
         return self._sink.position
 
-    def write(self, data: Any) -> int:
-        self._sink.write([bytes(data)], len(data))
-        return len(data)
+    def write(self, chunk: bytes) -> None:
+        self._sink.write([chunk], len(chunk))
 
 
-@contextmanager
-def _open_decompressed(source: MemorySource | StreamSource) -> Iterator[Any]:
-    """Yield the decompressed bytes of a source as a file object; codecs are detected by their first bytes."""
-    raw_file: Any = _SourceFile(source, is_sequential=True)
+def _decompress(source: MemorySource | StreamSource) -> MemorySource | StreamSource:
+    """Return the decompressed bytes of a source; codecs are detected by their first bytes."""
     codec = next((name for magic, name in _CODECS.items() if _peek(source).startswith(magic)), None)
-    if codec is not None:
-        pa = import_pyarrow()
-        raw_file = pa.CompressedInputStream(pa.PythonFile(raw_file, mode="r"), codec)
-    file = io.BufferedReader(raw_file, _HEAD_BYTES)
-    try:
-        yield file
-    finally:
-        file.close()  # so that a thread of pyarrow that reads ahead ends soon
+    if codec is None:
+        return source
+    pa = import_pyarrow()
+    stream = pa.CompressedInputStream(pa.PythonFile(_SourceFile(source), mode="r"), codec)
+    return StreamSource(stream.readinto, source.name)
 
 
 # CSV
 
 
-def _open_csv(file: Any, name: str, options: SourceOptions, default_delimiter: str) -> _SchemaAndBatches:
+def _open_csv(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any, Iterable[Any]]:
+    """Return pyarrow's schema and record batches."""
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    text = file.peek(_HEAD_BYTES)[:_HEAD_BYTES].decode(options.encoding, "ignore").removeprefix("\ufeff")
+    text = _peek(file.source, _HEAD_BYTES).decode(options.encoding, "ignore").removeprefix("\ufeff")
     lines = list(io.StringIO(text, newline=""))[options.skip_rows :]
     if options.has_header and not options.column_names and _JSON_START.match("".join(lines).encode()):
         mismatch = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
         mismatch.add_note("rename it to .json or .jsonl")
         raise mismatch
-    delimiter = options.delimiter or _detect_delimiter(lines, default_delimiter, len(options.column_names) == 1)
+    delimiter = options.delimiter or _detect_delimiter(lines, default_delimiter(name), len(options.column_names) == 1)
     quoting: dict[str, Any] = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     rows = list(csv.reader(lines, delimiter=delimiter, **quoting))
     first = rows[0] if rows else []
@@ -545,11 +501,8 @@ def _open_csv(file: Any, name: str, options: SourceOptions, default_delimiter: s
     for column in (*options.columns, *options.column_types):
         if column not in header:
             raise NotFoundError(f"{name}: there is no column {column!r}")
-    text_columns = [
-        column
-        for column, values in zip(header, zip_longest(*rows[header is first :]), strict=False)
-        if any(value and _loses_digits(value) for value in values)
-    ]
+    columns = zip(header, zip_longest(*rows[header is first :]), strict=False)
+    text_columns = [column for column, values in columns if any(value and _loses_digits(value) for value in values)]
     is_whole = options.block_bytes is None
     reader = (pc.read_csv if is_whole else pc.open_csv)(
         file,
@@ -576,13 +529,10 @@ def _open_csv(file: Any, name: str, options: SourceOptions, default_delimiter: s
             timestamp_parsers=[*options.timestamp_formats, pc.ISO8601],
         ),
     )
-    schema = import_schema(reader.schema)
-    for each in schema:
-        if isinstance(each.type, t.Binary) and each.name not in options.column_types:  # as pyarrow reads it
-            error = InvalidDataError(f"{name}: column {each.name!r} is not valid UTF-8")
-            error.add_note(_CSV_NOTE)
-            raise error
-    return schema, _read_batches(reader, name, note=_CSV_NOTE)
+    for each in reader.schema:
+        if pa.types.is_binary(each.type) and each.name not in options.column_types:  # as pyarrow reads it
+            raise pa.ArrowInvalid(f"column {each.name!r} is not valid UTF-8")
+    return reader.schema, reader.to_batches() if is_whole else reader
 
 
 def _detect_delimiter(lines: list[str], default: str, is_single_column: bool) -> str:
@@ -605,136 +555,108 @@ def _loses_digits(value: str) -> bool:
 # JSON
 
 
-def _open_json(file: Any, name: str, options: SourceOptions, _: str) -> _SchemaAndBatches:
-    """Return the schema and batches of one object per line, or of an array of objects.
+def _open_json(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any, Iterable[Any]]:
+    """Return pyarrow's schema and record batches of one object per line, or of an array of objects."""
+    tables = _parse_json(_read_json_blocks(file.source, name, options), name, options)
+    first = next(tables, import_pyarrow().schema(options.column_types.items()).empty_table())
+    return first.schema, (batch for table in chain([first], tables) for batch in table.to_batches())
 
-    The lines of each block are parsed by themselves, with the types of the first block.
-    """
+
+def _parse_json(blocks: Iterable[bytes], name: str, options: SourceOptions) -> Iterator[Any]:
+    """Yield a table of pyarrow for each block of lines, which is parsed by itself, with the types of the first."""
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
-    explicit = pa.schema(list(options.column_types.items()))
-    formats, timestamps = options.timestamp_formats, {}
-    if formats:  # pyarrow's reader of JSON takes ISO 8601 only: read the text, then parse it
-        timestamps = {each.name: each.type for each in explicit if pa.types.is_timestamp(each.type)}
-        explicit = pa.schema([(each.name, pa.string() if each.name in timestamps else each.type) for each in explicit])
-    block_bytes = options.block_bytes or -1
-    if file.peek(3).startswith(codecs.BOM_UTF8):
-        file.read(3)
-    is_array = file.peek(_HEAD_BYTES).lstrip().startswith(b"[")
-    blocks = (_read_array if is_array else _read_lines)(file, name, block_bytes)
-    floats = [json.dumps(each.name, ensure_ascii=False) for each in explicit if pa.types.is_floating(each.type)]
+    types, formats = options.column_types, options.timestamp_formats
+    # pyarrow's reader of JSON takes ISO 8601 only: with other formats, text is read and then parsed.
+    timestamps = {column: kind for column, kind in types.items() if formats and pa.types.is_timestamp(kind)}
+    schema = pa.schema({**types, **dict.fromkeys(timestamps, pa.string())}.items())
+    floats = [json.dumps(column, ensure_ascii=False) for column, kind in types.items() if pa.types.is_floating(kind)]
     # pyarrow reads NaN and infinities without quotes.
     special = re.compile(rb'((?:%s)[ \t]*:[ \t]*)"(NaN|-?Infinity)"' % "|".join(map(re.escape, floats)).encode())
-
-    def parse(schema: Any, rows: int) -> Any:
-        with _translate_pyarrow_errors(f"{name}: after {rows:,} rows" if rows else name, _JSON_NOTE):
-            block = next(blocks, None)
-            if block is None:
-                return None
-            _check_json(block, name)
-            return pj.read_json(
-                pa.BufferReader(special.sub(rb"\1\2", block) if floats else block),
-                pj.ReadOptions(use_threads=False, block_size=max(len(block), _HEAD_BYTES)),
-                pj.ParseOptions(schema, unexpected_field_behavior="error" if rows else "infer"),
-            )
-
-    def parse_timestamps(table: Any, rows: int) -> Any:
-        for index, column in enumerate(table.schema):
-            if column.name in timestamps:
-                with _translate_pyarrow_errors(f"{name}: after {rows:,} rows, column {column.name!r}", _JSON_NOTE):
-                    values = _parse_timestamps(table[index], formats, timestamps[column.name])
-                table = table.set_column(index, column.name, values)
-        return table
-
-    def iterate() -> Iterator[RecordBatch]:
-        table, rows = first, 0
-        while table is not None:
-            yield from _read_batches(parse_timestamps(table, rows), name, options.columns)
-            rows += table.num_rows
-            table = parse(first.schema, rows)
-
-    first = parse(explicit if len(explicit) else None, 0)
-    if first is not None and formats:  # as in CSV, text of which each value fits becomes timestamps
-        for column in first.schema:
-            if pa.types.is_string(column.type) and column.name not in options.column_types:
-                with suppress(pa.ArrowInvalid):
-                    _parse_timestamps(first[column.name], formats, pa.timestamp("s"))
-                    timestamps[column.name] = pa.timestamp("s")
-    types = explicit if first is None else first.schema
-    schema = import_schema(pa.schema([(each.name, timestamps.get(each.name, each.type)) for each in types]))
-    return schema.select(options.columns) if options.columns else schema, iterate()
+    for index, block in enumerate(filter(bytes.strip, blocks)):
+        _check_json(block, name)
+        table = pj.read_json(
+            pa.BufferReader(special.sub(rb"\1\2", block) if floats else block),
+            pj.ReadOptions(use_threads=False, block_size=max(len(block), _HEAD_BYTES)),
+            pj.ParseOptions(schema, unexpected_field_behavior="error" if index else "infer"),
+        )
+        schema = table.schema
+        for column in schema.names if formats and not index else ():
+            if pa.types.is_string(schema.field(column).type) and column not in types:
+                with suppress(pa.ArrowInvalid):  # as in CSV, text of which each value fits becomes timestamps
+                    _parse_timestamps(table, column, formats, pa.timestamp("s"))
+                    timestamps[column] = pa.timestamp("s")
+        for column, kind in timestamps.items():
+            table = _parse_timestamps(table, column, formats, kind)
+        yield table
 
 
-def _parse_timestamps(text: Any, formats: Sequence[str], type: Any) -> Any:
+def _parse_timestamps(table: Any, column: str, formats: Sequence[str], kind: Any) -> Any:
     """Parse a column of text in ISO 8601, or each value in the first of `formats` that fits it."""
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.compute")
+    text, index = table[column], table.schema.get_field_index(column)
     with suppress(pa.ArrowInvalid):
-        return text.cast(type)
-    values = pc.coalesce(*(pc.strptime(text, each, type.unit, error_is_null=True) for each in formats))
+        return table.set_column(index, column, text.cast(kind))
+    values = pc.coalesce(*(pc.strptime(text, each, kind.unit, error_is_null=True) for each in formats))
     if values.null_count > text.null_count:
-        unparsed = text.filter(pc.and_(pc.is_null(values), pc.is_valid(text)))
-        raise pa.ArrowInvalid(f"{unparsed[0].as_py()!r} has none of the formats {', '.join(map(repr, formats))}")
-    return pc.assume_timezone(values, type.tz) if type.tz else values
+        unparsed = text.filter(pc.and_(pc.is_null(values), pc.is_valid(text)))[0].as_py()
+        expected = ", ".join(map(repr, formats))
+        raise pa.ArrowInvalid(f"column {column!r}: {unparsed!r} has none of the formats {expected}")
+    return table.set_column(index, column, pc.assume_timezone(values, kind.tz) if kind.tz else values)
 
 
-def _read_lines(file: Any, name: str, block_bytes: int) -> Iterator[bytes]:
-    """Yield whole lines, about a block at a time."""
-    while block := file.read(block_bytes):
-        block += file.readline(block_bytes)
-        if not block.endswith(b"\n") and file.peek(1):
+def _read_json_blocks(source: Any, name: str, options: SourceOptions) -> Iterator[bytes]:
+    """Yield lines, about a block at a time. An array, whose objects become lines, is read into memory."""
+    block_bytes = options.block_bytes or sys.maxsize
+    if _peek(source, 3) == codecs.BOM_UTF8:
+        source.read(3)
+    if _peek(source, _HEAD_BYTES).lstrip().startswith(b"["):
+        source = ensure_random_access(source, options.max_piped_bytes)
+        yield from encode_lines(_split_array(source.read(source.size).decode(), name), block_bytes, block_bytes)
+    elif options.block_bytes is None:
+        source = ensure_random_access(source, sys.maxsize)
+    rest = b""
+    while chunk := source.read(block_bytes):
+        block = rest + chunk
+        end = block.rfind(b"\n") + 1 if len(chunk) == block_bytes else len(block)
+        if not end:
             raise LimitError(f"{name}: a line is larger than a block of {block_bytes} bytes (--block-size)")
-        if not block.isspace():
-            yield block
+        yield block[:end]
+        rest = block[end:]
+    yield rest
 
 
-def _read_array(file: Any, name: str, block_bytes: int) -> Iterator[bytes]:
-    """Yield the objects of an array as lines, about a block at a time."""
-    limit = sys.maxsize if block_bytes < 0 else block_bytes
-    yield from encode_lines(_split_array(io.TextIOWrapper(file, "utf-8"), name, block_bytes), limit, limit)
-
-
-def _split_array(text: io.TextIOWrapper, name: str, block_characters: int) -> Iterator[str]:
+def _split_array(text: str, name: str) -> Iterator[str]:
     """Yield the texts of the objects of an array, without line ends, which JSON allows only between values."""
-    decode, buffer, offset, count = json.JSONDecoder().raw_decode, "", 0, 0
-    while True:
-        start = re.compile(r"\s*%s\s*(?=\{)" % ("," if count else r"\[")).match(buffer, offset)
-        try:
-            if start is None:
-                raise json.JSONDecodeError("expected an object or the end of the array", buffer, offset)
-            end = decode(buffer, start.end())[1]
-        except RecursionError:
-            raise LimitError(f"{name}: values are nested too deep") from None
-        except json.JSONDecodeError as error:
-            try:
-                is_limited = 0 < block_characters < len(buffer) - offset
-                block = "" if is_limited else text.read(block_characters)
-            except UnicodeDecodeError as decode_error:
-                raise InvalidDataError(f"{name}: {decode_error}") from None
-            if block:
-                buffer, offset = buffer[offset:] + block, 0
-                continue
-            if re.compile(r"\s*\]\s*" if count else r"\s*\[\s*\]\s*").fullmatch(buffer, offset):
-                return
-            found = f"{error.msg}, found {buffer[offset : offset + 20]!r}"
-            raise InvalidDataError(f"{name}: after {count:,} objects of the array: {found}") from None
-        yield re.sub(r"[\r\n]", " ", buffer[start.end() : end])
-        offset, count = end, count + 1
+    decode, start_pattern, end, count = json.JSONDecoder().raw_decode, r"\s*\[\s*(?=\{)", 0, 0
+    try:
+        while start := re.compile(start_pattern).match(text, end):
+            _, end = decode(text, start.end())
+            yield re.sub(r"[\r\n]", " ", text[start.end() : end])
+            start_pattern, count = r"\s*,\s*(?=\{)", count + 1
+        if not re.compile(r"\s*\]\s*" if count else r"\s*\[\s*\]\s*").fullmatch(text, end):
+            raise json.JSONDecodeError("expected an object or the end of the array", text, end)
+    except RecursionError:
+        raise LimitError(f"{name}: values are nested too deep") from None
+    except json.JSONDecodeError as error:
+        found = f"{error.msg}, found {text[end : end + 20]!r}"
+        raise InvalidDataError(f"{name}: after {count:,} objects of the array: {found}") from None
 
 
 def _check_json(block: bytes, name: str) -> None:
     """Raise `LimitError` for values that are nested so deep that pyarrow overflows the stack, and for objects with so
     many different keys that most values would be nulls.
     """
-    max_nesting, lines = DEFAULT_LIMITS.max_nesting, block.splitlines()
-    for line in lines:
-        if line.count(b"[") + line.count(b"{") > max_nesting:
-            brackets = re.sub(rb'"(?:[^"\\]|\\.)*"|[^\[\]{}]', b"", line)
-            if max(accumulate(1 if code in b"[{" else -1 for code in brackets), default=0) > max_nesting:
-                raise LimitError(f"{name}: values are nested deeper than {max_nesting} levels")
-    num_keys = block.count(b":")
-    if len(lines) * num_keys > expansion_limits.MAX_VALUES:
+    # Without escapes and what is in strings; line ends count for nothing, as pyarrow permits them in values.
+    text = re.sub(rb"\\.", b"", block).translate(None, _NOT_NESTING).replace(b'""', b"")
+    brackets = np.frombuffer(re.sub(rb'"[^"]*"', b"", text), np.uint8)
+    nesting = np.cumsum(np.where(np.isin(brackets, list(b"[{")), 1, -1)).max(initial=0)
+    if nesting > DEFAULT_LIMITS.max_nesting:
+        raise LimitError(f"{name}: values are nested deeper than {DEFAULT_LIMITS.max_nesting} levels")
+    num_lines, num_keys = block.count(b"\n"), block.count(b":")
+    if num_lines * num_keys > expansion_limits.MAX_VALUES:
         keys = set(re.findall(rb'"([^"\\]*)"\s*:', block))
-        with prefix_errors(f"{name}: {len(lines):,} objects with {len(keys):,} keys"):
-            expansion_limits.check_expanded_values(len(lines) * len(keys), num_keys)
+        with prefix_errors(f"{name}: {num_lines:,} objects with {len(keys):,} keys"):
+            expansion_limits.check_expanded_values(num_lines * len(keys), num_keys)
 
 
 # Writing
@@ -747,18 +669,6 @@ def validate_table(table: LazyTable, target_format: str, hint: str, is_quick: bo
     if is_quick and target_format not in ("parquet", "csv"):
         return table
     return replace(table, batches=iter_validated_batches(table.batches, hint))
-
-
-def fit_to_format(table: LazyTable, target_format: str, is_unified: bool = False) -> LazyTable:
-    """Return the table as a format can hold it: for Parquet with plain values instead of most dictionaries, for an
-    Arrow file, and if `is_unified`, with one dictionary for each column, which keeps all batches in memory.
-    """
-    if target_format == "parquet":  # of other dictionaries, pyarrow loses time zones and units
-        return decode_dictionaries(table, (t.Utf8, t.LargeUtf8, t.Binary, t.LargeBinary))
-    is_replaced = target_format == "file" and not table.has_fixed_dictionaries
-    if has_dictionary_fields(table.schema) and (is_unified or is_replaced):
-        return replace(table, batches=unify_batch_dictionaries(table.schema, list(table.batches)))
-    return table
 
 
 def decode_dictionaries(table: LazyTable, encoded_types: tuple[type[t.DataType], ...] = ()) -> LazyTable:
@@ -787,57 +697,65 @@ def _convert_columns(table: LazyTable, convert: Callable[[Array], Array]) -> Laz
     return replace(table, schema=schema, batches=batches)
 
 
-def write_batches(
-    out: Any, target_format: str, table: LazyTable, options: TargetOptions = DEFAULT_TARGET_OPTIONS
-) -> int:
-    """Write a table that fits the format, and return the number of rows."""
-    if target_format == "file":
-        with new_file(
-            out, table.schema, table.footer_metadata, options.alignment_bytes, options=options.ipc
-        ) as file_writer:
-            return _write_all(table.batches, file_writer.write_batch)
-    if target_format == "stream":
-        with new_stream(out, table.schema, options.alignment_bytes, options=options.ipc, atomic=True) as stream_writer:
-            return _write_all(table.batches, stream_writer.write_batch)
-    sink = open_sink(out)
+def write_batches(out: Any, target_format: str, table: LazyTable, **options: Any) -> int:
+    """Write a table, and return the number of rows. An Arrow file, and a stream if the option `unify_dictionaries` is
+    set, has one dictionary for each column, which keeps all batches in memory.
+
+    `options` are those of `new_file` and `new_stream`, or of pyarrow's `ParquetWriter` or `csv.WriteOptions`.
+    """
+    rows = 0
+
+    def count_rows() -> Iterator[RecordBatch]:
+        nonlocal rows
+        for batch in table.batches:
+            yield batch
+            rows += batch.num_rows
+
+    batches: Iterable[RecordBatch] = count_rows()
+    if target_format in ARROW_FORMATS:
+        is_file = target_format == "file"
+        is_unified = options.get("options", DEFAULT_WRITE_OPTIONS).unify_dictionaries
+        if has_dictionary_fields(table.schema) and (is_unified or (is_file and not table.has_fixed_dictionaries)):
+            batches = unify_batch_dictionaries(table.schema, list(batches))
+        arguments = (table.schema, table.footer_metadata) if is_file else (table.schema,)
+        with (
+            new_file(out, *arguments, **options)
+            if is_file
+            else new_stream(out, *arguments, atomic=True, **options) as writer
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+        return rows
+    sink, counted = open_sink(out), replace(table, batches=batches)
     with abandon_on_error(sink):
-        write = {"parquet": _write_parquet, "csv": _write_csv}.get(target_format, _write_json)
-        rows = write(sink, table, options, target_format)
+        if target_format in ("parquet", "csv"):
+            _write_with_pyarrow(sink, target_format, counted, options)
+        else:
+            for chunk in encode_lines(_format_json(counted, is_array=target_format == "json")):
+                sink.write([chunk], len(chunk))
         sink.finish()
     return rows
 
 
-def _write_all(batches: Iterable[RecordBatch], write_batch: Callable[[RecordBatch], Any]) -> int:
-    rows = 0
-    for batch in batches:
-        write_batch(batch)
-        rows += batch.num_rows
-    return rows
-
-
-def _write_with_pyarrow(open_writer: Callable[[], Any], table: LazyTable, format: str) -> int:
-    pa = import_pyarrow()
-
-    def write_batch(batch: RecordBatch) -> None:
-        check_row_count(batch)
-        writer.write_batch(pa.record_batch(batch))
-
+def _write_with_pyarrow(sink: Sink, target_format: str, table: LazyTable, options: Mapping[str, Any]) -> None:
+    """Write batches as row groups of Parquet, or as a header and lines of CSV (RFC 4180, UTF-8, line feeds)."""
+    pa, module = import_pyarrow(), import_pyarrow(f"pyarrow.{target_format}")
+    if target_format == "csv":
+        table = _convert_columns(table, _to_csv_column)
+        write_options = module.WriteOptions(**{"delimiter": default_delimiter(sink.name), **options})
+        open_writer, options = module.CSVWriter, {"write_options": write_options}
+    else:  # of other dictionaries, pyarrow loses time zones and units
+        table = decode_dictionaries(table, (t.Utf8, t.LargeUtf8, t.Binary, t.LargeBinary))
+        for each in table.schema:
+            _check_parquet_type(each.type, f"column {each.name!r}")
+        open_writer = module.ParquetWriter
     try:
-        with open_writer() as writer:
-            return _write_all(table.batches, write_batch)
+        with open_writer(_SinkFile(sink), pa.schema(table.schema), **options) as writer:
+            for batch in table.batches:
+                check_row_count(batch)
+                writer.write_batch(pa.record_batch(batch))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise UnsupportedTypeError(f"pyarrow can't write this as {format}: {error}") from error
-
-
-def _write_parquet(sink: Sink, table: LazyTable, options: TargetOptions, _: str) -> int:
-    """Write batches as row groups."""
-    pa, pq = import_pyarrow(), import_pyarrow("pyarrow.parquet")
-    for each in table.schema:
-        _check_parquet_type(each.type, f"column {each.name!r}")
-    codec = {"compression": options.compression, "compression_level": options.compression_level}
-    return _write_with_pyarrow(
-        lambda: pq.ParquetWriter(_SinkFile(sink), pa.schema(table.schema), **codec), table, "Parquet"
-    )
+        raise UnsupportedTypeError(f"pyarrow can't write this as {target_format}: {error}") from error
 
 
 def _check_parquet_type(type: t.DataType, path: str) -> None:
@@ -863,16 +781,6 @@ def _check_parquet_type(type: t.DataType, path: str) -> None:
         _check_parquet_type(child.type, f"{path} → {name}")
 
 
-def _write_csv(sink: Sink, table: LazyTable, options: TargetOptions, _: str) -> int:
-    """Write a header, if any, and a line per row (RFC 4180, UTF-8, line feeds)."""
-    pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    table = _convert_columns(table, _to_csv_column)
-    write_options = pc.WriteOptions(include_header=options.has_header, delimiter=options.delimiter)
-    return _write_with_pyarrow(
-        lambda: pc.CSVWriter(_SinkFile(sink), pa.schema(table.schema), write_options=write_options), table, "CSV"
-    )
-
-
 def _to_csv_column(column: Array) -> Array:
     """Convert a column to a type that pyarrow writes as text; values are written as by `bowstring cat`."""
     type_ = column.type
@@ -889,24 +797,15 @@ def _to_csv_column(column: Array) -> Array:
     return column
 
 
-def _write_json(sink: Sink, table: LazyTable, _: TargetOptions, target_format: str) -> int:
-    """Write one object per line, or an array of objects. Raises `InvalidArgumentError` for duplicate column names."""
+def _format_json(table: LazyTable, is_array: bool) -> Iterator[str]:
+    """Yield one object per line, or the lines of an array. Raises `InvalidArgumentError` for duplicate column names."""
     names = table.schema.names
     check_unique_names(names, "write CSV instead")
-    is_array, separator = target_format == "json", b"[\n"
-
-    def write_batch(batch: RecordBatch) -> None:
-        nonlocal separator
-        lines = (format_json_line(names, row) for row in iterate_rows(batch))
-        for chunk in encode_lines(lines):
-            part = chunk
-            if is_array:  # the separator of the last line is not known yet
-                part = separator + chunk[:-1].replace(b"\n", b",\n")
-                separator = b",\n"
-            sink.write([part], len(part))
-
-    rows = _write_all(table.batches, write_batch)
-    if is_array:
-        end = b"\n]\n" if rows else b"[\n]\n"
-        sink.write([end], len(end))
-    return rows
+    objects = (format_json_line(names, row) for batch in table.batches for row in iterate_rows(batch))
+    if not is_array:
+        yield from objects
+        return
+    yield "["
+    for line, next_line in pairwise(chain(objects, [""])):
+        yield f"{line}," if next_line else line
+    yield "]"

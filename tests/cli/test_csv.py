@@ -192,7 +192,7 @@ INVALID_CSV: dict[str, tuple[str | bytes, list[str], str]] = {
     "a value of another type in a later block": (
         "a,b\n" + "1,2\n" * 1000 + "3,x\n",
         ["--block-size", "1024"],
-        "x.csv: In CSV column #1: Row #1002: CSV conversion error to int64: invalid value 'x'",
+        "x.csv: after 767 rows: In CSV column #1: Row #1002: CSV conversion error to int64: invalid value 'x'",
     ),
     "a row that is larger than a block": (
         "a\n" + "x" * 5000 + "\n",
@@ -212,7 +212,7 @@ def test_invalid_csv_is_one_error_line_with_its_location(
     error = capsys.readouterr().err
     assert error.startswith(f"bowstring: {tmp_path}/{message}")
     assert error.count("\n") == 1
-    assert "no column" in message or error.endswith(" and other options for CSV)\n")
+    assert "no column" in message or error.endswith(" and other options for CSV and JSON)\n")
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 

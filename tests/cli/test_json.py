@@ -67,7 +67,12 @@ def test_without_objects_a_table_has_no_rows(tmp_path: Path, text: str) -> None:
     assert convert_text(tmp_path / "x.json", text).shape == (0, 0)
 
 
-def test_an_array_is_read_in_blocks(tmp_path: Path) -> None:
+def test_brackets_in_strings_are_not_nested_values(tmp_path: Path) -> None:
+    rows = [{"a": "[" * 200, "b": '"[' * 100, "c": "\\"}, {"a": "", "b": "]", "c": '\\"{' * 100}]
+    assert convert_text(tmp_path / "x.jsonl", "".join(json.dumps(row) + "\n" for row in rows)).to_pylist() == rows
+
+
+def test_an_array_is_parsed_in_blocks(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"n": n, "s": 'a "]" [{\\ ü\n' * (n % 40)} for n in range(2000)]
     table = convert_text(tmp_path / "x.json", json.dumps(rows, indent=1, ensure_ascii=False), "--block-size", 2048)
     assert table.to_pylist() == rows
@@ -106,6 +111,10 @@ INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
         '{"]]]]": ' * 70 + "1" + "}" * 70 + "\n",
         "values are nested deeper than 64 levels",
     ),
+    "values nested too deep in several lines": (
+        '{"a":\n' + "[\n" * 100_000 + "]\n" * 100_000 + "}\n",
+        "values are nested deeper than 64 levels",
+    ),
     "an array of values nested too deep": (
         '[{"a":' + "[" * 500 + "]" * 500 + "}]",
         "values are nested deeper than 64 levels",
@@ -142,11 +151,11 @@ INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
     "bytes that are not UTF-8 in an array": (b'[{"a": "\xff"}]', "'utf-8' codec can't decode byte 0xff"),
     "another type in a later block": (
         '{"a": 1}\n' * 1000 + '{"a": "x"}\n',
-        "after 912 rows: JSON parse error: Column(/a) changed from number to string in row 88",
+        "after 910 rows: JSON parse error: Column(/a) changed from number to string in row 90",
     ),
     "another key in a later block": (
         '{"a": 1}\n' * 1000 + '{"b": 1}\n',
-        "after 912 rows: JSON parse error: unexpected field",
+        "after 910 rows: JSON parse error: unexpected field",
     ),
     "a line that is larger than a block": (
         '{"a": "' + "x" * 5000 + '"}\n',

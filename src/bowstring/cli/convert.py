@@ -39,10 +39,7 @@ from bowstring.file_formats import (
     DEFAULT_BLOCK_BYTES,
     LazyTable,
     SourceOptions,
-    TargetOptions,
     decode_dictionaries,
-    default_delimiter,
-    fit_to_format,
     import_pyarrow,
     validate_table,
     write_batches,
@@ -232,14 +229,14 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     with prefix_errors_with_source(source), open_input(source, options["source_format"]) as table_source:
         source_format = table_source.format
         options = _complete_options(ctx, options, source_format, target_format)
-        write_options = _write_options(target, target_format, options)
+        write_options = _write_options(target_format, options)
         out = resolve_output(target, *list_inputs(source))
         with (
             progress_bar("converting", table_source.progress_unit) as report_progress,
             open_with_progress(table_source, _read_options(options), report_progress) as source_table,
         ):
             table = _transform_table(source_table, source_format, target_format, options)
-            rows = write_batches(out, target_format, table, write_options)
+            rows = write_batches(out, target_format, table, **write_options)
     echo_written(target, rows, len(table.schema))
 
 
@@ -273,23 +270,15 @@ def _read_options(options: Mapping[str, Any]) -> SourceOptions:
     return SourceOptions(**{name: options[name] for name in names}, has_header=not options["no_header"])
 
 
-def _write_options(target: str, target_format: str, options: Mapping[str, Any]) -> TargetOptions:
-    return TargetOptions(
-        _ipc_write_options(target_format, options),
-        int(options["alignment"]),
-        options["compression"],
-        options["compression_level"],
-        options["delimiter"] or default_delimiter(target),
-        has_header=not options["no_header"],
-    )
-
-
-def _ipc_write_options(target_format: str, options: Mapping[str, Any]) -> IpcWriteOptions:
-    """Return the options of the IPC writer. Raises `click.UsageError` for invalid combinations."""
+def _write_options(target_format: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the writer of the format. Raises `click.UsageError` for invalid combinations."""
+    if target_format == "csv":
+        delimiter = {"delimiter": options["delimiter"]} if options["delimiter"] else {}
+        return {"include_header": not options["no_header"], **delimiter}
     if target_format not in ARROW_FORMATS:
-        return IpcWriteOptions()
+        return {name: options[name] for name in _TARGET_OPTIONS if target_format in _TARGET_OPTIONS[name]}
     try:
-        return IpcWriteOptions(
+        ipc_options = IpcWriteOptions(
             options["byte_order"],
             options["metadata_version"],
             options["legacy_framing"],
@@ -300,6 +289,7 @@ def _ipc_write_options(target_format: str, options: Mapping[str, Any]) -> IpcWri
         )
     except InvalidArgumentError as error:
         raise click.UsageError(str(error)) from None
+    return {"alignment": int(options["alignment"]), "options": ipc_options}
 
 
 # Transforming
@@ -314,7 +304,7 @@ def _transform_table(table: LazyTable, source_format: str, target_format: str, o
         table = replace(table, batches=batches, has_fixed_dictionaries=False)
     elif target_format in ARROW_FORMATS and not options["quick"]:  # batches can be split only if they are valid
         table = replace(table, batches=_split_large_batches(table.batches))
-    return fit_to_format(table, target_format, is_unified=options["unify_dictionaries"])
+    return table
 
 
 def _split_large_batches(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:

@@ -12,14 +12,7 @@ from bowstring.cli.options import PATH, complete_dataset_names, record_option, t
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.datasets.published_dataset import PublishedDataset, open_published
-from bowstring.file_formats import (
-    LazyTable,
-    TargetOptions,
-    default_delimiter,
-    fit_to_format,
-    validate_table,
-    write_batches,
-)
+from bowstring.file_formats import LazyTable, validate_table, write_batches
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.client.connect import Target, connect
 from bowstring.transports.tls import TlsOptions
@@ -73,8 +66,7 @@ def fetch(  # noqa: PLR0913 -- one parameter for each option
         progress_bar("fetching", "record batches" if total_rows is None else "rows") as report_progress,
     ):
         table = LazyTable(dataset.schema, iterate_with_progress(dataset, report_progress, total_rows))
-        table = fit_to_format(validate_table(table, target_format, "", is_quick=True), target_format)
-        rows = write_batches(out, target_format, table, TargetOptions(delimiter=default_delimiter(output)))
+        rows = write_batches(out, target_format, validate_table(table, target_format, "", is_quick=True))
     echo_written(output, rows, len(table.schema))
 
 

@@ -32,7 +32,6 @@ from bowstring.file_formats import (
     SourceOptions,
     TableSource,
     choose_target_format as choose_format_by_extension,
-    open_table_source,
 )
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.memory.closable import abandon_on_error
@@ -64,12 +63,12 @@ def list_inputs(file: str | None) -> Sequence[str | None]:
 
 @contextmanager
 def open_input(file: str | None, source_format: str | None = None, has_from: bool = True) -> Iterator[TableSource]:
-    """Open a FILE argument as `open_table_source` does; the files of a folder or a glob are one table. With `has_from`,
+    """Open a FILE argument as `TableSource` does; the files of a folder or a glob are one table. With `has_from`,
     the error of an unknown format names the option `--from` of the command. Raises as `resolve_source`.
     """
     files = list_inputs(file)
     try:
-        with open_table_source(resolve_source(files[0]), source_format, source_name(files[0])) as source:
+        with TableSource(resolve_source(files[0]), source_format, source_name(files[0])) as source:
             yield source if len(files) == 1 else _JoinedFiles(source_name(file), source, files)
     except FormatMismatchError as error:
         if has_from and hasattr(error, "__notes__"):  # it is perhaps one of the others
@@ -98,7 +97,7 @@ class _JoinedFiles(TableSource):
     def _iterate(self, schema: Schema, first: LazyTable, options: SourceOptions) -> Iterator[RecordBatch]:
         yield from _with_schema(schema, first)
         for file in self._files[1:]:
-            with open_table_source(file, self.format, file) as source, source.open_table(options) as table:
+            with TableSource(file, self.format, file) as source, source.open_table(options) as table:
                 if as_nullable(table.schema) != schema:
                     raise InvalidDataError(
                         f"{file}: expected {schema!r}, as in {self._files[0]}, found {table.schema!r}"
