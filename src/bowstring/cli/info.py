@@ -166,7 +166,7 @@ def _file_cells(report: _Report) -> list[str]:
         to_printable(report.source),
         report.format_name,
         f"{report.rows:,}",
-        "–" if report.num_parts is None else f"{report.num_parts:,}",
+        "–" if report.num_batches is None else f"{report.num_batches:,}",
         f"{len(report.columns):,}",
         "–" if report.size_bytes is None else format_size(report.size_bytes),
         ", ".join(report.codecs) or "none",

@@ -27,14 +27,15 @@ class TableReport:
     """A report on a Parquet, CSV or JSON file.
 
     `columns` have the sizes of Parquet as stored, the sizes of CSV and JSON as Arrow in memory. `encodings` are texts
-    for the columns. `num_parts` is the number of row groups of Parquet. `size_bytes` is None for a pipe.
+    for the columns. `num_batches` is the number of row groups of Parquet, None for other formats. `size_bytes` is None
+    for a pipe.
     """
 
     source: str
     format: str
     size_bytes: int | None
     rows: int
-    num_parts: int | None
+    num_batches: int | None
     columns: tuple[ColumnReport, ...]
     encodings: tuple[str, ...]
     codecs: tuple[str, ...]
@@ -53,7 +54,7 @@ class TableReport:
 
     def properties(self) -> Iterator[tuple[str, str]]:
         """Yield names and values of rows and encoding, as text for people."""
-        parts = "" if self.num_parts is None else f" in {format_count(self.num_parts, 'row group')}"
+        parts = "" if self.num_batches is None else f" in {format_count(self.num_batches, 'row group')}"
         yield "rows", f"{self.rows:,}{parts}"
         if self.format == "parquet":
             yield "compression", ", ".join(self.codecs) or "none"
@@ -68,7 +69,7 @@ class TableReport:
             "source": self.source,
             "format": self.format,
             "rows": self.rows,
-            "row_groups": self.num_parts,
+            "row_groups": self.num_batches,
             "bytes": {"total": self.size_bytes},
             "compression": {"codecs": list(self.codecs)},
             "created_by": self.created_by,

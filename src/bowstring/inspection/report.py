@@ -171,7 +171,7 @@ class Inspection:
         return self.bytes.total
 
     @property
-    def num_parts(self) -> int:
+    def num_batches(self) -> int:
         """The number of record batches."""
         return self.batches.count
 
