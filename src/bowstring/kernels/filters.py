@@ -196,6 +196,7 @@ def _create_predicate(index: int, field: Field, symbol: Operator, value: object)
     if symbol in ("in", "not in"):
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise InvalidArgumentError(f"expected a list of values after {symbol!r}")
+        # A value that the type can't represent equals none of the column's.
         positions = [_find_filter_value(field.type, each) for each in value]
         equal = [position.value for position in positions if position.is_exact and position.value is not None]
         return Predicate(index, symbol, layout.concat(equal) if equal else layout.from_pylist([]))
@@ -279,7 +280,7 @@ def _find_number(type_: t.Int | t.Decimal, number: float | Decimal | Fraction) -
         scale, low, high = Fraction(1), int(limits.min), int(limits.max)
     try:
         exact = Fraction(number) * scale
-    except OverflowError:
+    except OverflowError:  # an infinity: beyond all slots
         exact = Fraction(high + 1 if number > 0 else low - 1)
     except ValueError:
         raise TypeMismatchError(f"NaN can't be compared with {type_}") from None
@@ -304,6 +305,7 @@ def _find_time(type_: Any, value: Any) -> _FilterValue:
     finer_class = t.Timestamp if isinstance(type_, t.Date) else type(type_)
     limits = np.iinfo(primitive_layout(type_).dtype)
     first_error: TypeMismatchError | None = None
+    # Python's times have microseconds, NumPy's and pandas' may have nanoseconds.
     for each in (type_, finer_class("us"), finer_class("ns")):
         try:
             (units,) = layout_of(each).from_pylist([value]).buffer_values(1).tolist()

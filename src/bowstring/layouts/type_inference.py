@@ -47,6 +47,7 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     if base_type in (int, float) and (dtype := _find_numpy_dtype(python_types - {NoneType})):
         data_type = _type_of_dtype(dtype)
     elif base_type is int:
+        # To encode them checks their range, so that usual integers take one pass.
         try:
             return layout_of(types.int64()).from_pylist_of_types(values, python_types)
         except TypeMismatchError:  # too large, or unsigned
@@ -168,6 +169,7 @@ def _infer_integer_type(values: list[Any]) -> DataType:
 
 
 def _infer_decimal_type(values: list[Decimal]) -> DataType:
+    # Digits before and after the point separately: the values with the most of each may be different ones.
     digits = scale = 0
     for value in values:
         _, value_digits, exponent = value.as_tuple()

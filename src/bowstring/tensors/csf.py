@@ -112,6 +112,7 @@ class SparseCSFTensor(SparseTensor):
 
     def coordinates(self) -> Values:
         """The paths from the root to each leaf, shape (non_zero_length, ndim)."""
+        # From the leaves to the root: a node's index is repeated for each of its leaves.
         leaves = np.arange(len(self.values) + 1)  # the first leaf of each node of the current level
         coordinates = np.empty((len(self.values), self.ndim), np.int64)
         for level in range(self.ndim - 1, -1, -1):

@@ -382,6 +382,7 @@ class SparseMatrix(SparseTensor):
 
     def coordinates(self) -> Values:
         """Row and column of each value, shape (non_zero_length, 2)."""
+        # Pointers may be unsigned, whose differences would wrap around.
         ends = self.indptr.astype(np.int64)
         counts = ends[1:] - ends[:-1]
         outer = np.repeat(np.arange(len(counts)), counts)
