@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
-
+from py4j.clientserver import ClientServerConnection  # noqa: E402
 
 JOB = Path(__file__).with_name("wide_rows_job.py")
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -137,3 +137,19 @@ def test_a_frame_that_was_cached_after_its_first_use_is_read_from_the_cache(spar
     with publish(frame) as published, bs.connect(published) as dataset:
         assert set(dataset.read_all().column("u").to_pylist()) == rows
     frame.unpersist()
+
+
+def test_java_classes_are_looked_up_once_in_a_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = spark.range(10)
+    publish(frame).close()
+    commands: list[str] = []
+    send = ClientServerConnection.send_command
+
+    def record(connection: ClientServerConnection, command: str) -> object:
+        commands.append(command)
+        return send(connection, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", record)
+    publish(frame).close()
+    assert commands
+    assert [command for command in commands if command.startswith(("r\nu\njava", "r\nu\norg", "r\nu\nscala"))] == []

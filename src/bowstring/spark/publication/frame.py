@@ -26,7 +26,7 @@ from bowstring.spark.runtime.worker_errors import find_resource_error
 from bowstring.spark.types import to_arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _MEMORY_LIMIT_SETTING = "spark.bowstring.publish.memoryLimit"
 _DRIVER_HOST_SETTING = "spark.driver.host"
@@ -166,7 +166,7 @@ def publish_as(dataset_id: str, df: DataFrame, options: PublishOptions) -> Publi
     schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
     remote_options = choose_remote_options(df.sparkSession, options.remote)
     agent_key = replace(
-        _current_agent_key(remote_options, df.sparkSession.conf.get(_DRIVER_HOST_SETTING, None)),
+        _current_agent_key(remote_options, df.sparkSession),
         ttl_s=options.ttl_s,
         memory_limit_bytes=limit_bytes,
         is_detached=options.lifetime == "detached",
@@ -188,14 +188,15 @@ def publish_as(dataset_id: str, df: DataFrame, options: PublishOptions) -> Publi
     return PublishedFrame(dataset.name, schema, dataset.parts, dataset_id, expires_at, job, is_owner=True)
 
 
-def _current_agent_key(remote: RemoteOptions | None, driver_host: str | None) -> AgentKey:
+def _current_agent_key(remote: RemoteOptions | None, spark: SparkSession) -> AgentKey:
     """The key of this process's agents; a forked child has its own keys. Agents for other hosts have another one."""
     owner = ProcessIdentity.current()
     # One key for all frames of the process, so that each host has one agent, and not one for each frame.
     agent_key = _agent_keys.get((owner, remote))
     if agent_key is None:
-        access = (
-            None if remote is None else RemoteAccess.create(remote.host, driver_host, remote.bind_address, remote.tls)
-        )
+        access = None
+        if remote is not None:
+            driver_host = spark.conf.get(_DRIVER_HOST_SETTING, None)
+            access = RemoteAccess.create(remote.host, driver_host, remote.bind_address, remote.tls)
         agent_key = _agent_keys[owner, remote] = AgentKey.create(access=access)
     return agent_key

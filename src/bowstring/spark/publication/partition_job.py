@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.table import Table, table
@@ -152,19 +153,20 @@ class PartitionJob:
     def _compute_and_commit(self, lost: Sequence[int] | None, ttl_s: float) -> None:
         """Compute the lost partitions, all for None, until no agent has lost any."""
         spark = self._job.spark
-        max_attempts = int(spark.conf.get(_MAX_ATTEMPTS_SETTING, _DEFAULT_MAX_ATTEMPTS) or _DEFAULT_MAX_ATTEMPTS)
         description = f"bowstring.spark.publish {self._dataset} ({len(self._schema)} columns)"
-        for _ in range(max_attempts):
+        for attempt in count(1):
             with describe_jobs(spark, description, self._dataset):
                 self._compute(lost)
             lost = self._commit(ttl_s)
             if not lost:
                 return
             _LOGGER.warning("data set %s: a host agent has ended with the partitions %s", self._dataset, lost)
-        raise ConnectionLostError(
-            f"data set {self._dataset}: a host agent ended with the partitions {lost} in each of {max_attempts} "
-            f"consecutive attempts"
-        )
+            max_attempts = spark.conf.get(_MAX_ATTEMPTS_SETTING, None) or _DEFAULT_MAX_ATTEMPTS
+            if attempt >= int(max_attempts):
+                raise ConnectionLostError(
+                    f"data set {self._dataset}: a host agent ended with the partitions {lost} in each of "
+                    f"{max_attempts} consecutive attempts"
+                )
 
     def _compute(self, lost: Sequence[int] | None) -> None:
         if lost is not None:

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bowstring.spark.intervals import check_no_interval_columns
@@ -50,8 +52,8 @@ class ArrowBatchJob:
     """
 
     def __init__(self, df: DataFrame, function: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> None:
-        # Another frame, because Spark keeps the plan of `df` itself from before it was cached.
-        self._frame = df.select("*")
+        # Another frame, because Spark keeps the plan of `df` itself from before it was cached. An alias is fast.
+        self._frame = df.alias("frame")
         self._function = function
         self._schema = schema
         self._rdd: RDD[Row] | None = None
@@ -130,33 +132,59 @@ def _create_batch_rdd(frame: Any) -> RDD[bytes] | None:
     from pyspark.serializers import NoOpSerializer
 
     context = frame.sparkSession.sparkContext
-    jvm = context._jvm
+    java = _find_java_objects(context._jvm, _CONVERTER_CLASS)
+    if java is None:
+        return None
     try:
-        convert = _create_converter(frame, jvm.java.lang.Class)
+        convert = java.execution.rowToArrowConverter(frame._jdf.schema(), *_read_converter_settings(frame))
     except Py4JError:
         return None
-    tags = getattr(jvm.scala.reflect, "ClassTag$").__getattr__("MODULE$")
-    tuple_tag, any_tag = (
-        tags.apply(jvm.java.lang.Class.forName(name)) for name in ("scala.Tuple2", "java.lang.Object")
-    )
-    pairs = frame._jdf.queryExecution().toRdd().mapPartitions(convert, False, tuple_tag)  # batches with their rows
-    return RDD(jvm.org.apache.spark.api.java.JavaPairRDD(pairs, any_tag, any_tag).keys(), context, NoOpSerializer())
+    rows = frame._jdf.queryExecution().toRdd()
+    pairs = rows.mapPartitions(convert, False, java.tuple_tag)  # batches with their rows
+    return RDD(java.pair_rdd_class(pairs, java.any_tag, java.any_tag).keys(), context, NoOpSerializer())
 
 
-def _create_converter(frame: Any, java_class: Any) -> Any:
-    """The function from the rows of a partition to pairs of an IPC stream and its number of rows.
-
-    It is a method of Connect's class for the execution of a query, but uses no state of the object. So the object is
-    created without its constructor, which needs a query.
-    """
+def _read_converter_settings(frame: Any) -> tuple[int, int, str, bool, bool]:
+    """Return the limits of rows and bytes, the time zone, and whether types are checked and strings are large."""
     settings = frame.sparkSession.conf
-    own_max_bytes = settings._jconf.getAllAsJava().get(_MAX_BYTES_SETTING)
+    own_max_bytes = settings.get(_MAX_BYTES_SETTING, None)
     max_bytes = MAX_BATCH_BYTES
     if own_max_bytes:
         max_bytes = min(parse_byte_size(_MAX_BYTES_SETTING, own_max_bytes), MAX_BATCH_BYTES)
     max_records = int(settings.get(_MAX_RECORDS_SETTING) or 0)
-    prefers_large_types = settings.get(_LARGE_TYPES_SETTING) == "true"
-    field = java_class.forName("sun.misc.Unsafe").getDeclaredField("theUnsafe")
-    field.setAccessible(True)
-    execution = field.get(None).allocateInstance(java_class.forName(_CONVERTER_CLASS))
-    return execution.rowToArrowConverter(frame._jdf.schema(), max_records, max_bytes, "UTC", True, prefers_large_types)
+    return max_records, max_bytes, "UTC", True, settings.get(_LARGE_TYPES_SETTING) == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class _JavaObjects:
+    """Objects of a JVM that create an RDD of batches."""
+
+    execution: Any
+    """Has `rowToArrowConverter`, which makes pairs of an IPC stream and its number of rows of the rows of a partition.
+
+    It is an object of Connect's class for the execution of a query. The method uses no state of it, so the object is
+    created without its constructor, which needs a query.
+    """
+    pair_rdd_class: Any
+    tuple_tag: Any
+    any_tag: Any
+
+
+@lru_cache(maxsize=1)
+def _find_java_objects(jvm: Any, converter_class: str) -> _JavaObjects | None:
+    """Find the objects once, because py4j has Spark search all its archives for each part of the name of a class.
+
+    None if this Spark lacks the converter.
+    """
+    from py4j.protocol import Py4JError
+
+    find_class = jvm.java.lang.Class.forName
+    try:
+        field = find_class("sun.misc.Unsafe").getDeclaredField("theUnsafe")
+        field.setAccessible(True)
+        execution = field.get(None).allocateInstance(find_class(converter_class))
+    except Py4JError:
+        return None
+    create_tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").apply
+    tuple_tag, any_tag = (create_tag(find_class(name)) for name in ("scala.Tuple2", "java.lang.Object"))
+    return _JavaObjects(execution, jvm.org.apache.spark.api.java.JavaPairRDD, tuple_tag, any_tag)
