@@ -51,7 +51,9 @@ def test_encoding_a_parsed_structure_returns_valid_data(seeds: list[FuzzInput]) 
         if seed.kind in STRUCTURED_KINDS:
             stream = parse_stream(seed.data)
             assert stream is not None
-            assert check(FuzzInput(seed.kind, stream.encode())) or seed.kind in PARTLY_VALID
+            data = stream.encode()
+            # Seeds that are encoded alike are checked above.
+            assert data == seed.data or check(FuzzInput(seed.kind, data)) or seed.kind in PARTLY_VALID
 
 
 def test_every_kind_has_seeds_and_an_oracle(seeds: list[FuzzInput]) -> None:

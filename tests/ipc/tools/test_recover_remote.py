@@ -211,7 +211,7 @@ _LARGE_STREAM = """
     fsspec.register_implementation("long", Long)
     before = peak_bytes()
     anatomy = bs.inspection.build_anatomy("long://it")
-    assert len(anatomy.parts) == COUNT + 1
+    assert len(anatomy.sections) == COUNT + 1
     print(SIZE >> 20, (peak_bytes() - before) >> 20)
 """
 
