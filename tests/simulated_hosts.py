@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from bowstring.errors import UnmetRequirementError
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 
 _NETWORK = "10.213.0"
 _BRIDGE = "bridge0"
@@ -35,7 +35,7 @@ class SimulatedHosts(Closable):
             if shutil.which(command) is None:
                 raise UnmetRequirementError(f"several hosts on one machine: the command {command} is required")
         first, *others = names
-        with close_on_error(self):
+        with call_on_error(self.close):
             for namespace in self._namespaces.values():
                 _run("ip", "netns", "add", namespace)
                 _run("ip", "-n", namespace, "link", "set", "lo", "up")

@@ -74,7 +74,7 @@ from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.kernels.filters import FiltersLike
 from bowstring.layouts import expansion_limits
-from bowstring.memory.closable import abandon_on_error
+from bowstring.memory.closable import call_on_error
 
 EXTRA = "convert"
 SOURCE_FORMATS = ("arrow", "parquet", "csv", "json", "jsonl")
@@ -727,7 +727,7 @@ def write_batches(out: Any, target_format: str, table: LazyTable, **options: Any
                 writer.write_batch(batch)
         return rows
     sink, counted = open_sink(out), replace(table, batches=batches)
-    with abandon_on_error(sink):
+    with call_on_error(sink.abandon):
         if target_format in ("parquet", "csv"):
             _write_with_pyarrow(sink, target_format, counted, options)
         else:

@@ -16,7 +16,7 @@ from bowstring.io.sinks import open_sink
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.registry import layout_of
-from bowstring.memory.closable import abandon_on_error
+from bowstring.memory.closable import call_on_error
 from tests.integration_json.columns import write_column
 from tests.integration_json.json_access import Json
 from tests.integration_json.schema import write_schema
@@ -61,7 +61,7 @@ def write(sink: Any, document: Json) -> None:
     """
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     opened = open_sink(sink)
-    with abandon_on_error(opened):
+    with call_on_error(opened.abandon):
         opened.write([text], len(text))
         opened.finish()
 

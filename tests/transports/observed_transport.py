@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from bowstring.dissociated.messages import BytesLike, OutgoingMessage
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -84,7 +84,7 @@ class ObservedTransport(Transport):
         """Wrap a new channel that was dialed (sent) or accepted (received)."""
         wrapper = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
         uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
-        with close_on_error(channel):
+        with call_on_error(channel.close):
             wrapper.observer.report(direction, ObservedEventKind.CONNECTION, text=uri)
         return wrapper
 

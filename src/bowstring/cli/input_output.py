@@ -34,7 +34,7 @@ from bowstring.file_formats import (
     choose_target_format as choose_format_by_extension,
 )
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
-from bowstring.memory.closable import abandon_on_error
+from bowstring.memory.closable import call_on_error
 
 FORMAT_VERSION = 1
 """The version of the JSON that commands write; it changes if the meaning of a key changes."""
@@ -158,7 +158,7 @@ def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
 def open_output(out: str | int | BinaryIO) -> Iterator[Sink]:
     """Open a sink; finish it at the end of the block, or discard it if the block fails."""
     sink = open_sink(out)
-    with abandon_on_error(sink):
+    with call_on_error(sink.abandon):
         yield sink
         sink.finish()
 

@@ -19,7 +19,7 @@ from bowstring.errors import (
     NotFoundError,
     check_seconds,
 )
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.directory import find_published, list_published
 from bowstring.sharing.agent.group import AgentGroup
@@ -248,7 +248,7 @@ def end_predecessor(dataset: PublishedDataset) -> None:
     ids = [summary.id for summary in summaries if summary.name == dataset.name]
     earlier = ids[ids.index(dataset.id) + 1 :] if dataset.id in ids else ids  # it may be on other hosts only
     if earlier:
-        with close_on_error(dataset), suppress(NotFoundError):
+        with call_on_error(dataset.close), suppress(NotFoundError):
             _end(earlier[0], f"was replaced by {dataset.id!r}", DEFAULT_TIMEOUT_S, is_replaced=True)
 
 

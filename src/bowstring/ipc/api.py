@@ -28,7 +28,7 @@ from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 
 BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
 """An object with record batches of one schema."""
@@ -63,7 +63,7 @@ def open_file(
     if isinstance(opened, StreamSource):
         with closing(opened):
             opened = read_piped_file(opened, max_piped_bytes)
-    with close_on_error(opened):
+    with call_on_error(opened.close):
         return create_file_reader(opened, columns, limits)
 
 
@@ -110,7 +110,7 @@ def open_any(
     URLs, which are read by ranges.
     """
     opened, format_ = open_and_detect_format(source, max_piped_bytes)
-    with close_on_error(opened):
+    with call_on_error(opened.close):
         create = StreamReader if format_ == "stream" else create_file_reader
         return create(opened, columns, limits)
 

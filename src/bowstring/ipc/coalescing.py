@@ -21,7 +21,7 @@ from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionar
 from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 from bowstring.layouts.registry import layout_of
-from bowstring.memory.closable import abandon_on_error
+from bowstring.memory.closable import call_on_error
 
 _MAX_BUFFERED_ROWS = 2048
 """The number of rows of Python values that are converted to arrays at once."""
@@ -165,7 +165,7 @@ class CoalescingWriter(BatchWriter):
         with self._lock:
             if self._is_closed:
                 return
-            with abandon_on_error(self):
+            with call_on_error(self.abandon):
                 self._write_gathered()
             self._is_closed = True
             self._writer.close()

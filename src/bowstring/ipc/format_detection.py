@@ -9,7 +9,7 @@ from bowstring.io.sources import AnySource, ensure_random_access, open_source, r
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.message import CONTINUATION, format_mismatch_error, is_file_start, is_stream_start
 from bowstring.memory.buffer import Memory
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 
 Format: TypeAlias = Literal["file", "stream"]
 
@@ -44,7 +44,7 @@ def open_and_detect_format(
     Raises the errors of `open_source`, `detect_format` and `ensure_random_access`.
     """
     opened = open_source(source)
-    with close_on_error(opened):
+    with call_on_error(opened.close):
         format_ = detect_format(opened)
         if format_ == "stream" and not needs_random_access:
             return opened, format_

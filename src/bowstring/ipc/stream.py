@@ -36,7 +36,7 @@ from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.buffer import EMPTY, Buffer
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):
     ) -> None:
         self._decoder = Decoder(columns, limits)
         super().__init__(source, limits, self._decoder.decode_header, "an Arrow stream")
-        with close_on_error(self):
+        with call_on_error(self.close):
             if isinstance(self._read_message(), EndOfStream):  # any other message is the schema, or an error
                 raise TruncatedError(f"{source.name}: the stream ends at byte {source.position}, before a schema")
 

@@ -32,7 +32,7 @@ from bowstring.ipc.message import (
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import create_metadata_records
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
+from bowstring.memory.closable import Transactional, call_on_error, warn_unclosed
 
 
 def encode_footer_and_trailer(
@@ -163,7 +163,7 @@ class _IpcWriter(BatchWriter):
                 raise ClosedError("the writer is closed")
             if not self._encoder.may_share_dictionaries:
                 self._write_schema()
-            with abandon_on_error(self):
+            with call_on_error(self.abandon):
                 self._sink.flush()
 
     def _write_schema(self) -> None:
@@ -181,7 +181,7 @@ class _IpcWriter(BatchWriter):
         framed = frame_message(
             message.metadata, start, self._encoder.alignment, self._encoder.options.is_legacy_framing
         )
-        with abandon_on_error(self):  # an unknown part of the message has been written, so no other one can follow
+        with call_on_error(self.abandon):  # an unknown part of the message has been written, so no other one can follow
             self._sink.write_message(framed, message.parts, message.body_bytes)
         self._message_counts[message.kind] += 1
         return start, len(framed)
@@ -201,7 +201,7 @@ class _IpcWriter(BatchWriter):
                 return
             self._write_schema()
             self._is_closed = True
-            with abandon_on_error(self._sink):
+            with call_on_error(self._sink.abandon):
                 self._write_end()
                 self._sink.finish()
 

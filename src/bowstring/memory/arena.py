@@ -30,7 +30,7 @@ import numpy as np
 from bowstring.errors import ClosedError, InvalidArgumentError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import UINT8, Bytes
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.descriptors import (
     lock_for_reading,
     map_writable,
@@ -68,14 +68,11 @@ class _Block:
         size_bytes = max(-(-region_bytes // step_bytes), 1) * step_bytes
         check_available_memory(size_bytes, name)
         descriptor = new_memfd(name)
-        try:
+        with call_on_error(os.close, descriptor):
             with translate_shortage_errors(f"reserve {size_bytes} bytes for", name):
                 os.posix_fallocate(descriptor, 0, size_bytes)
                 mapping = map_writable(descriptor, size_bytes)
             seal_for_arena(descriptor)
-        except BaseException:
-            os.close(descriptor)
-            raise
         return cls(descriptor, mapping, size_bytes, os.getpid())
 
     def try_lock(self) -> bool:

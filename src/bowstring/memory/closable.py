@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Protocol, Self
-
-
-class SupportsClose(Protocol):
-    """An object with a `close` method: a source, region or socket."""
-
-    def close(self) -> None:
-        """Release the resource."""
+from typing import Any, Self
 
 
 @contextmanager
-def close_on_error(resource: SupportsClose) -> Iterator[None]:
-    """Close a resource if the block raises an error; otherwise leave it open."""
+def call_on_error(function: Callable[..., object], *args: object) -> Iterator[None]:
+    """Call a function if the block raises an error, such as the method that closes what it would have returned."""
     try:
         yield
     except BaseException:
-        resource.close()
-        raise
-
-
-class SupportsAbandon(Protocol):
-    """An object with an `abandon` method: a sink or a writer."""
-
-    def abandon(self) -> None:
-        """Discard the written bytes."""
-
-
-@contextmanager
-def abandon_on_error(writer: SupportsAbandon) -> Iterator[None]:
-    """Abandon a sink or a writer if the block raises an error."""
-    try:
-        yield
-    except BaseException:
-        writer.abandon()
+        function(*args)
         raise
 
 

@@ -42,7 +42,7 @@ from bowstring.errors import (
     translate_os_error,
 )
 from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory
-from bowstring.memory.closable import Closable, warn_unclosed
+from bowstring.memory.closable import Closable, call_on_error, warn_unclosed
 from bowstring.memory.descriptors import (
     describe_file_type,
     inspect_received_descriptor,
@@ -82,11 +82,8 @@ class _FileIdentity:
         """Open the same file again. Raises `InvalidDataError` for another file, or `OSError`."""
         self.check_identity(self.read_status())  # before it is opened: opening a pipe or a device could have effects
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
+        with call_on_error(os.close, descriptor):
             self.check_identity(os.fstat(descriptor))
-        except BaseException:
-            os.close(descriptor)
-            raise
         return descriptor
 
     def check_identity(self, status: os.stat_result) -> os.stat_result:
@@ -159,16 +156,13 @@ class Region(Closable):
             raise translate_os_error(error, f"{source}: cannot be opened: {error.strerror}") from error
         except ValueError as error:
             raise InvalidArgumentError(f"{source!r} is not a valid path: {error}") from None
-        try:
+        with call_on_error(os.close, descriptor):
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
                 raise IsDirectoryError(f"{source}: is a directory", filename=source)
             if not stat.S_ISREG(status.st_mode):
                 raise InvalidArgumentError(f"{source}: expected a regular file, found {describe_file_type(status)}")
             region = cls(descriptor, status.st_size, str(source), is_sealed=is_sealed(read_seals(descriptor, status)))
-        except BaseException:
-            os.close(descriptor)
-            raise
         if not isinstance(source, int):
             region._file = _FileIdentity(os.path.abspath(os.fsdecode(source)), status.st_dev, status.st_ino)
         return region
@@ -183,12 +177,9 @@ class Region(Closable):
         `accept_files`, a regular file or memory of an arena, which is locked), and `TruncatedError` if its size
         differs.
         """
-        try:
+        with call_on_error(os.close, descriptor):
             checked_bytes, has_seals = inspect_received_descriptor(descriptor, size_bytes, accept_files, name)
             return cls(descriptor, checked_bytes, name, is_sealed=has_seals)
-        except BaseException:
-            os.close(descriptor)
-            raise
 
     @property
     def descriptor(self) -> int:
@@ -498,14 +489,11 @@ class RegionBuilder(UnsealedRegion):
             raise InvalidArgumentError(f"region {name!r}: expected a size of 0 or more bytes, not {size_bytes}")
         check_available_memory(size_bytes, name)
         self._descriptor = new_memfd(name)
-        try:
+        with call_on_error(self.close):
             if size_bytes:
                 with translate_shortage_errors(f"reserve {size_bytes} bytes for", name):
                     os.posix_fallocate(self._descriptor, 0, size_bytes)
             _ = self.memory
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def memory(self) -> memoryview:

@@ -43,7 +43,7 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.layouts.base import short_repr
 from bowstring.memory.arena import Arena
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import (
@@ -180,7 +180,7 @@ class SharedTableHandle(Closable):
         region = Region.attach(descriptor, reference.size_bytes, accept_files=True, name=name)
         # Compared again: the descriptor's number may have got another file before it was opened, and memory of an arena
         # other content, which it keeps from now on.
-        with close_on_error(region):
+        with call_on_error(region.close):
             if not reference.is_same_file(os.fstat(region.descriptor)):
                 raise self._open_error(None)
         return region

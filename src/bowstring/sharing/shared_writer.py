@@ -25,7 +25,7 @@ from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import Memory
-from bowstring.memory.closable import abandon_on_error, close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region, RegionBuilder, RegionWriter
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 from bowstring.sharing.share import MAX_REGIONS, SharedTableHandle
@@ -132,7 +132,7 @@ class SharedTableWriter(BatchWriter):
                 return
             if not self._memories:
                 self._open_writer()
-            with abandon_on_error(self):
+            with call_on_error(self.abandon):
                 self._close_writer()
                 regions = self._seal_memories()
             self._is_closed = True
@@ -174,7 +174,7 @@ class SharedTableWriter(BatchWriter):
             writer.close()
 
     def _add_memory(self, memory: _Memory) -> _Memory:
-        with close_on_error(memory):
+        with call_on_error(memory.close):
             if len(self._memories) >= MAX_REGIONS:
                 raise InvalidArgumentError(f"expected at most {MAX_REGIONS} calls of allocate")
         self._memories.append(memory)

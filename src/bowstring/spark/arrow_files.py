@@ -19,7 +19,7 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import find_orderable_columns
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.writers import FileWriter
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.spark.options import WriteOptions
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.types import to_file_type, to_spark_schema
@@ -240,7 +240,7 @@ def read_batches(
     try:
         with prefix_errors(path):
             reader = open_any(path, column_names)
-            with close_on_error(reader):
+            with call_on_error(reader.close):
                 row_counts = reader.row_counts if counts_rows and isinstance(reader, FileReader) else None
                 selected_indices = _select_indices(reader, batch_indices, filters)
     except InvalidDataError as problem:

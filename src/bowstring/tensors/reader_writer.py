@@ -17,7 +17,7 @@ from bowstring.io.sources import open_sequential
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import END_OF_STREAM, LEGACY_PREFIX_BYTES, EndOfStream, frame_message
 from bowstring.ipc.sequential_reader import SequentialReader
-from bowstring.memory.closable import Transactional, abandon_on_error, warn_unclosed
+from bowstring.memory.closable import Transactional, call_on_error, warn_unclosed
 from bowstring.tensors.messages import AnyTensor, TensorHeader, decode_tensor, encode_tensor, read_tensor_header
 
 TENSOR_ALIGNMENT = 64
@@ -199,7 +199,7 @@ def write_tensor(tensor: AnyTensor, sink: Any, alignment: int = TENSOR_ALIGNMENT
     [[1.0, 0.0], [0.0, 1.0]]
     """
     writer = TensorWriter(sink, alignment)
-    with abandon_on_error(writer):
+    with call_on_error(writer.abandon):
         size_bytes = writer.write(tensor)
         writer.close_without_marker()
     return size_bytes

@@ -25,7 +25,7 @@ from bowstring.errors import (
     DeadlineError,
     InvalidArgumentError,
 )
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -119,7 +119,7 @@ def dial(
     """Return a connected channel. Raises as `Transport.dial`, and `DeadlineError`."""
     deadline = options.start_deadline(timeout_s)
     channel = transport.dial(address, options)
-    with close_on_error(channel):
+    with call_on_error(channel.close):
         # No thread or loop exists yet that could finish a dial that takes several steps, as TCP and TLS do.
         while not channel.is_connected:
             if not deadline.remaining_s():
@@ -271,7 +271,7 @@ class BlockingChannel(Closable):
         """Create two connected ends, for tests. Raises as `Transport.listen` and `dial`."""
         with BlockingListener.listen(transport, options=options) as listener:
             own = cls.dial(transport, listener.address, options=options)
-            with close_on_error(own):
+            with call_on_error(own.close):
                 return own, listener.accept()
 
     @property

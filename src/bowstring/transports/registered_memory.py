@@ -19,6 +19,7 @@ import numpy as np
 
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.buffer import ALIGNMENT_BYTES
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
@@ -144,11 +145,8 @@ class RegisteredMemory(ABC):
 
     def _create_copy(self, region: Region) -> _RegionCopy:
         copy = _RegionCopy(self._allocate(region.size_bytes), region.size_bytes, weakref.ref(region))
-        try:
+        with call_on_error(self._deallocate, copy):
             self._write_region(copy.offset_bytes, region)
-        except BaseException:
-            self._deallocate(copy)
-            raise
         return copy
 
     def _allocate(self, size_bytes: int) -> int:

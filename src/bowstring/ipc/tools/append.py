@@ -42,6 +42,7 @@ from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.ipc.writers import FileWriter
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.descriptors import is_same_file
 
 KEEP_COMPRESSION: Literal["as before"] = "as before"
@@ -91,7 +92,7 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
     name, added_pairs = os.fspath(path), as_metadata(metadata)
     keys = {key for key, _ in added_pairs}
     source = _open_locked(name)
-    try:
+    with call_on_error(_unlock_and_close, source):
         if detect_format(source, "an Arrow file") == "stream":
             raise FormatMismatchError(
                 f"{name}: expected an Arrow file, found an Arrow stream, which can't be appended to: "
@@ -110,9 +111,6 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
         pairs = (*(pair for pair in existing_pairs if pair[0] not in keys), *added_pairs)
         collector = existing.create_statistics_collector()
         sink = AppendSink(name, source, existing.end)
-    except BaseException:
-        _unlock_and_close(source)
-        raise
     writer = AppendWriter(sink, encoder, pairs, existing, collector)
     if batches is not None:
         with writer:
@@ -237,11 +235,8 @@ class AppendSink(PathSink):
     def __init__(self, path: str, source: MemorySource, copied_bytes: int) -> None:
         super().__init__(path)
         self._source = source
-        try:
+        with call_on_error(super().abandon):
             copy_file_range(source, 0, self, copied_bytes)
-        except BaseException:
-            super().abandon()
-            raise
 
     def finish(self) -> None:
         """Replace the old file, unless it was replaced or removed meanwhile."""

@@ -43,7 +43,7 @@ from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.kernels.unify_dictionaries import iter_dictionary_arrays
 from bowstring.layouts.base import ArrayData
-from bowstring.memory.closable import abandon_on_error
+from bowstring.memory.closable import call_on_error
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -106,7 +106,7 @@ def concat_files(
     if isinstance(sources, Sequence):
         reject_same_file(sources, sink)
     target = open_sink(sink)
-    with abandon_on_error(target):
+    with call_on_error(target.abandon):
         concatenator = _Concatenator(target, as_stream)
         count = 0
         for source in sources:

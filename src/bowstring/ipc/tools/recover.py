@@ -41,7 +41,7 @@ from bowstring.ipc.tools.scan import BatchMessage
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.memory.buffer import Buffer
-from bowstring.memory.closable import abandon_on_error
+from bowstring.memory.closable import call_on_error
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -151,7 +151,7 @@ def recover(  # noqa: PLR0913 -- each is an option of its own
         create_selector = _FileSelector if search.is_file else _StreamSelector
         selector = create_selector(search, messages, full, damaged_columns == "null")
         target = open_sink(sink)
-        with abandon_on_error(target):
+        with call_on_error(target.abandon):
             dictionaries = search.schema.ipc_schema.dictionaries_by_id.values()
             writer = MessageWriter(target, search.schema.table, dictionaries, search.schema.version, not search.is_file)
             return _write_selected(selector, writer, report_progress)

@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.control import (
     MAX_GREETING_BYTES,
@@ -159,7 +159,7 @@ class AgentClient(Closable):
         if key.access is not None:
             request["access"] = key.access.resolve_host().to_json()
         client, reply = cls._open(key.address, key, request, start=start, timeout_s=timeout_s)
-        with close_on_error(client):
+        with call_on_error(client.close):
             client.control_uri = _read_field(reply, "control_uri", str)
         return client
 
@@ -183,7 +183,7 @@ class AgentClient(Closable):
                     options=TransportOptions(timeout_s=deadline.timeout_s),
                 )
                 client = cls(channel, key)
-                with close_on_error(client):
+                with call_on_error(client.close):
                     return client, client._request(request)
             except ConnectionLostError:
                 if not start or not deadline.remaining_s():
@@ -203,7 +203,7 @@ class AgentClient(Closable):
         scheme, _, address = control_uri.partition(":")
         options = TransportOptions(timeout_s=timeout_s, tls=key.access.tls)
         channel = BlockingChannel.dial(find_transport(scheme, control_uri), address, options=options)
-        with close_on_error(channel):
+        with call_on_error(channel.close):
             nonce = secrets.token_bytes(NONCE_BYTES)
             channel.send((nonce,))
             agent_nonce = check_nonce(channel.receive(allocate=_check_greeting).data)
@@ -396,18 +396,17 @@ def _spawn_agent(descriptor: int) -> int:
     # linear algebra and a working directory, which could not be unmounted, are of no use to it.
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
     environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-c", _LAUNCH_SCRIPT, str(descriptor)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=(descriptor,),
-        start_new_session=True,
-        env=environment,
-        cwd="/",
-    ) as process:
-        try:
-            return process.wait(_LAUNCH_TIMEOUT_S)
-        except BaseException:
-            process.kill()
-            raise
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", _LAUNCH_SCRIPT, str(descriptor)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(descriptor,),
+            start_new_session=True,
+            env=environment,
+            cwd="/",
+        ) as process,
+        call_on_error(process.kill),
+    ):
+        return process.wait(_LAUNCH_TIMEOUT_S)

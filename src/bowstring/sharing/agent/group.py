@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from bowstring.errors import BowstringError, ConnectionLostError, NotFoundError
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.publications import Publication
@@ -232,7 +232,7 @@ class _Ownership:
 
 def _dial_as_owner(key: AgentKey, uri: str, timeout_s: float) -> AgentClient:
     client = AgentClient.dial(key, uri, timeout_s)
-    with close_on_error(client):
+    with call_on_error(client.close):
         client.own(key.owner)
         return client
 

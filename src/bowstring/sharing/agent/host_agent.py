@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index_partition
 from bowstring.sharing.agent.control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
@@ -127,7 +127,7 @@ class HostAgent(Closable):
     def _open_to_other_hosts(self, access: RemoteAccess) -> None:
         """Listen at a network address, too: for readers, and for control connections. Raises as `serve`."""
         server = self._create_server(access)
-        with close_on_error(server):
+        with call_on_error(server.close):
             options = replace(CONTROL_OPTIONS, tls=access.tls, advertised_host=access.host)
             listener = find_transport(access.scheme, access.scheme).listen(access.listen_address, options)
         # The previous server has no data sets, since this is the first request of the first owner.

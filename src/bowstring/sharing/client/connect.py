@@ -27,7 +27,7 @@ from bowstring.errors import (
     check_seconds,
 )
 from bowstring.io.fsspec_store import is_store_scheme
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.sharing.client.connection import ConnectionOptions
 from bowstring.sharing.client.dataset_reader import DatasetReader
 from bowstring.sharing.client.lost_parts import check_parts, list_servers
@@ -199,7 +199,7 @@ def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
         raise
     # The reader has connected to one of them, unless it begins with a file.
     if len(list_servers(requests)) > (parse_scheme(reader.uris[0]) in TRANSPORTS if requests else 0):
-        with close_on_error(reader):
+        with call_on_error(reader.close):
             check()
     return reader
 

@@ -39,6 +39,7 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.dataset_locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
@@ -147,12 +148,9 @@ class Connection:
         if ticket.is_packed and options.copies_memory and can_free and memory is not None and memory.can_copy_locally:
             ticket = replace(ticket, is_packed=False)
         stream = Stream(self, ticket)
-        try:
+        with call_on_error(self.close):
             self.driver.start_request(stream.protocol, stream.create_requests())
             stream.read_schema()
-        except BaseException:
-            self.close()
-            raise
         return stream
 
     def detach_stream(self) -> None:

@@ -38,7 +38,7 @@ from bowstring.ipc.file import FileReader
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.kernels.filters import FiltersLike, parse_filters
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.sharing.client.connection import Connection, ConnectionOptions, Stream
 from bowstring.sharing.client.part_requests import (
     FileRequest,
@@ -347,12 +347,9 @@ class DatasetReader(Closable):
         return self._options if has_tls or len(request.parts[0].requests) == 1 else replace(self._options, tls=None)
 
     def _request_stream(self, connection: Connection, request: JointRequest) -> _Batches:
-        try:
+        with call_on_error(self._close_connection, connection):
             stream = connection.request_stream(request.ticket)
             return stream if self._column_indices is None else _SelectedColumns(stream, self._column_indices)
-        except BaseException:
-            self._close_connection(connection)
-            raise
 
     def _return_connection(self, connection: Connection) -> None:
         """Keep a connection whose stream was read to its end for another one, unless the data set is closed."""
@@ -422,7 +419,7 @@ class _OpenFile(Closable):
             raise InvalidDataError(f"{request}: another schema than described: {error}") from error
         self.schema = self._reader.schema
         self.is_closed = False
-        with close_on_error(self._reader):
+        with call_on_error(self._reader.close):
             _check_size(request)
             if num_rows is not None:
                 self._check_num_rows(request, num_rows)

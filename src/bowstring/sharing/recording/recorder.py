@@ -47,7 +47,7 @@ from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.writers import StreamWriter
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.memory.buffer import Buffer
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.transports.observer import ConnectionObserver, EventDirection, ObservedEvent, ObservedEventKind
 
 VERSION_KEY, VERSION = b"bowstring.recording", b"1"
@@ -101,11 +101,8 @@ class Recorder(Closable):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise translate_io_error(error, self.path, "opened") from None
-        try:
+        with call_on_error(os.close, descriptor):
             self._writer = StreamWriter(VectoredSink(partial(os.writev, descriptor), self.path), Encoder(SCHEMA))
-        except BaseException:
-            os.close(descriptor)
-            raise
         self._descriptor = descriptor
 
     def observe(self, uri: StreamURI, direction: EventDirection) -> ConnectionObserver:
@@ -240,7 +237,7 @@ def read_entries(source: Any) -> Iterator[ObservedEvent]:
 
 def _open_recording(source: Any) -> StreamReader:
     opened = open_sequential(source)
-    with close_on_error(opened):
+    with call_on_error(opened.close):
         try:
             if detect_format(opened, "a recording") == "file":
                 raise FormatMismatchError(f"{opened.name}: expected a recording, found an Arrow file")

@@ -25,7 +25,7 @@ from bowstring.errors import (
     NotFoundError,
     check_seconds,
 )
-from bowstring.memory.closable import Closable, close_on_error
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
@@ -511,7 +511,7 @@ def serve(
     if not isinstance(sources, Mapping):
         raise InvalidArgumentError(f"serve: expected {{name: source}}, not {type(sources).__name__}")
     server = Server(address, options, scheme=scheme, addresses=addresses)
-    with close_on_error(server):
+    with call_on_error(server.close):
         for name, source in sources.items():
             server.add(name, source)
     return server

@@ -25,6 +25,7 @@ from typing import IO
 
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.atomic_file import AtomicFile
+from bowstring.memory.closable import call_on_error
 
 MIN_JAVA_VERSION = 17  # of Spark 4
 # A child executes its own program within milliseconds.
@@ -251,14 +252,11 @@ def _write_script(path: Path, script: str) -> None:
         if path.read_text() == script and os.access(path, os.X_OK):
             return
     script_file = AtomicFile(path)
-    try:
+    with call_on_error(script_file.discard):
         with open(script_file.descriptor, "w", closefd=False) as file:
             file.write(script)
         os.fchmod(script_file.descriptor, 0o700)
         script_file.commit(None)
-    except BaseException:
-        script_file.discard()
-        raise
 
 
 def find_spark_class() -> Path:

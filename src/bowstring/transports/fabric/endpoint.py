@@ -32,7 +32,7 @@ from bowstring.errors import (
     UnsupportedError,
 )
 from bowstring.memory.buffer import Memory
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.transports.fabric import libfabric
 
 FAULTY_PROVIDERS = {
@@ -80,7 +80,7 @@ class Domain(Closable):
         self._handles: list[int] = []
         """The objects to close, in the order in which they were opened."""
         self.info = self._query_info(provider, host)
-        try:
+        with call_on_error(self.close):
             attributes = self.info.contents
             self.provider: str = ctypes.string_at(attributes.fabric_attr.contents.prov_name).decode()
             """The full name of the provider."""
@@ -92,9 +92,6 @@ class Domain(Closable):
             """Whether peers refer to registered memory by its address, not by the offset in it."""
             self.max_key_bytes: int = min(attributes.domain_attr.contents.mr_key_size, 8)
             self.handle = self._open()
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def is_inherited(self) -> bool:
@@ -253,13 +250,10 @@ class Endpoint(Closable):
         self.num_operations_ended = 0
         self.is_full = False
         """Whether an operation was refused since the last `progress`. Nothing reports when the queue has space."""
-        try:
+        with call_on_error(self.close):
             self._open()
             self.address = self._query_address()
             """The address for peers, in the format of the provider."""
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def is_closed(self) -> bool:

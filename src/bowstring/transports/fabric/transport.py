@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -110,7 +110,7 @@ class FabricListener(StreamListener):
             self._transport.domains.release(domain)
 
     def _create_channel(self, connection: socket.socket) -> Channel:
-        with close_on_error(connection):
+        with call_on_error(connection.close):
             control = ControlSocket(connection, (), self._name)
             channel = self._transport.create_channel(control, self._provider, self.options)
         if self._registered_memory is not None:
@@ -149,11 +149,8 @@ class FabricTransport(Transport):
 
         def open_endpoint(host: str) -> Endpoint:
             domain = self.acquire_domain(provider, host)
-            try:
+            with call_on_error(self.domains.release, domain):
                 return Endpoint(domain)
-            except BaseException:
-                self.domains.release(domain)
-                raise
 
         def close_endpoint(endpoint: Endpoint) -> None:
             endpoint.close()
@@ -176,7 +173,7 @@ class FabricTransport(Transport):
         reject_faulty_provider(provider)
         libfabric.load(self.settings.library)
         control = ControlSocket(None, resolve_host(host, port), f"fabric {address!r}")
-        with close_on_error(control):
+        with call_on_error(control.close):
             return self.create_channel(control, provider, options)
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -336,7 +336,7 @@ def create_accepted_channel(
     else:
         channel = TlsChannel(connection, address, options, context, None)
     channel.traits = replace(channel.traits, peer_address=address)
-    with close_on_error(channel):
+    with call_on_error(channel.close):
         try:
             channel.configure_socket()
             if isinstance(channel, TlsChannel):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -96,7 +96,7 @@ class UnixFrameParser(FrameParser):
         name = f"region {frame.tag}"
         # `attach` owns the descriptor from here on, and closes it if it raises.
         region = Region.attach(frame.take_descriptor(), size_bytes, accept_files=self.options.accept_files, name=name)
-        with close_on_error(region):
+        with call_on_error(region.close):
             if flags > 1 or region.is_sealed != bool(flags):
                 raise ProtocolError(
                     f"{self.name}: region {frame.tag} has flags {flags}, which do not match its descriptor"
@@ -124,7 +124,7 @@ class UnixChannel(StreamChannel):
     def from_socket(cls, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """Wrap a connected socket. If its peer is another user, close it and raise `ConnectionLostError`."""
         channel = cls(connection, options)
-        with close_on_error(channel):
+        with call_on_error(channel.close):
             channel._check_peer()
         return channel
 
@@ -135,7 +135,7 @@ class UnixChannel(StreamChannel):
         channel = cls(connection, options)
         channel._parser.is_dialer = True
         channel._submit_hello()
-        with close_on_error(channel):
+        with call_on_error(channel.close):
             if is_connected:
                 channel._check_peer()
             else:

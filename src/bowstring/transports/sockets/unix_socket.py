@@ -8,7 +8,7 @@ import socket
 import struct
 
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, ResourceError, translate_os_error
-from bowstring.memory.closable import close_on_error
+from bowstring.memory.closable import call_on_error
 from bowstring.transports.address_scope import directory_scope, network_scope
 
 MAX_ADDRESS_BYTES = 107  # `sun_path` has 108, one of them for the null at the beginning or end
@@ -58,7 +58,7 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError as error:
             raise translate_os_error(error, f"unix socket: {error.strerror}") from error
-    with close_on_error(connection):
+    with call_on_error(connection.close):
         connection.setblocking(False)
         try:
             connection.connect(name)

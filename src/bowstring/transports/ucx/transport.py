@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from bowstring.display.objects import repr_options
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, UnsupportedError
+from bowstring.memory.closable import call_on_error
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -185,11 +186,8 @@ class UcxTransport(Transport):
     def create_worker(self) -> Worker:
         """Create a worker for one channel; `release_context` follows when it is closed. Raises as `Context`."""
         context = self.acquire_context()
-        try:
+        with call_on_error(self.release_context):
             return Worker(context, ACTIVE_MESSAGE_IDS)
-        except BaseException:
-            self.release_context()
-            raise
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> UcxListener:
         """As `Transport.listen`, at `//host:port`; by default at a free port of 127.0.0.1."""

@@ -32,7 +32,7 @@ from typing import Any
 from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
 from bowstring.memory.buffer import Memory
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.transports.base import as_writable_bytes
 from bowstring.transports.ucx import libucp
 from bowstring.transports.ucx.arguments import (
@@ -271,13 +271,10 @@ class Worker(Closable):
         self._keys: list[int] = []
         self._is_progressing = self._closes_after_progress = False
         self._handle = self._create()
-        try:
+        with call_on_error(self.close):
             self.event_descriptor = self._query_event_descriptor()
             for message_id in active_message_ids:
                 self._set_active_message_handler(message_id)
-        except BaseException:
-            self.close()
-            raise
 
     def _create(self) -> int:
         context, handle = self.context, libucp.Handle()
@@ -568,17 +565,13 @@ class UcpListener(Closable):
         )
         handle = libucp.Handle()
         attributes = libucp.ListenerAttr(field_mask=libucp.LISTENER_ATTR_SOCKADDR)
-        try:
-            with worker._lock_library() as library:
-                context, purpose = worker.context, f"listen at {host}:{port}"
-                create = library.ucp_listener_create
-                context.call_checked(purpose, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
-                self._handle = read_handle(handle)
-                worker._listeners.add(self)
-                context.call_checked(purpose, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
-        except BaseException:
-            self.close()
-            raise
+        with call_on_error(self.close), worker._lock_library() as library:
+            context, purpose = worker.context, f"listen at {host}:{port}"
+            create = library.ucp_listener_create
+            context.call_checked(purpose, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
+            self._handle = read_handle(handle)
+            worker._listeners.add(self)
+            context.call_checked(purpose, library.ucp_listener_query, self._handle, ctypes.byref(attributes))
         self.address = unpack_socket_address(attributes.sockaddr)
         """The host and port in use."""
 
@@ -615,15 +608,11 @@ class UcpEndpoint:
             params.err_mode = error_mode
             params.err_handler = libucp.CallbackWithArgument(_ON_ERROR, self._key)
         _callback_targets[self._key] = self
-        try:
-            with worker._lock_library() as library:
-                create = library.ucp_ep_create
-                worker.context.call_checked(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
-                self.handle = read_handle(handle)
-                worker.endpoints.add(self)
-        except BaseException:
-            _callback_targets.pop(self._key, None)
-            raise
+        with call_on_error(_callback_targets.pop, self._key, None), worker._lock_library() as library:
+            create = library.ucp_ep_create
+            worker.context.call_checked(name, create, worker._handle, ctypes.byref(params), ctypes.byref(handle))
+            self.handle = read_handle(handle)
+            worker.endpoints.add(self)
 
     @property
     def error(self) -> BowstringError | None:
