@@ -30,7 +30,6 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import (
-    BatchHeaderBuilder,
     check_metadata_version,
     format_metadata_version,
 )
@@ -266,10 +265,7 @@ class _MessageCopier:
             changed_columns = self._write_dictionaries(columns, message.location)
             if changed_columns:
                 encoded = encode_with_replacements(columns, changed_columns, message.location)
-                template = header.template
-                builder = BatchHeaderBuilder(template.version, template.compression)
-                metadata = builder.build(encoded.header_values, encoded.size_bytes, template.pairs)
-                self._output.writer.write_batch(metadata, encoded)
+                self._output.writer.write_batch(header.template, encoded)
                 return
         self._pending.append(message)
         # Bodies in one memory are copied together; bodies of other sources would all stay in memory until then.

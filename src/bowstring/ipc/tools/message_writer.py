@@ -109,10 +109,12 @@ class MessageWriter:
         metadata = builder.build(body.header_values, body.size_bytes, (), header)
         self._write_message(headers.DICTIONARY_BATCH, metadata, body)
 
-    def write_batch(self, metadata: bytes, body: EncodedBody) -> None:
-        """Write a new record batch; its body is a multiple of 8 bytes."""
+    def write_batch(self, template: headers.HeaderTemplate, body: EncodedBody) -> None:
+        """Write a record batch with a new body, a multiple of 8 bytes, and otherwise the header of `template`."""
         if self._as_stream:
             self._write_empty_dictionaries()
+        builder = BatchHeaderBuilder(template.version, template.compression)
+        metadata = builder.build(body.header_values, body.size_bytes, template.pairs)
         self._write_message(headers.RECORD_BATCH, metadata, body)
 
     def _write_message(self, kind: str, metadata: bytes, body: EncodedBody) -> None:

@@ -30,7 +30,6 @@ from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.header import BatchHeaderBuilder
 from bowstring.ipc.metadata.schema import V4, BatchColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.record_batch.writer import EncodedBody
@@ -166,18 +165,17 @@ def _write_selected(
     pending: list[BatchMessage] = []
     damaged_columns: list[DamagedColumn] = []
     rows = batches = dictionaries = 0
-    for message in selector.select():
+    for selected in selector.select():
+        message = selected.message if isinstance(selected, _RepairedBatch) else selected
         header, template = message.header, message.header.template
-        if isinstance(message, _RepairedBatch):
+        if isinstance(selected, _RepairedBatch):
             writer.copy_messages(pending, search.source)
             pending.clear()
-            body, builder = message.new_body, BatchHeaderBuilder(template.version, template.compression)
-            metadata = builder.build(body.header_values, body.size_bytes, template.pairs)
-            writer.write_batch(metadata, body)
+            writer.write_batch(template, selected.new_body)
             names = search.schema.ipc_schema.schema.names
             damaged_columns += [
                 DamagedColumn(batches, index, names[index], header.length, message.start, reason)
-                for index, reason in message.reasons.items()
+                for index, reason in selected.reasons.items()
             ]
         else:
             pending.append(message)
@@ -206,12 +204,13 @@ def _write_selected(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RepairedBatch(BatchMessage):
+@dataclass(frozen=True, slots=True)
+class _RepairedBatch:
     """A record batch with a new body, in which damaged columns are null; `reasons` has the reason for each, by
     index.
     """
 
+    message: BatchMessage
     new_body: EncodedBody
     reasons: dict[int, str]
 
@@ -230,7 +229,7 @@ class _MessageSelector:
         if self.search.schema.dropped_range is not None:
             self.dropped.append(self.search.schema.dropped_range)
 
-    def select(self) -> Iterable[BatchMessage]:
+    def select(self) -> Iterable[BatchMessage | _RepairedBatch]:
         """Yield the messages to keep, in order, and add all others to `dropped`."""
         raise NotImplementedError
 
@@ -265,7 +264,9 @@ class _MessageSelector:
         _check_null_counts(values, message, iter(message.header.nodes()["null_count"].tolist()))
         return values
 
-    def select_valid_batches(self, batches: Iterable[BatchMessage], lookup: DictionaryLookup) -> Iterator[BatchMessage]:
+    def select_valid_batches(
+        self, batches: Iterable[BatchMessage], lookup: DictionaryLookup
+    ) -> Iterator[BatchMessage | _RepairedBatch]:
         """Yield the valid record batches, also those with null in place of damaged columns, and drop the others."""
         names = self.search.schema.ipc_schema.schema.names
         for message in batches:
@@ -318,17 +319,7 @@ class _MessageSelector:
         header, positions, columns = message.header, self._get_positions(message), self._create_columns(message, lookup)
         check_expanded_values(header.length * len(reasons), 8 * header.body_bytes)
         nulls = {index: positions[index].layout.nulls(header.length) for index in reasons}
-        new_body = encode_with_replacements(columns, nulls, message.location)
-        return _RepairedBatch(
-            header,
-            message.body_offset,
-            message.body_bytes,
-            message.metadata_bytes,
-            message.is_legacy_framing,
-            message.location_words,
-            new_body=new_body,
-            reasons=reasons,
-        )
+        return _RepairedBatch(message, encode_with_replacements(columns, nulls, message.location), reasons)
 
     def _get_positions(self, message: BatchMessage) -> BatchColumnPositions:
         return self.search.schema.ipc_schema.column_positions(message.header.template.version)
@@ -344,7 +335,7 @@ class _StreamSelector(_MessageSelector):
     contained one.
     """
 
-    def select(self) -> Iterable[BatchMessage]:
+    def select(self) -> Iterable[BatchMessage | _RepairedBatch]:
         """Yield the messages to keep, in order."""
         dictionaries = StreamDictionaries()
         for message in self.messages:
@@ -384,7 +375,7 @@ class _FileSelector(_MessageSelector):
     deltas after a gap that may have contained one are dropped.
     """
 
-    def select(self) -> Iterable[BatchMessage]:
+    def select(self) -> Iterable[BatchMessage | _RepairedBatch]:
         """Yield the messages to keep: dictionaries first, then the record batches in the footer's order."""
         batch_messages: list[BatchMessage] = []
         gap_offsets: list[int] = []

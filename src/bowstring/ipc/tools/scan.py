@@ -50,7 +50,7 @@ _MAX_PREFETCHED_HEADERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BatchMessage:
-    """The message of a record batch or a dictionary batch in a source; `metadata_bytes` includes the framing.
+    """The message of a record batch or a dictionary batch in a source; the sizes and `header` are those of `Message`.
 
     `location_words` name it in errors. `body` is set for sources in memory and with `keeps_bodies`.
     """
@@ -59,7 +59,7 @@ class BatchMessage:
     body_offset: int
     body_bytes: int
     metadata_bytes: int
-    is_legacy_framing: bool
+    prefix_bytes: int
     location_words: MessageLocation
     body: Buffer | None = None
 
@@ -68,16 +68,8 @@ class BatchMessage:
         cls, message: Message[Any], location_words: MessageLocation, body: Buffer | None = None
     ) -> BatchMessage:
         """Return the span of a message whose header is a `BatchHeader`."""
-        is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
-        return cls(
-            message.header,
-            message.body_offset,
-            message.body_bytes,
-            message.metadata_bytes,
-            is_legacy_framing,
-            location_words,
-            body,
-        )
+        at, sizes = message.body_offset, (message.body_bytes, message.metadata_bytes, message.prefix_bytes)
+        return cls(message.header, at, *sizes, location_words, body)
 
     @property
     def location(self) -> str:
@@ -90,9 +82,9 @@ class BatchMessage:
         return self.body_offset - self.metadata_bytes
 
     @property
-    def prefix_bytes(self) -> int:
-        """The size of the prefix of the message."""
-        return LEGACY_PREFIX_BYTES if self.is_legacy_framing else PREFIX_BYTES
+    def is_legacy_framing(self) -> bool:
+        """Whether the message begins with its length."""
+        return self.prefix_bytes == LEGACY_PREFIX_BYTES
 
     @property
     def _is_prefix_in_header(self) -> bool:
