@@ -310,6 +310,15 @@ def prefix_errors(location: str) -> Iterator[None]:
         raise add_location(error, location) from None
 
 
+@contextmanager
+def require_package(package: str, extra: str) -> Iterator[None]:
+    """Raise `MissingExtraError` if the block can't import a package of the optional dependency group `extra`."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError.for_package(package, extra) from error
+
+
 def check_seconds(name: str, value: object, *, allow_zero: bool = False) -> float:
     """Return a positive number of seconds, the value of an option. Raises `InvalidArgumentError` for anything else."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)

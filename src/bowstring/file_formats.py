@@ -41,11 +41,11 @@ from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
     LimitError,
-    MissingExtraError,
     MissingFileError,
     NotFoundError,
     UnsupportedTypeError,
     prefix_errors,
+    require_package,
 )
 from bowstring.inspection.formatting import (
     check_row_count,
@@ -410,10 +410,8 @@ def _detect_format(first_bytes: bytes, default: str) -> str:
 
 def import_pyarrow(module: str = "pyarrow") -> Any:
     """Import a module of pyarrow. Raises `MissingExtraError` if it is not installed."""
-    try:
+    with require_package("pyarrow", EXTRA):
         return import_module(module)
-    except ImportError:
-        raise MissingExtraError.for_package("pyarrow", EXTRA) from None
 
 
 _EXIT_TIMEOUT_S = 10.0

@@ -8,16 +8,14 @@ from typing import Any
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.part_tables import open_parts
-from bowstring.errors import MissingExtraError
+from bowstring.errors import require_package
 
-try:
+with require_package("Ray", "ray"):
     import pyarrow as pa
     import ray
     import ray.data
     from ray.data.block import BlockMetadata
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ImportError as error:
-    raise MissingExtraError.for_package("Ray", "ray") from error
 
 __all__ = ["read"]
 

@@ -18,16 +18,14 @@ from bowstring.datasets.part_tables import ColumnKeys, PartTables, RowSelection,
 from bowstring.datasets.reader import EpochReader
 from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.types import Bool, DataType, FloatingPoint, Int
-from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package
 from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
 
-try:
+with require_package("PyTorch", "torch"):
     import torch
     from torch.utils.data import Dataset as TorchDataset, IterableDataset, get_worker_info
     from torch.utils.data._utils.collate import default_collate_fn_map
-except ImportError as error:
-    raise MissingExtraError.for_package("PyTorch", "torch") from error
 
 __all__ = ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "to_tensors"]
 

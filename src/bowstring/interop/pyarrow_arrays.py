@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from bowstring.datatypes.conversion import as_type
-from bowstring.errors import MissingExtraError, TypeMismatchError
+from bowstring.errors import TypeMismatchError, require_package
 from bowstring.interop.c_array import build_array_block, import_array_struct
 from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.registry import layout_of
@@ -22,11 +22,9 @@ from bowstring.memory import c_abi
 @cache
 def import_pyarrow() -> Any:
     """Import pyarrow and its compute functions. Raises `MissingExtraError` if it is not installed."""
-    try:
+    with require_package("pyarrow", "compute"):
         import pyarrow as pa
         import pyarrow.compute
-    except ImportError:
-        raise MissingExtraError.for_package("pyarrow", "compute") from None
     return pa
 
 

@@ -22,9 +22,9 @@ from typing import Any, TypeAlias
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
-    MissingExtraError,
     ResourceError,
     UnmetRequirementError,
+    require_package,
 )
 from bowstring.io.http_responses import limit_responses
 from bowstring.io.io_errors import missing_file_error, translate_io_error
@@ -49,10 +49,8 @@ def resolve_url(url: str, options: Mapping[str, Any] = _NO_OPTIONS) -> tuple[Any
     """The file system of a URL and the path in it. Raises `MissingExtraError` if a package is missing for it."""
     if url.startswith("unix:"):
         raise missing_file_error(url)
-    try:
+    with require_package("fsspec", EXTRA):
         from fsspec.core import url_to_fs
-    except ImportError:
-        raise MissingExtraError.for_package("fsspec", EXTRA) from None
     try:
         file_system, path = url_to_fs(url, **options)
     except ValueError as error:

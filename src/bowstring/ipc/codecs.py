@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingExtraError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package
 
 EXTRA = "compression"
 
@@ -39,19 +39,15 @@ _PIECE_BYTES = 1 << 19
 
 def import_lz4_frame() -> Any:
     """Return the module for LZ4 frames. Raises `MissingExtraError` if it is not installed."""
-    try:
+    with require_package("lz4", EXTRA):
         import lz4.frame
-    except ImportError:
-        raise MissingExtraError.for_package("lz4", EXTRA) from None
     return lz4.frame
 
 
 def import_zstandard() -> Any:
     """Return the module for Zstandard. Raises `MissingExtraError` if it is not installed."""
-    try:
+    with require_package("zstandard", EXTRA):
         import zstandard as module
-    except ImportError:
-        raise MissingExtraError.for_package("zstandard", EXTRA) from None
     return module
 
 

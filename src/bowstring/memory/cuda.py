@@ -22,9 +22,9 @@ import numpy as np
 
 from bowstring.errors import (
     InvalidArgumentError,
-    MissingExtraError,
     ResourceError,
     UnmetRequirementError,
+    require_package,
 )
 from bowstring.memory.deferred_calls import DeferredCalls
 from bowstring.memory.device import CUDA, Device, DeviceMemory
@@ -45,10 +45,8 @@ _DEFERRED_CALLS = DeferredCalls()
 
 
 def _load_driver() -> Any:
-    try:
+    with require_package("cuda-bindings", "cuda"):
         from cuda.bindings import driver
-    except ImportError:
-        raise MissingExtraError.for_package("cuda-bindings", "cuda") from None
     return driver
 
 

@@ -17,19 +17,17 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
+from bowstring.errors import InvalidArgumentError, UnmetRequirementError, require_package
 from bowstring.memory.available_memory import read_memory_limits
 from bowstring.sharing.processes import ProcessIdentity, parent_pid, wait_for_exit
 from bowstring.spark.runtime.java_runtime import set_java_home
 
-try:
+with require_package("PySpark", "spark"):
     import pyspark
     from pyspark import SparkContext
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.sql import SparkSession
-except ImportError as error:
-    raise MissingExtraError.for_package("PySpark", "spark") from error
 
 from bowstring.spark.folder.staging import OWNER_FILE_NAME, encode_owner_json, read_owner
 from bowstring.spark.reader_writer_methods import extend_reader_and_writer

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bowstring.errors import MissingExtraError, TypeMismatchError, UnsupportedTypeError
+from bowstring.errors import TypeMismatchError, UnsupportedTypeError, require_package
 
 if TYPE_CHECKING:
     from bowstring.tensors.sparse import SparseTensor
 
 
 def _import_scipy_sparse() -> Any:
-    try:
+    with require_package("scipy", "sparse"):
         from scipy import sparse
-    except ImportError:
-        raise MissingExtraError.for_package("scipy", "sparse") from None
     return sparse
 
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
-from bowstring.errors import MissingExtraError, format_count
+from bowstring.errors import format_count, require_package
 from bowstring.inspection.anatomy.builder import (
     MAX_SECTIONS,
     add_value_errors,
@@ -115,10 +115,8 @@ def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_ana
 
 @cache
 def _load_template() -> Template:
-    try:
+    with require_package("jinja2", EXTRA):
         from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise MissingExtraError.for_package("jinja2", EXTRA) from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "human": format_size,

@@ -17,11 +17,11 @@ from bowstring.errors import (
     DeadlineError,
     InvalidArgumentError,
     InvalidDataError,
-    MissingExtraError,
     NotFoundError,
     ProtocolError,
     ResourceError,
     UnsupportedError,
+    require_package,
 )
 from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import decode_error_message, encode_error_message
@@ -37,10 +37,8 @@ _MAX_TEXT = 1000
 
 def import_flight() -> Any:
     """Return the module `pyarrow.flight`. Raises `MissingExtraError`."""
-    try:
+    with require_package("pyarrow with Flight", "flight"):
         import pyarrow.flight
-    except ImportError:
-        raise MissingExtraError.for_package("pyarrow with Flight", "flight") from None
     return pyarrow.flight
 
 
