@@ -15,37 +15,6 @@ FIELD_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
 BLOCK = np.dtype([("offset", "<i8"), ("metaDataLength", "<i4"), ("padding", "<i4"), ("bodyLength", "<i8")])
 
-TYPES = (
-    "NONE",
-    "Null",
-    "Int",
-    "FloatingPoint",
-    "Binary",
-    "Utf8",
-    "Bool",
-    "Decimal",
-    "Date",
-    "Time",
-    "Timestamp",
-    "Interval",
-    "List",
-    "Struct_",
-    "Union",
-    "FixedSizeBinary",
-    "FixedSizeList",
-    "Map",
-    "Duration",
-    "LargeBinary",
-    "LargeUtf8",
-    "LargeList",
-    "RunEndEncoded",
-    "BinaryView",
-    "Utf8View",
-    "ListView",
-    "LargeListView",
-)
-"""The members of the union Type, in order."""
-
 HEADERS = ("NONE", "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
 """The members of the union MessageHeader, in order."""
 
@@ -60,36 +29,44 @@ _BYTE, _UBYTE, _SHORT, _INT, _LONG = (ScalarSlot(format_) for format_ in "bBhiq"
 _STRING, _BYTES = String(), String(is_utf8=False)
 _INTS, _LONGS, _BUFFERS = Vector(np.dtype("<i4")), Vector(np.dtype("<i8")), Vector(BUFFER)
 _BUFFER = StructSlot(BUFFER)
-_TYPE = UnionSlot(TYPES)
 _KEY_VALUES = TableVector("KeyValue")
 
-_SCHEMA_FBS = (
+_TYPE_SPECS = (
     TableSpec("Null"),
-    TableSpec("Struct_"),
-    TableSpec("List"),
-    TableSpec("LargeList"),
-    TableSpec("ListView"),
-    TableSpec("LargeListView"),
-    TableSpec("FixedSizeList", listSize=_INT),
-    TableSpec("Map", keysSorted=_BOOL),
-    TableSpec("Union", mode=_SHORT, typeIds=_INTS),
     TableSpec("Int", bitWidth=_INT, is_signed=_BOOL),
     TableSpec("FloatingPoint", precision=_SHORT),
-    TableSpec("Utf8"),
     TableSpec("Binary"),
-    TableSpec("LargeUtf8"),
-    TableSpec("LargeBinary"),
-    TableSpec("Utf8View"),
-    TableSpec("BinaryView"),
-    TableSpec("FixedSizeBinary", byteWidth=_INT),
+    TableSpec("Utf8"),
     TableSpec("Bool"),
-    TableSpec("RunEndEncoded"),
     TableSpec("Decimal", precision=_INT, scale=_INT, bitWidth=ScalarSlot("i", 128)),
     TableSpec("Date", unit=ScalarSlot("h", 1)),
     TableSpec("Time", unit=ScalarSlot("h", 1), bitWidth=ScalarSlot("i", 32)),
     TableSpec("Timestamp", unit=_SHORT, timezone=_STRING),
     TableSpec("Interval", unit=_SHORT),
+    TableSpec("List"),
+    TableSpec("Struct_"),
+    TableSpec("Union", mode=_SHORT, typeIds=_INTS),
+    TableSpec("FixedSizeBinary", byteWidth=_INT),
+    TableSpec("FixedSizeList", listSize=_INT),
+    TableSpec("Map", keysSorted=_BOOL),
     TableSpec("Duration", unit=ScalarSlot("h", 1)),
+    TableSpec("LargeBinary"),
+    TableSpec("LargeUtf8"),
+    TableSpec("LargeList"),
+    TableSpec("RunEndEncoded"),
+    TableSpec("BinaryView"),
+    TableSpec("Utf8View"),
+    TableSpec("ListView"),
+    TableSpec("LargeListView"),
+)
+TYPES = ("NONE", *(spec.name for spec in _TYPE_SPECS))
+"""The members of the union Type, in order."""
+
+_TYPE = UnionSlot(TYPES)
+
+_SPECS = (
+    # Schema.fbs
+    *_TYPE_SPECS,
     TableSpec("KeyValue", key=_BYTES, value=_BYTES),
     TableSpec("DictionaryEncoding", id=_LONG, indexType=SubTable("Int"), isOrdered=_BOOL, dictionaryKind=_SHORT),
     TableSpec(
@@ -103,9 +80,7 @@ _SCHEMA_FBS = (
         custom_metadata=_KEY_VALUES,
     ),
     TableSpec("Schema", endianness=_SHORT, fields=TableVector("Field"), custom_metadata=_KEY_VALUES, features=_LONGS),
-)
-
-_MESSAGE_FBS = (
+    # Message.fbs
     TableSpec("BodyCompression", codec=_BYTE, method=_BYTE),
     TableSpec(
         "RecordBatch",
@@ -124,9 +99,7 @@ _MESSAGE_FBS = (
         bodyLength=_LONG,
         custom_metadata=_KEY_VALUES,
     ),
-)
-
-_TENSOR_FBS = (
+    # Tensor.fbs
     TableSpec("TensorDim", size=_LONG, name=_STRING),
     TableSpec(
         "Tensor",
@@ -137,9 +110,7 @@ _TENSOR_FBS = (
         strides=_LONGS,
         data=_BUFFER,
     ),
-)
-
-_SPARSE_TENSOR_FBS = (
+    # SparseTensor.fbs
     TableSpec(
         "SparseTensorIndexCOO",
         required=("indicesType", "indicesBuffer"),
@@ -177,9 +148,7 @@ _SPARSE_TENSOR_FBS = (
         sparseIndex=UnionSlot(SPARSE_INDEXES),
         data=_BUFFER,
     ),
-)
-
-_FILE_FBS = (
+    # File.fbs
     TableSpec(
         "Footer",
         version=_SHORT,
@@ -190,7 +159,7 @@ _FILE_FBS = (
     ),
 )
 
-SPECS = {spec.name: spec for spec in (*_SCHEMA_FBS, *_MESSAGE_FBS, *_TENSOR_FBS, *_SPARSE_TENSOR_FBS, *_FILE_FBS)}
+SPECS = {spec.name: spec for spec in _SPECS}
 """The specification of every table, by name."""
 
 
