@@ -6,7 +6,7 @@ import builtins
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -392,11 +392,7 @@ class _LazyChunks(Sequence[Array]):
     def __len__(self) -> int:
         return len(self._arrays)
 
-    @overload
-    def __getitem__(self, index: int) -> Array: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Array]: ...
-    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         array = self._arrays[index]

@@ -569,11 +569,7 @@ class _LazyColumns(Sequence["Array"]):
     def __len__(self) -> int:
         return self._length
 
-    @overload
-    def __getitem__(self, index: int) -> Array: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Array]: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return list(map(self._column_at, range(*index.indices(self._length))))
         return self._column_at(range(self._length)[index])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -275,11 +275,7 @@ class RemoteFileReader(FileReader):
             return super().read_all(filters)
         return Table.from_batches(self._read_batches(range(len(self)), self._select_columns().indices), self.schema)
 
-    @overload
-    def __getitem__(self, index: int) -> RecordBatch: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[RecordBatch]: ...
-    def __getitem__(self, index: int | slice) -> RecordBatch | list[RecordBatch]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._read_batches(range(*index.indices(len(self))), self._select_columns().indices)
         return self.get_batch(index)

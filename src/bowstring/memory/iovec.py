@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -82,11 +82,7 @@ class PaddedBuffers(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._as_list())
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         return self._as_list()[index]
 
     def __iter__(self) -> Iterator[Any]:

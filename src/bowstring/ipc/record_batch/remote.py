@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias
 from weakref import ReferenceType, ref
 
 from bowstring.arrays.array import Array
@@ -92,11 +92,7 @@ class RemoteColumns(BatchColumns):
         self._last_index = -1
         self._next_index, self._read_ahead = -1, 1
 
-    @overload
-    def __getitem__(self, index: int) -> Array: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Array]: ...
-    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             self._fetch_missing([self._selected_columns[i] for i in range(*index.indices(len(self._selected_columns)))])
         else:
