@@ -27,6 +27,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.pyarrow_names import missing_attribute_error
 
 _PACKAGE = "bowstring.compute"
+_CONSTRUCTORS = {RecordBatch: "record_batch", Table: "table", Field: "field", Schema: "schema"}
 _PYTHON_TYPES = frozenset({bool, int, float, str, bytes, type(None)})
 
 
@@ -90,28 +91,14 @@ def _(value: Scalar) -> Any:
 
 
 @to_pyarrow.register
-def _(value: RecordBatch) -> Any:
-    return import_pyarrow().record_batch(value)
-
-
-@to_pyarrow.register
-def _(value: Table) -> Any:
-    return import_pyarrow().table(value)
-
-
-@to_pyarrow.register
 def _(value: DataType) -> Any:
     return layout_to_pyarrow(layout_of(value))
 
 
 @to_pyarrow.register
-def _(value: Field) -> Any:
-    return import_pyarrow().field(value)
-
-
-@to_pyarrow.register
-def _(value: Schema) -> Any:
-    return import_pyarrow().schema(value)
+def _(value: RecordBatch | Table | Field | Schema) -> Any:
+    constructor = next(name for kind, name in _CONSTRUCTORS.items() if isinstance(value, kind))
+    return getattr(import_pyarrow(), constructor)(value)
 
 
 @to_pyarrow.register(list)
