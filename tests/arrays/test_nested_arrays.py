@@ -171,7 +171,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "offsets: expected integers of 32 bits": lambda: bs.ListArray.from_arrays([0, 1 << 40], [1]),
     "expected a type such as list<item: int64>, found int8": lambda: bs.ListArray.from_arrays([0, 1], [1], "int8"),
     "field 'item': expected string, found int64": lambda: bs.ListArray.from_arrays([0, 1], [1], bs.list_("string")),
-    "mask: expected 1 booleans": lambda: bs.ListArray.from_arrays([0, 1], [1], mask=[True, False]),
+    "expected a mask of booleans of shape": lambda: bs.ListArray.from_arrays([0, 1], [1], mask=[True, False]),
     "sizes\\[0\\] = 9 exceed": lambda: bs.ListViewArray.from_arrays([0], [9], [1]),
     "as many offsets as sizes": lambda: bs.ListViewArray.from_arrays([0], [1, 1], [1]),
     "expected either list_size or type": lambda: bs.FixedSizeListArray.from_arrays([1]),

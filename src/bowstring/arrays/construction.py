@@ -57,7 +57,7 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if isinstance(values, ArrayData):
         if data_type is not None and values.type != data_type:
             raise TypeMismatchError(f"the array is {values.type}, not {data_type}")
-        return Array.from_array_data(values if mask is None else set_nulls(values, _as_mask(mask, (len(values),))))
+        return Array.from_array_data(values if mask is None else set_nulls(values, as_mask(mask, (len(values),))))
     valid = None
     if isinstance(values, np.ma.MaskedArray):
         valid = invert_mask(np.ma.getmaskarray(values))
@@ -72,14 +72,14 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
         if mask is not None and valid is not None and valid.dtype.names is not None:
             raise InvalidArgumentError("a masked structured array can't have another mask")
         if mask is not None:
-            not_masked = ~_as_mask(mask, values.shape[:1] if valid is None else valid.shape)
+            not_masked = ~as_mask(mask, values.shape[:1] if valid is None else valid.shape)
             valid = not_masked if valid is None else valid & not_masked
         return Array.from_array_data(array_from_numpy(values, data_type, valid))
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeMismatchError(f"expected a sequence of values, found {short_repr(values)}")
     values = values if isinstance(values, (list, tuple)) else list(values)
     if mask is not None:
-        is_null = _as_mask(mask, (len(values),)).tolist()
+        is_null = as_mask(mask, (len(values),)).tolist()
         values = [None if null else value for value, null in zip(values, is_null, strict=True)]
     return Array.from_array_data(array_from_python(values, data_type))
 
@@ -162,7 +162,7 @@ def from_numpy_dtype(dtype: Any) -> DataType:
     return infer_type(np.empty(0, dtype))
 
 
-def _as_mask(mask: Values | Sequence[bool], shape: tuple[int, ...]) -> Values:
+def as_mask(mask: Values | Sequence[bool], shape: tuple[int, ...]) -> Values:
     """Return a mask as NumPy booleans. Raises `InvalidArgumentError` unless it has this shape."""
     booleans = np.asarray(mask)
     if booleans.shape != shape or (booleans.dtype.kind != "b" and booleans.size):

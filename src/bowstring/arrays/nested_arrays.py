@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from bowstring.arrays.array import Array
-from bowstring.arrays.construction import array
+from bowstring.arrays.construction import array, as_mask
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
@@ -398,18 +398,8 @@ def _to_numpy(values: Any, dtype: str | np.dtype[Any], name: str) -> Values:
 
 
 def _pack_nulls(mask: Any, length: int) -> Buffer | None:
-    """Return the validity bitmap of slots that are null where a mask is true. Raises `InvalidArgumentError` if it does
-    not have `length` booleans.
-    """
-    if mask is None:
-        return None
-    booleans = np.asarray(mask)
-    # NumPy makes float64 of an empty list.
-    if booleans.shape != (length,) or (booleans.dtype.kind != "b" and length):
-        raise InvalidArgumentError(
-            f"mask: expected {length} booleans, found {booleans.dtype} of shape {booleans.shape}"
-        )
-    return pack_validity(~booleans.astype(np.bool_))
+    """Return the validity bitmap of slots that are null where a mask is true. Raises as `as_mask`."""
+    return None if mask is None else pack_validity(~as_mask(mask, (length,)))
 
 
 def _create(type_: t.DataType, length: int, buffers: tuple[Buffer | None, ...], children: Sequence[Array]) -> Array:
