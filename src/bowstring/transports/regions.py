@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BufferLocations,
@@ -67,12 +68,8 @@ class RemoteRegionTable(RemoteMemory):
         if update.region is None:
             self.remove(update.index)
             return
-        try:
+        with call_on_error(update.region.close):  # no other thread has it yet
             self.add(update.index, update.region)
-        except BaseException:
-            # No other thread has it yet.
-            update.region.close()
-            raise
 
     def close(self) -> None:
         """Close all regions."""
