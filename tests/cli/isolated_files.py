@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import bowstring as bs
-from bowstring.cli import anatomy, head, info, recover, sizes, validate
+from bowstring.cli import anatomy, head, info, recover, validate
 from bowstring.cli.main import main as command
 
-COMMANDS = (anatomy, head, info, recover, sizes, validate)
+COMMANDS = (anatomy, head, info, recover, validate)
 
 
 def read(path: Path) -> None:
@@ -60,7 +60,7 @@ CHECKS: dict[str, Callable[[Path], None]] = {
     "tensors": read_tensors,
     "validate": lambda path: run_command("validate", str(path)),
     "info": lambda path: run_command("info", str(path)),
-    "sizes": lambda path: run_command("sizes", str(path)),
+    "sizes": lambda path: run_command("info", "--sizes", str(path)),
     "head": lambda path: run_command("head", "--format", "jsonl", str(path)),
     "recover": recover_and_read,
 }

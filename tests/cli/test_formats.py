@@ -52,7 +52,7 @@ def test_diff_names_the_rows_that_differ_between_formats(
 
 @pytest.mark.parametrize(
     ("command", "name"),
-    [("cat", "t.arrow"), ("head", "t.arrows"), ("head", "t.parquet"), ("info", "t.json"), ("sizes", "t.jsonl")],
+    [("cat", "t.arrow"), ("head", "t.arrows"), ("head", "t.parquet"), ("info", "t.json"), ("schema", "t.jsonl")],
 )
 def test_standard_input_is_detected_by_content(folder: Path, command: str, name: str) -> None:
     process = run_with_pipe(folder / name, command, "-")
@@ -103,7 +103,7 @@ def test_a_semicolon_separates_columns(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_hints_name_the_command_that_has_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,\xff\n")
-    for command in ("head", "cat", "info", "sizes"):
+    for command in ("head", "cat", "info"):
         assert main([command, str(tmp_path / "x.csv")]) == 1
         assert "x.csv: column 'b' is not valid UTF-8 (bowstring convert has --column-type" in capsys.readouterr().err
 
@@ -120,7 +120,7 @@ def test_the_hint_of_diff_is_about_diff(folder: Path, tmp_path: Path, capsys: py
 def test_sizes_of_parquet_are_those_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = pa.table({"nested": [{"a": 1, "b": [1, 2]}] * 1000, "n": range(1000), "s": ["x", None] * 500})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=400, use_dictionary=["s"], compression="zstd")
-    document = json.loads(output_of(capsys, "sizes", "--json", tmp_path / "t.parquet"))
+    document = json.loads(output_of(capsys, "info", "--sizes", "--json", tmp_path / "t.parquet"))
     metadata = pq.read_metadata(tmp_path / "t.parquet")
     chunks = [metadata.row_group(group).column(leaf) for group in range(3) for leaf in range(4)]
     assert document["bytes"] == sum(chunk.total_compressed_size for chunk in chunks)
@@ -133,7 +133,7 @@ def test_sizes_of_parquet_are_those_stored(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
 def test_sizes_of_text_are_those_as_arrow(folder: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(output_of(capsys, "sizes", "--json", folder / name))
+    document = json.loads(output_of(capsys, "info", "--sizes", "--json", folder / name))
     table = bs.open_file(folder / "t.arrow").read_all()
     sizes = {column["name"]: column["bytes"] for column in document["columns"]}
     assert sizes["x"] == table["x"].nbytes == 24

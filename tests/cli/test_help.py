@@ -28,7 +28,6 @@ RUN = (
     "head",
     "tail",
     "cat",
-    "sizes",
     "validate",
     "anatomy",
     "diff",

@@ -79,7 +79,7 @@ def test_every_command_reads_every_kind_of_input(
     assert bs.read_table(tmp_path / "copy.arrow") == TABLE
     document = json.loads(run(capsys, "info", "--json", source))
     assert sum(file["rows"] for file in document.get("files", [document])) == 10
-    document = json.loads(run(capsys, "sizes", "--json", source))
+    document = json.loads(run(capsys, "info", "--sizes", "--json", source))
     assert (document["rows"], {column["name"] for column in document["columns"]}) == (10, {"n", "s"})
     assert sum(column["share"] for column in document["columns"]) == pytest.approx(1)
     if kind not in ("parquet", "csv", "parquet folder"):  # these are for Arrow data only
@@ -109,7 +109,7 @@ def test_files_of_several_formats_or_schemas_are_errors(tmp_path: Path, capsys: 
 @pytest.mark.parametrize("name", ["none*.arrow", "folder"])
 def test_an_input_without_files_is_an_error(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()
-    for command in ("cat", "head", "info", "sizes", "publish", "serve", "convert"):
+    for command in ("cat", "head", "info", "publish", "serve", "convert"):
         assert main([command, str(tmp_path / name), *(["x.arrow"] if command == "convert" else [])]) == 1
         assert capsys.readouterr().err.startswith(f"bowstring: {tmp_path / name}: ")
 

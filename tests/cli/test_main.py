@@ -150,7 +150,7 @@ USAGE_ERRORS = {
     "cat --format xml a": (
         "invalid value for '--format': 'xml' is not one of 'table', 'jsonl', 'csv' (bowstring cat --help shows how)"
     ),
-    "sizes a b c": "got unexpected extra arguments (b c) (bowstring sizes --help shows how)",
+    "count a b c": "got unexpected extra arguments (b c) (bowstring count --help shows how)",
     "anatomy a -o": "option '-o' requires an argument (bowstring anatomy --help shows how)",
     "diff a": "missing argument 'RIGHT' (bowstring diff --help shows how)",
     "diff - -": "only one of the two can be standard input (bowstring diff --help shows how)",

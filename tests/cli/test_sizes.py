@@ -1,4 +1,4 @@
-"""`bowstring sizes`: a line a column, largest first."""
+"""`bowstring info --sizes`: a line a column, largest first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLE = pa.table(
 def test_columns_are_listed_with_encoding_and_share_largest_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sizes", str(write(tmp_path / "x.arrow", TABLE))]) == 0
+    assert main(["info", "--sizes", str(write(tmp_path / "x.arrow", TABLE))]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["column", "large", "coded", "small", "runs"]
     assert lines[1].split()[1:4] == ["int64", "plain", "800"]
@@ -39,7 +39,7 @@ def test_the_json_output_agrees_with_inspect(tmp_path: Path, repository: Path) -
     path = tmp_path / "x.arrows"
     with pa.ipc.new_stream(path, TABLE.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(TABLE)
-    process = run_with_pipe(path, "sizes", "--json")
+    process = run_with_pipe(path, "info", "--sizes", "--json")
     assert (process.returncode, process.stderr) == (0, b"")
     document, inspection = json.loads(process.stdout), bs.inspection.inspect(path)
     assert [column["bytes"] for column in document["columns"]] == [c.total_bytes for c in inspection.columns_by_size()]
@@ -52,24 +52,24 @@ def test_the_number_of_columns_is_limited_and_names_are_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(write(tmp_path / "x.arrow", pa.table({f"\x1b[2J{n}": [n] for n in range(130)})))
-    assert main(["sizes", path]) == 0
+    assert main(["info", "--sizes", path]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.splitlines()[-1] == "… and 30 more columns (--all shows them)"
-    assert main(["sizes", "--all", path]) == 0
+    assert main(["info", "--sizes", "--all", path]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 131
 
 
 def test_a_truncated_file_is_one_error_line(tmp_path: Path) -> None:
     path = write(tmp_path / "x.arrow", TABLE)
     path.write_bytes(path.read_bytes()[:-9])
-    process = run_command("sizes", path)
+    process = run_command("info", "--sizes", path)
     assert (process.returncode, process.stdout, process.stderr.count(b"\n")) == (1, b"", 1)
 
 
 def test_a_narrow_terminal_shows_one_line_per_column_with_complete_numbers(tmp_path: Path) -> None:
     table = pa.table({f"a column {n} whose name is too long for this": range(123_456) for n in range(3)})
-    lines = terminal_lines(60, "sizes", write(tmp_path / "x.arrow", table))
+    lines = terminal_lines(60, "info", "--sizes", write(tmp_path / "x.arrow", table))
     assert len(lines) == 4
     assert max(map(len, lines)) <= 60
     assert all("987,648" in line and "33.3 %" in line for line in lines[1:])
@@ -82,7 +82,7 @@ def test_a_narrow_terminal_shows_fewer_but_complete_numbers(tmp_path: Path) -> N
         (44, "column type encoding size share"),
         (34, "column type size share"),
     ):
-        first, *lines = terminal_lines(width, "sizes", path)
+        first, *lines = terminal_lines(width, "info", "--sizes", path)
         assert first.split() == titles.split()
         assert max(map(len, [first, *lines])) <= width
         assert [line.rstrip()[-6:] for line in lines] == ["50.0 %", "50.0 %"]

@@ -67,8 +67,8 @@ def recording(path: Path) -> Path:
         "info FILE PARQUET",
         "ls",
         "doctor",
-        "sizes FILE",
-        "sizes --json FILE",
+        "info --sizes FILE",
+        "info --sizes --json FILE",
         "anatomy --quick SMALL -o -",
         "anatomy --quick SMALL -o TARGET",
         "diff FILE FILE --json",
@@ -146,7 +146,7 @@ def _drop_root_privileges() -> None:
         ctypes.CDLL(None).prctl(24, capability)
 
 
-@pytest.mark.parametrize("name", ["info", "head", "sizes", "validate", "recover", "concat"])
+@pytest.mark.parametrize("name", ["info", "head", "count", "validate", "recover", "concat"])
 def test_a_file_without_read_permission_is_one_error_line_and_status_1(name: str, tmp_path: Path) -> None:
     closed = write(tmp_path / "closed.arrow", TABLE)
     closed.chmod(0)

@@ -26,7 +26,6 @@ COMMANDS: dict[str, str] = {
     "head": "Show the first rows, as a table, JSON lines or CSV.",
     "tail": "Show the last rows, as a table, JSON lines or CSV.",
     "cat": "Write all rows, as a table, JSON lines or CSV.",
-    "sizes": "Show the size of each column, largest first.",
     "anatomy": "Draw a file or stream to scale, as an HTML page that explains every byte.",
     "diff": "Show the differences between two files, in any format.",
     "convert": "Convert between Arrow files, streams, Parquet, CSV and JSON.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,19 +19,19 @@ from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, list_inputs, open_input, prefix_errors_with_source, source_name
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, file_argument, from_option, json_option, max_piped_bytes_option
-from bowstring.cli.table_report import TableReport, report_table
+from bowstring.cli.table_report import TableReport, column_document, report_table
 from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
-from bowstring.errors import BowstringError, format_count
-from bowstring.file_formats import SourceOptions
-from bowstring.inspection.report import Inspection, SchemaFieldReport, to_document
+from bowstring.errors import BowstringError, InvalidDataError, format_count
+from bowstring.file_formats import LazyTable, SourceOptions
+from bowstring.inspection.report import ColumnReport, Inspection, SchemaFieldReport, to_document
 from bowstring.inspection.report_builder import inspect
 
 _INDENT = 2
 # What a terminal shows at a glance; `--json` has everything.
-_COLUMNS_SHOWN = 20
+_COLUMNS_SHOWN, _SIZES_SHOWN = 20, 100
 _FIELDS_SHOWN = 40
 _PAIRS_SHOWN = 10
 _NAME_CHARACTERS = 60
@@ -45,16 +47,26 @@ _Report: TypeAlias = Inspection | TableReport
         "bowstring info flights.arrow",
         "bowstring info --json flights.parquet",
         "bowstring info *.arrow",
+        "bowstring info --sizes --json flights.arrow",
         "curl https://example.org/flights.arrows | bowstring info",
     )
 )
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
 @from_option
 @json_option("Write everything as JSON, sizes in bytes.")
+@click.option(
+    "--sizes", "only_sizes", is_flag=True, help="Only the columns with encoding and size, of all files together."
+)
 @all_option("Show all columns and all metadata, without truncation.")
 @max_piped_bytes_option
 def info(
-    files: tuple[str, ...], *, source_format: str | None, as_json: bool, show_all: bool, max_piped_bytes: int
+    files: tuple[str, ...],
+    *,
+    source_format: str | None,
+    as_json: bool,
+    only_sizes: bool,
+    show_all: bool,
+    max_piped_bytes: int,
 ) -> int:
     """Show the contents of files: schema, batches, column sizes, compression, alignment, metadata.
 
@@ -64,6 +76,9 @@ def info(
     """
     inspect_file = partial(_inspect, source_format=source_format, max_piped_bytes=max_piped_bytes)
     inputs = [each for file in files for each in list_inputs(file)]
+    if only_sizes:
+        _show_sizes(list(map(inspect_file, inputs or [None])), as_json, show_all)
+        return 0
     if len(inputs) > 1:
         return _show_files(inputs, inspect_file, as_json, show_all)
     report = inspect_file(inputs[0] if inputs else None)
@@ -84,33 +99,35 @@ def _file_command(example: str) -> Callable[[Callable[..., None]], click.Command
 
 
 @_file_command("bowstring schema flights.arrow")
-def schema(file: str | None, *, source_format: str | None, max_piped_bytes: int) -> None:
+def schema(file: str | None, **options: Any) -> None:
     """Show the columns of a file and their types, a line for each.
 
     FILE is a path, a URL, a folder or a glob in quotes, or - for standard input.
     """
-    with (
-        prefix_errors_with_source(file),
-        open_input(file, source_format) as source,
-        source.open_table(SourceOptions(max_piped_bytes=max_piped_bytes)) as table,
-    ):
+    with _open_table(file, **options) as table:
         for field in table.schema:
             click.echo(to_printable(f"{field.name}: {field.type}" + ("" if field.nullable else " not null")))
 
 
 @_file_command("bowstring count flights.parquet")
-def count(file: str | None, *, source_format: str | None, max_piped_bytes: int) -> None:
+def count(file: str | None, **options: Any) -> None:
     """Write the number of rows of a file. CSV, JSON and streams are read completely.
 
     FILE is a path, a URL, a folder or a glob in quotes, or - for standard input.
     """
+    with _open_table(file, **options) as table:
+        rows = table.num_rows
+        click.echo(sum(batch.num_rows for batch in table.batches) if rows is None else rows)
+
+
+@contextmanager
+def _open_table(file: str | None, source_format: str | None, max_piped_bytes: int) -> Iterator[LazyTable]:
     with (
         prefix_errors_with_source(file),
         open_input(file, source_format) as source,
         source.open_table(SourceOptions(max_piped_bytes=max_piped_bytes)) as table,
     ):
-        rows = table.num_rows
-        click.echo(sum(batch.num_rows for batch in table.batches) if rows is None else rows)
+        yield table
 
 
 def _inspect(file: str | None, source_format: str | None, max_piped_bytes: int) -> _Report:
@@ -149,16 +166,20 @@ def _show_files(
             if not show_all:
                 fit = ColumnFit(("file",), ("compression", "batches", "columns"))
                 titles, rows = fit_columns(titles, rows, console.width, fit)
-            table = borderless_table(*((title, title in ("rows", "batches", "columns", "size")) for title in titles))
-            for row in rows:
-                table.add_row(*row)
-            console.print(table)
+            _print_rows(console, titles, rows, ("rows", "batches", "columns", "size"))
         schemas = {tuple((column.name, column.field.type) for column in report.columns) for report in reports}
         total_rows = format_count(sum(report.rows for report in reports), "row")
         total_bytes = format_size(sum(report.size_bytes or 0 for report in reports))
         same = "one schema" if len(schemas) == 1 else f"{len(schemas)} different schemas"
         click.echo(f"{format_count(len(reports), 'file')}: {total_rows}, {total_bytes}, {same}")
     return EXIT_FAILURE if len(reports) < len(files) else 0
+
+
+def _print_rows(console: Console, titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str]) -> None:
+    table = borderless_table(*((title, title in numbers) for title in titles))
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _file_cells(report: _Report) -> list[str]:
@@ -171,6 +192,72 @@ def _file_cells(report: _Report) -> list[str]:
         "–" if report.size_bytes is None else format_size(report.size_bytes),
         ", ".join(report.codecs) or "none",
     ]
+
+
+# Columns
+
+
+def _show_sizes(reports: Sequence[_Report], as_json: bool, show_all: bool) -> None:
+    """Show the columns of all files, which have one schema, largest first."""
+    if len({tuple(column.name for column in report.columns) for report in reports}) > 1:
+        raise InvalidDataError("the files have different columns")
+    columns = _add_sizes(reports)
+    encodings = [_describe_encoding(column, reports[0]) for column in columns]
+    if as_json:
+        sizes = (
+            sum(c.total_bytes for c in each.columns) if isinstance(each, TableReport) else each.bytes.buffers
+            for each in reports
+        )
+        document = {"source": ", ".join(each.source for each in reports), "rows": sum(each.rows for each in reports)}
+        documents = list(map(column_document, columns, encodings))
+        echo_json({**document, "bytes": sum(sizes), "columns": documents})
+        return
+    limit = None if show_all else _SIZES_SHOWN
+    rows = [
+        [
+            _printable_name(column.name, show_all),
+            to_printable(column.field.type_without_children, None if show_all else _TYPE_CHARACTERS),
+            encoding,
+            f"{column.total_bytes:,}",
+            format_size(column.total_bytes),
+            format_percent(column.share),
+        ]
+        for column, encoding in zip(columns[:limit], encodings, strict=False)
+    ]
+    titles = ["column", "type", "encoding", "bytes", "size", "share"]
+    with open_console() as console:
+        if not show_all:
+            titles, rows = fit_columns(
+                titles, rows, console.width, ColumnFit(("column", "type"), ("bytes", "encoding"))
+            )
+        _print_rows(console, titles, rows, ("bytes", "size", "share"))
+    note = _hidden_note("columns", len(columns), limit)
+    if note:
+        click.echo(note)
+
+
+def _add_sizes(reports: Sequence[_Report]) -> list[ColumnReport]:
+    """Return the columns of several files, with the sums of their sizes, largest first."""
+    total_bytes = sum(column.total_bytes for report in reports for column in report.columns)
+    columns = []
+    for same in zip(*(report.columns for report in reports), strict=True):
+        nulls = [column.null_count for column in same]
+        size_bytes = sum(column.total_bytes for column in same)
+        null_count = None if None in nulls else sum(filter(None, nulls))
+        share = fraction(size_bytes, total_bytes)
+        columns.append(
+            replace(same[0], buffer_bytes=size_bytes, dictionary_bytes=0, share=share, null_count=null_count)
+        )
+    return sorted(columns, key=lambda column: -column.total_bytes)
+
+
+def _describe_encoding(column: ColumnReport, report: _Report) -> str:
+    """Return the encoding of a column: plain, dictionary or run-end encoded, and the codecs of the bodies."""
+    if isinstance(report, TableReport):
+        return report.encodings[column.index]
+    kind = column.field.type_without_children.partition("<")[0]
+    is_plain = column.field.dictionary is None and not kind.startswith("run_end")
+    return " + ".join(["plain" if is_plain else kind.replace("_", "-"), *report.codecs])
 
 
 # One file

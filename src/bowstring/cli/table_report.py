@@ -1,4 +1,4 @@
-"""Reports on files in other formats than Arrow, for `info` and `sizes`: columns, their sizes and the schema."""
+"""Reports on files in other formats than Arrow, for `info`: columns, their sizes and the schema."""
 
 from __future__ import annotations
 

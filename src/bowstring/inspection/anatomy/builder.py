@@ -329,11 +329,7 @@ def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection
     if section is None or section.span is None or section.offsets is None or section.lengths is None:
         return None
     layout = anatomy.layouts[section.layout_index]
-    indices = (
-        layout.buffer_indices(section.span.header.variadic_counts())
-        if layout.is_variadic
-        else np.arange(len(section.lengths))
-    )
+    indices = layout.buffer_indices(section.span.header.variadic_counts())
     buffer_name = _BUFFER_NAME.match(fault.message)
     first_offset: int | None = None
     for index, offset, length in zip(indices.tolist(), section.offsets.tolist(), section.lengths.tolist(), strict=True):
