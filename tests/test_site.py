@@ -13,6 +13,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+@pytest.mark.thorough
 def test_the_site_has_all_pages_the_api_and_the_commands(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="requires the extra docs")
     pytest.importorskip("mkdocstrings_handlers.python", reason="requires the extra docs")

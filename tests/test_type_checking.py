@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.thorough import thorough
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 MISTAKES = {
     "bs.table(5)": "table",
@@ -53,7 +55,7 @@ CHECKERS = {
 """The arguments of Python that run each checker, in its strict mode."""
 
 
-@pytest.mark.parametrize("checker", CHECKERS)
+@pytest.mark.parametrize("checker", ["mypy", *thorough("pyright")])
 def test_a_type_checker_finds_each_mistake_and_nothing_else(checker: str, tmp_path: Path) -> None:
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
     program = tmp_path / "program.py"
