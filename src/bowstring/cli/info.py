@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from bowstring.cli.input_output import echo_json, list_inputs, open_input, prefi
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, column_document, report_table
-from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
+from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console, print_table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
@@ -160,26 +160,16 @@ def _show_files(
     if as_json:
         echo_json({"files": documents})
     elif reports:
-        titles = ["file", "format", "rows", "batches", "columns", "size", "compression"]
-        rows = [_file_cells(report) for report in reports]
+        titles = ("file", "format", "rows", "batches", "columns", "size", "compression")
+        fit = None if show_all else ColumnFit(("file",), ("compression", "batches", "columns"))
         with open_console() as console:
-            if not show_all:
-                fit = ColumnFit(("file",), ("compression", "batches", "columns"))
-                titles, rows = fit_columns(titles, rows, console.width, fit)
-            _print_rows(console, titles, rows, ("rows", "batches", "columns", "size"))
+            print_table(console, titles, list(map(_file_cells, reports)), ("rows", "batches", "columns", "size"), fit)
         schemas = {tuple((column.name, column.field.type) for column in report.columns) for report in reports}
         total_rows = format_count(sum(report.rows for report in reports), "row")
         total_bytes = format_size(sum(report.size_bytes or 0 for report in reports))
         same = "one schema" if len(schemas) == 1 else f"{len(schemas)} different schemas"
         click.echo(f"{format_count(len(reports), 'file')}: {total_rows}, {total_bytes}, {same}")
     return EXIT_FAILURE if len(reports) < len(files) else 0
-
-
-def _print_rows(console: Console, titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str]) -> None:
-    table = borderless_table(*((title, title in numbers) for title in titles))
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
 
 
 def _file_cells(report: _Report) -> list[str]:
@@ -224,13 +214,10 @@ def _show_sizes(reports: Sequence[_Report], as_json: bool, show_all: bool) -> No
         ]
         for column, encoding in zip(columns[:limit], encodings, strict=False)
     ]
-    titles = ["column", "type", "encoding", "bytes", "size", "share"]
+    titles = ("column", "type", "encoding", "bytes", "size", "share")
+    fit = None if show_all else ColumnFit(("column", "type"), ("bytes", "encoding"))
     with open_console() as console:
-        if not show_all:
-            titles, rows = fit_columns(
-                titles, rows, console.width, ColumnFit(("column", "type"), ("bytes", "encoding"))
-            )
-        _print_rows(console, titles, rows, ("bytes", "size", "share"))
+        print_table(console, titles, rows, titles[3:], fit)
     note = _hidden_note("columns", len(columns), limit)
     if note:
         click.echo(note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,7 @@ from bowstring.cli.durations import format_duration
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
-from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console
+from bowstring.cli.terminal_tables import ColumnFit, open_console, print_table
 from bowstring.datasets.published_dataset import published
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.sharing.agent.publications import PublishedSummary
@@ -48,14 +47,9 @@ def ls(*, as_json: bool, timeout_s: float) -> None:
         echo_json({"datasets": [_to_json(summary) for summary in summaries]})
         return
     now = datetime.now(UTC)
-    titles: Sequence[str] = _TITLES
     rows = [list(map(to_printable, _cells(summary, now))) for summary in summaries]
     with open_console() as console:
-        titles, rows = fit_columns(titles, rows, console.width, ColumnFit((), _DROPPED_TITLES))
-        table = borderless_table(*((title, title in _TITLES[1:7]) for title in titles))
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        print_table(console, _TITLES, rows, _TITLES[1:7], ColumnFit((), _DROPPED_TITLES))
 
 
 def _cells(summary: PublishedSummary, now: datetime) -> list[str]:

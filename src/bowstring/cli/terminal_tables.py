@@ -58,6 +58,22 @@ def borderless_table(*columns: tuple[str, bool], is_folded: bool = False, has_he
     return table
 
 
+def print_table(
+    console: Console,
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Sequence[str],
+    fit: ColumnFit | None = None,
+) -> None:
+    """Print a table without borders, in which `numbers` are aligned to the right; `fit` fits it to the console."""
+    if fit is not None:
+        titles, rows = fit_columns(titles, rows, console.width, fit)
+    table = borderless_table(*((title, title in numbers) for title in titles))
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnFit:
     """How columns with these titles are fitted to a narrow terminal, so that no word is broken.
