@@ -74,7 +74,7 @@ def _pass_settings(set_format: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _to_text(path: Any) -> Any:
-    """Return the JSON of a data set, or a list with those of its data sets; anything else as it is."""
+    """Return the JSON of a data set, or of each data set in a list; anything else as it is."""
     if isinstance(path, Dataset):
         return path.to_json()
     if isinstance(path, list | tuple):

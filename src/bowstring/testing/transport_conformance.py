@@ -51,7 +51,7 @@ from bowstring.transports.blocking import BlockingChannel, wait_for_interests
 
 ChannelPair: TypeAlias = tuple[BlockingChannel, BlockingChannel]
 DEFAULT_OPTIONS = TransportOptions(timeout_s=20.0)
-# Any tags, other than those of `bowstring.sharing`.
+# Any tags; `bowstring.sharing` uses others.
 WANT_DATA, FREE_DATA = 11, 12
 
 

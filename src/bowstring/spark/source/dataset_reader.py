@@ -163,7 +163,7 @@ class ArrowDatasetReader:
         for index, part in enumerate(self._dataset.parts):
             if not part.locations:
                 continue
-            # By rows, since the driver has only the size of a part, and not those of its batches.
+            # By rows, since the driver has only the size of a part, not the sizes of its batches.
             count = min(-(-part.nbytes // self._split_bytes), part.num_rows)
             bounds = [part.num_rows * number // count for number in range(count + 1)] if count > 1 else []
             for start, stop in pairwise(bounds):

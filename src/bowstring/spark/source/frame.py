@@ -41,7 +41,7 @@ def read(
 
     It starts faster than the data source, joins intervals, and Spark knows its size, so that a small frame is joined by
     broadcasting it. The files are planned at once: the frame does not get the rows of later appends. `columns`,
-    `filters` and the other options are those of the data source; `schema` reads other types and columns.
+    `filters` and the other options are as for the data source; `schema` reads other types and columns.
 
     Raises `InvalidArgumentError` for other options and schemas that differ, `MissingFileError` if there is no such
     path, `NotFoundError` for unknown columns, `InvalidDataError` for malformed files, `UnsupportedTypeError` for types
@@ -81,7 +81,7 @@ def _read_task(reader: TaskReader, tasks: Sequence[bytes], step: int, ids: Itera
 def count_rows(path: str | Path | Sequence[str | Path], **options: Unpack[ReadArguments]) -> int:
     """Count the rows of files and folders without a Spark job: by their manifests, or the footers of the files.
 
-    Paths and options are those of `read`, except ``filters``, ``mode`` and ``ignore_corrupt_files``, which need the
+    Paths and options are as for `read`, except ``filters``, ``mode`` and ``ignore_corrupt_files``, which need the
     values. Raises `InvalidArgumentError` for other options and data sets, `MissingFileError` if there is no such path,
     `InvalidDataError` for malformed files.
 

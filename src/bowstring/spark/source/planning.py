@@ -1,6 +1,6 @@
 """Plan reads by the options of ``format("arrow")``: paths, schema and filters.
 
-A path is that of a file or folder, or a data set: see `bowstring.spark.source.dataset_reader`. The data source and
+A path leads to a file or folder, or is a data set: see `bowstring.spark.source.dataset_reader`. The data source and
 `bowstring.spark.read` share the planner, which needs no data source interface of PySpark, since Spark 3.5 has none.
 """
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 OPEN_COST_BYTES = 256 << 10
 """The bytes that are read in the time that opening a file takes, so that thousands of small files are several tasks."""
 MAX_PLANNED_FOOTERS = 1000
-"""How many footers are read on the driver for the statistics in them; those of more files are read in the tasks."""
+"""How many footers are read on the driver for the statistics in them; of more files, the tasks read them."""
 MAX_SENT_BATCH_BYTES = 128 << 20
 """The maximum size of a batch sent to the JVM; larger ones are sliced."""
 

@@ -243,7 +243,7 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @hide_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The files between two offsets, in partitions as those of a batch reader."""
+        """The files between two offsets, in partitions as of a batch reader."""
         before, after = StreamOffset.from_json(start), StreamOffset.from_json(end)
         _, files = self._list.update(after) if after.ranges else (after, None)
         if files is None:
