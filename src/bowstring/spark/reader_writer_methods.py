@@ -18,6 +18,7 @@ from bowstring.datasets.dataset import Dataset
 from bowstring.errors import InvalidArgumentError
 from bowstring.spark.intervals import join_intervals
 from bowstring.spark.options import SESSION_PARTITION_TYPES, SESSION_TIME_ZONE
+from bowstring.spark.versions import DATA_SOURCE, DATA_SOURCE_STREAMS, SparkFeature
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,18 +35,38 @@ def extend_reader_and_writer(spark: SparkSession) -> None:
     """Make ``read.load`` accept data sets and join intervals, and ``write.format("arrow").partitionBy(…)`` raise
     `InvalidArgumentError`.
 
-    This applies to sessions of the kind of `spark`, classic or Connect.
+    This applies to sessions of the kind of `spark`, classic or Connect. With PySpark 3.5, ``format("arrow")`` raises
+    `UnmetRequirementError`.
     """
-    # `functools.wraps` sets `__wrapped__`, by which a second call recognizes methods that are extended already.
-    for reader in (type(spark.read), type(spark.readStream)):
-        if not hasattr(reader.format, "__wrapped__"):
-            reader.format = _pass_settings(reader.format)  # type: ignore[method-assign]
-    readwriter = import_module(type(spark.read).__module__)
-    for method, extend in (("load", _extend_load), ("save", _explain_partition_error)):
-        class_ = readwriter.DataFrameReader if method == "load" else readwriter.DataFrameWriter
-        original = getattr(class_, method)
-        if not hasattr(original, "__wrapped__"):
-            setattr(class_, method, extend(original))
+    readwriter, streaming = (import_module(type(reader).__module__) for reader in (spark.read, spark.readStream))
+    if DATA_SOURCE.is_available:
+        _replace_method(readwriter.DataFrameReader, "format", _pass_settings)
+        _replace_method(streaming.DataStreamReader, "format", _pass_settings)
+        _replace_method(readwriter.DataFrameReader, "load", _extend_load)
+        _replace_method(readwriter.DataFrameWriter, "save", _explain_partition_error)
+        return
+    for class_ in (readwriter.DataFrameReader, readwriter.DataFrameWriter):
+        _replace_method(class_, "format", functools.partial(_refuse_arrow, DATA_SOURCE))
+    for class_ in (streaming.DataStreamReader, streaming.DataStreamWriter):
+        _replace_method(class_, "format", functools.partial(_refuse_arrow, DATA_SOURCE_STREAMS))
+
+
+def _replace_method(class_: type, name: str, extend: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    method = getattr(class_, name)
+    if not hasattr(method, "__wrapped__"):  # `functools.wraps` has set it if the method is extended already
+        setattr(class_, name, extend(method))
+
+
+def _refuse_arrow(feature: SparkFeature, set_format: Callable[..., Any]) -> Callable[..., Any]:
+    """Raise an error for ``format("arrow")``, which this version of Spark would search in vain."""
+
+    @functools.wraps(set_format)
+    def checked_format(self: Any, source: str) -> Any:
+        if source.lower() == "arrow":
+            feature.check()
+        return set_format(self, source)
+
+    return checked_format
 
 
 def _extend_load(load: Callable[..., Any]) -> Callable[..., Any]:

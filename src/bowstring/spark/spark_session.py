@@ -23,7 +23,6 @@ from bowstring.sharing.processes import ProcessIdentity, parent_pid, wait_for_ex
 from bowstring.spark.runtime.java_runtime import set_java_home
 
 with require_package("PySpark", "spark"):
-    import pyspark
     from pyspark import SparkContext
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.find_spark_home import _find_spark_home
@@ -32,14 +31,11 @@ with require_package("PySpark", "spark"):
 from bowstring.spark.folder.staging import OWNER_FILE_NAME, encode_owner_json, read_owner
 from bowstring.spark.reader_writer_methods import extend_reader_and_writer
 from bowstring.spark.runtime.arrow_batch_job import PANDAS_WARNING
-from bowstring.spark.source.data_source import ArrowDataSource
+from bowstring.spark.versions import BATCH_BYTE_LIMIT, DATA_SOURCE, check_spark_version
 
-_MIN_VERSION = (4, 2)
-"""The first version of PySpark with which the tests pass."""
-if tuple(map(int, pyspark.__version__.split(".")[:2])) < _MIN_VERSION:
-    raise UnmetRequirementError(
-        f"Bowstring needs PySpark 4.2 or later, found {pyspark.__version__}: pip install 'bowstring[spark]'"
-    )
+check_spark_version()
+if DATA_SOURCE.is_available:
+    from bowstring.spark.source.data_source import ArrowDataSource
 
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows per batch; Spark's own default makes small batches of narrow rows."""
@@ -157,15 +153,18 @@ def register(spark: SparkSession) -> SparkSession:
     Spark finds the source itself if the driver's Python has this package, by its module ``pyspark_bowstring``. The
     session's Python workers must be able to import the package, too. From then on ``load`` accepts a `Dataset`. Call
     `register` in each thread that writes: Spark looks a data source up in the active session of the thread, and a new
-    thread has none.
+    thread has none. With PySpark 3.5, which has no Python data sources, ``format("arrow")`` raises
+    `UnmetRequirementError` from then on.
     """
+    extend_reader_and_writer(spark)
+    if not DATA_SOURCE.is_available:
+        return spark
     try:
         spark.dataSource.register(ArrowDataSource)
     except AnalysisException as problem:
         if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
         # Spark has imported pyspark_bowstring.
-    extend_reader_and_writer(spark)
     jvm = getattr(spark, "_jvm", None)  # None for a Connect session
     if jvm is not None:
         type(spark)._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
@@ -188,7 +187,6 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
     log4j.write_text(_QUIET_LOG4J)
     settings: dict[str, str | int | bool] = {
         "spark.sql.execution.arrow.pyspark.enabled": True,
-        "spark.sql.execution.arrow.maxRecordsPerBatch": MAX_RECORDS_PER_BATCH,
         "spark.sql.timeType.enabled": True,
         "spark.driver.memory": f"{_driver_memory_mib()}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.system.home={folder}",
@@ -197,6 +195,8 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
     }
+    if BATCH_BYTE_LIMIT.is_available:  # otherwise so many wide rows would exhaust the memory of the JVM
+        settings["spark.sql.execution.arrow.maxRecordsPerBatch"] = MAX_RECORDS_PER_BATCH
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         if len(os.fsencode(folder)) <= _MAX_SOCKET_FOLDER_BYTES:

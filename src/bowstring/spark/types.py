@@ -16,7 +16,6 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
-from pyspark import __version__ as spark_version
 from pyspark.sql import types as spark
 
 from bowstring.datatypes import types as arrow
@@ -28,6 +27,7 @@ from bowstring.datatypes.nested import BaseList
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.io.store_path import FolderPath
+from bowstring.spark.versions import SPARK_VERSION
 
 METADATA_KEY = b"SPARK::metadata::json"
 """Where Spark keeps the metadata of a column in the metadata of an Arrow field, as JSON."""
@@ -371,7 +371,7 @@ def _to_spark_field(field: Field) -> spark.StructField:
 def _to_spark_type(field: Field) -> spark.DataType:
     digits = field.metadata.get(TIME_PRECISION_KEY)
     if isinstance(field.type, arrow.Time) and digits in [b"%d" % number for number in range(_max_time_digits() + 1)]:
-        return spark.TimeType(int(digits))
+        return _create_type("TimeType", field.type, int(digits))
     return _to_plain_spark_type(field.type)
 
 
@@ -380,8 +380,9 @@ def _to_plain_spark_type(data_type: arrow.DataType) -> spark.DataType:
         case Bool8Type():
             return spark.BooleanType()
         case ExtensionType():
-            is_variant = isinstance(data_type, ParquetVariantType) and _is_unshredded(data_type.storage_type)
-            return spark.VariantType() if is_variant else _to_plain_spark_type(data_type.storage_type)
+            if isinstance(data_type, ParquetVariantType) and _is_unshredded(data_type.storage_type):
+                return _to_tagged_type("variant", data_type.storage_type)
+            return _to_plain_spark_type(data_type.storage_type)
         case arrow.Dictionary() | arrow.RunEndEncoded():
             return _to_plain_spark_type(data_type.value_type)
         case arrow.Int(bit_width=64, is_signed=False):
@@ -395,14 +396,14 @@ def _to_plain_spark_type(data_type: arrow.DataType) -> spark.DataType:
         case arrow.Date():
             return spark.DateType()
         case arrow.Time():
-            return spark.TimeType(_max_time_digits() if data_type.unit == "ns" else 6)
+            return _create_type("TimeType", data_type, _max_time_digits() if data_type.unit == "ns" else 6)
         case arrow.Timestamp():
             return spark.TimestampNTZType() if data_type.timezone is None else spark.TimestampType()
         case arrow.Duration():
             return spark.DayTimeIntervalType()
         case arrow.Interval():
             is_months = data_type.unit == "year_month"
-            return spark.YearMonthIntervalType() if is_months else spark.CalendarIntervalType()
+            return _create_type("YearMonthIntervalType" if is_months else "CalendarIntervalType", data_type)
         case arrow.BaseString():
             return spark.StringType()
         case arrow.BaseBinary():
@@ -416,9 +417,17 @@ def _to_plain_spark_type(data_type: arrow.DataType) -> spark.DataType:
         case arrow.Struct() | arrow.Union():
             return spark.StructType(list(map(_to_spark_field, data_type.fields)))
         case _ if data_type in _SPARK_TYPE_NAMES:
-            spark_type: spark.DataType = getattr(spark, _SPARK_TYPE_NAMES[data_type])()
-            return spark_type
+            return _create_type(_SPARK_TYPE_NAMES[data_type], data_type)
     return UnsupportedType(data_type, "leave it out with .schema()")
+
+
+def _create_type(name: str, arrow_type: arrow.DataType, *parameters: Any) -> spark.DataType:
+    """Return a Spark type by the name of its class; an `UnsupportedType` if this version of PySpark lacks it."""
+    class_ = getattr(spark, name, None)
+    if class_ is None:
+        return UnsupportedType(arrow_type, f"a newer PySpark has {name}; leave it out with .schema()")
+    spark_type: spark.DataType = class_(*parameters)
+    return spark_type
 
 
 def _to_spark_decimal(decimal: arrow.Decimal) -> spark.DataType:
@@ -431,16 +440,16 @@ def _to_spark_decimal(decimal: arrow.Decimal) -> spark.DataType:
     return UnsupportedType(decimal, f"read it as {narrower} with .schema() if its values fit, or leave it out there")
 
 
-def _to_tagged_type(tag: str, storage: arrow.Struct) -> spark.DataType:
+def _to_tagged_type(tag: str, storage: arrow.DataType) -> spark.DataType:
     """Return the type of a struct that Spark marks as a variant, geometry or geography."""
-    if tag == "variant":
-        return spark.VariantType()
-    class_ = spark.GeometryType if tag == "geometry" else spark.GeographyType
     try:
-        srid = int(storage.children[1].metadata[b"srid"])
+        if tag == "variant":
+            return spark.VariantType()
+        class_ = spark.GeometryType if tag == "geometry" else spark.GeographyType
+        srid = int(storage.fields[1].metadata[b"srid"])
         return class_("ANY" if srid == class_.MIXED_SRID else srid)
-    except Exception:  # noqa: BLE001 -- of Spark's, for an unknown reference system: its fields can be read
-        return spark.StructType(list(map(_to_spark_field, storage.children)))
+    except Exception:  # noqa: BLE001 -- an unknown reference system, or PySpark lacks the class: its fields can be read
+        return spark.StructType(list(map(_to_spark_field, storage.fields)))
 
 
 def _is_unshredded(storage: arrow.DataType) -> bool:
@@ -450,4 +459,4 @@ def _is_unshredded(storage: arrow.DataType) -> bool:
 
 def _max_time_digits() -> int:
     """The digits of a second that Spark's times of day can have: nine since 4.3."""
-    return 9 if tuple(map(int, spark_version.split(".")[:2])) >= (4, 3) else 6
+    return 9 if SPARK_VERSION >= (4, 3) else 6

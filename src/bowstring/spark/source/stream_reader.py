@@ -12,16 +12,9 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
 
 from bowstring.datasets.manifest import (
     Manifest,
@@ -42,6 +35,17 @@ from bowstring.spark.source.file_discovery import (
     read_listed_file,
 )
 from bowstring.spark.source.reader import ArrowReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """PySpark 4.0 and 4.1 have neither limits nor this class: they take one offset for all that is available."""
+
 
 LOG_FOLDER = "_streams"
 INCOMPLETE_FILE_AGE_S = 600.0
@@ -194,6 +198,8 @@ def _has_end_of_stream(path: FolderPath) -> bool:
 
 def _to_read_limit(options: ReadOptions) -> ReadLimit:
     """Return what a batch of a query may have, as Spark passes it to `latestOffset`: by default all new files."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
+
     if options.max_files_per_trigger is not None:
         return ReadMaxFiles(options.max_files_per_trigger)
     return ReadAllAvailable() if options.max_bytes_per_trigger is None else ReadMaxBytes(options.max_bytes_per_trigger)
@@ -208,6 +214,7 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._list = _FileList(folder, options)
         self._names_available_now: frozenset[str] | None = None
+        self._last_offset = StreamOffset()
 
     @hide_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's own
@@ -229,9 +236,11 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names_available_now = frozenset(entry.name for entry in entries)
 
     @hide_traceback()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's own
-        """The offset after the next batch."""
-        offset, files = self._list.update(StreamOffset.from_json(start))
+    def latestOffset(  # noqa: N802 -- Spark's own
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """The offset after the next batch; PySpark 4.0 and 4.1 do not pass the one before it."""
+        offset, files = self._list.update(self._last_offset if start is None else StreamOffset.from_json(start))
         if files is None:
             return offset.to_json()
         names = self._names_available_now
@@ -239,12 +248,14 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pending = [index for index in offset.missing(len(entries)) if names is None or entries[index].name in names]
         if self._options.latest_first:
             pending.reverse()
-        return offset.add(_take(pending, files, limit)).to_json()
+        self._last_offset = offset.add(_take(pending, files, limit))
+        return self._last_offset.to_json()
 
     @hide_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The files between two offsets, in partitions as of a batch reader."""
         before, after = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        self._last_offset = after  # a query that starts again plans its last batch first, even if it is committed
         _, files = self._list.update(after) if after.ranges else (after, None)
         if files is None:
             return []
@@ -267,8 +278,12 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader.read(partition.value)
 
 
-def _take(pending: list[int], files: Manifest, limit: ReadLimit) -> list[int]:
+def _take(pending: list[int], files: Manifest, limit: ReadLimit | None) -> list[int]:
     """Return the files of a batch: at least one, if there is any."""
+    if limit is None:
+        return pending
+    from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxFiles
+
     if isinstance(limit, ReadMaxFiles):
         return pending[: limit.max_files]
     if isinstance(limit, ReadMaxBytes):

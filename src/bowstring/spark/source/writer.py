@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, QueryBatch
 from bowstring.errors import InvalidArgumentError
@@ -31,6 +31,15 @@ from bowstring.spark.types import as_nullable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:
+    from pyspark.sql.datasource import DataSourceStreamWriter
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef,misc]
+        """PySpark 4.0 has no such class, but passes batches to each `DataSourceArrowWriter`, also in streams."""
+
 
 _QUERY_PROPERTY = "sql.streaming.queryId"
 """The local property that Spark sets for the tasks of a streaming query."""
