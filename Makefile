@@ -1,17 +1,17 @@
 # Everything runs in .venv, which the first target creates. Requires make and Python 3.11 or later.
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-READY := $(VENV)/.ready
-DEMO_READY := $(VENV)/.ready-demo
+VENV = .venv
+BIN = $(VENV)/bin
+READY := .venv/.ready
+DEMO_READY := .venv/.ready-demo
 DEMO_EXTRAS := cli,spark
 CODE := $(wildcard src tests benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough lint check format docs bench fuzz soak dist venv clean
+.PHONY: help demo test test-spark thorough lint check format docs bench fuzz soak dist venv clean
 
 help: ## Show this list.
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 demo: $(DEMO_READY) ## Run the demo; ARGS='--input FILE' uses your data.
 	@$(BIN)/bowstring demo $(ARGS)
@@ -52,6 +52,13 @@ dist: $(READY) ## Build the wheel and the source distribution into dist/.
 
 venv: $(READY) ## Create .venv.
 
+test-spark: build/spark-$(VERSION)/.ready ## Run the Spark tests with another PySpark: VERSION=3.5.9.
+	@build/spark-$(VERSION)/bin/python -m pytest -n 2 tests/spark $(ARGS)
+
+build/spark-%/.ready: VENV = build/spark-$*
+build/spark-%/.ready: pyproject.toml
+	$(call install,test,'pyspark==$*')
+
 # The extras of the demo are among those of dev. pip adds what the virtual environment lacks.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -60,7 +67,7 @@ define install
 	    { echo "This Python can't create virtual environments (on Debian: apt install python3-venv)." >&2; exit 1; }
 	@echo "Installing into $(VENV): this takes a minute or two (PySpark is about 450 MB) ..." >&2
 	@if [ -t 1 ]; then quiet=; else quiet=-q; fi; \
-	    $(BIN)/python -m pip install $$quiet --disable-pip-version-check -e '.[$(1)]'
+	    $(BIN)/python -m pip install $$quiet --disable-pip-version-check -e '.[$(1)]' $(2)
 	@touch $@
 endef
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
 echo "$@" >> commands.txt
 if [ "$2" = venv ]; then
-    mkdir -p .venv/bin && for name in python bowstring ruff mypy; do cp "$0" .venv/bin/$name; done
+    mkdir -p $3/bin && for name in python bowstring ruff mypy; do cp "$0" $3/bin/$name; done
 fi
 echo "the end of $*"
 case "$*" in *"$FAILS"*) exit 1; esac
@@ -55,6 +55,17 @@ def test_ci_runs_all_checks_and_prints_the_closing_line_of_the_tests_last(tmp_pa
         "-m fuzz --time 240",
         "-m pytest -n 2",
     ]
+
+
+def test_an_older_spark_is_tested_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    copy_makefile(tmp_path)
+    for _ in range(2):
+        run(tmp_path, ["make", "-s", "test-spark", "VERSION=3.5.9"])
+        lines = recorded_commands(tmp_path)
+        assert lines[-1] == "-m pytest -n 2 tests/spark"
+    assert lines == lines[-1:]
+    assert not (tmp_path / ".venv").exists()
+    assert (tmp_path / "build" / "spark-3.5.9" / "bin" / "python").exists()
 
 
 def copy_makefile(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +12,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +21,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bowstring.io.store_path import StorePath
+from bowstring.spark.versions import SPARK_VERSION
 from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STARTS_SPARK = {"spark", "cluster"}
+NEWEST_SPARK_VERSION = (4, 3)
+_LACKING = re.compile(
+    r"needs PySpark \d+\.\d+, this is [^\n]+"
+    r"|No module named 'pyspark\.sql\.(?:streaming\.)?datasource'"
+    r"|module 'pyspark\.sql\.types' has no attribute '\w+'"
+)
+"""What the errors of tests say that need more than an older PySpark has."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,6 +45,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support:FutureWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    with _skip_what_spark_lacks():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    with _skip_what_spark_lacks():
+        yield
+
+
+@contextmanager
+def _skip_what_spark_lacks() -> Iterator[None]:
+    """Skip a test that needs what this version of PySpark lacks, as its error says, or the output of a subprocess."""
+    try:
+        yield
+    except Exception as problem:
+        lacking = _LACKING.search(f"{type(problem).__name__}: {problem}")
+        if SPARK_VERSION >= NEWEST_SPARK_VERSION or lacking is None:
+            raise
+        pytest.skip(lacking[0])
 
 
 @pytest.fixture(scope="session")
