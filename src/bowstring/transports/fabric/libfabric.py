@@ -16,6 +16,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_ssize_t, c_u
 from typing import Any
 
 from bowstring.errors import UnmetRequirementError
+from bowstring.transports.c_structures import members
 
 LIBRARY = "libfabric.so.1"
 # The oldest version that was tested.
@@ -77,31 +78,9 @@ class TxAttr(ctypes.Structure):
     """`struct fi_tx_attr`."""
 
     _fields_ = (
-        ("caps", c_uint64),
-        ("mode", c_uint64),
-        ("op_flags", c_uint64),
-        ("msg_order", c_uint64),
-        ("comp_order", c_uint64),
-        ("inject_size", c_size_t),
-        ("size", c_size_t),
-        ("iov_limit", c_size_t),
-        ("rma_iov_limit", c_size_t),
+        *members(c_uint64, "caps mode op_flags msg_order comp_order"),
+        *members(c_size_t, "inject_size size iov_limit rma_iov_limit"),
         ("tclass", c_uint32),
-    )
-
-
-class RxAttr(ctypes.Structure):
-    """`struct fi_rx_attr`."""
-
-    _fields_ = (
-        ("caps", c_uint64),
-        ("mode", c_uint64),
-        ("op_flags", c_uint64),
-        ("msg_order", c_uint64),
-        ("comp_order", c_uint64),
-        ("total_buffered_recv", c_size_t),
-        ("size", c_size_t),
-        ("iov_limit", c_size_t),
     )
 
 
@@ -110,13 +89,8 @@ class EpAttr(ctypes.Structure):
 
     _fields_ = (
         ("type", c_int),
-        ("protocol", c_uint32),
-        ("protocol_version", c_uint32),
-        ("max_msg_size", c_size_t),
-        ("msg_prefix_size", c_size_t),
-        ("max_order_raw_size", c_size_t),
-        ("max_order_war_size", c_size_t),
-        ("max_order_waw_size", c_size_t),
+        *members(c_uint32, "protocol protocol_version"),
+        *members(c_size_t, "max_msg_size msg_prefix_size max_order_raw_size max_order_war_size max_order_waw_size"),
         ("mem_tag_format", c_uint64),
     )
 
@@ -127,12 +101,7 @@ class DomainAttr(ctypes.Structure):
     _fields_ = (
         ("domain", c_void_p),
         ("name", c_char_p),
-        ("threading", c_int),
-        ("control_progress", c_int),
-        ("data_progress", c_int),
-        ("resource_mgmt", c_int),
-        ("av_type", c_int),
-        ("mr_mode", c_int),
+        *members(c_int, "threading control_progress data_progress resource_mgmt av_type mr_mode"),
         ("mr_key_size", c_size_t),
     )
 
@@ -140,13 +109,7 @@ class DomainAttr(ctypes.Structure):
 class FabricAttr(ctypes.Structure):
     """`struct fi_fabric_attr`; the names belong to `free`."""
 
-    _fields_ = (
-        ("fabric", c_void_p),
-        ("name", c_void_p),
-        ("prov_name", c_void_p),
-        ("prov_version", c_uint32),
-        ("api_version", c_uint32),
-    )
+    _fields_ = (*members(c_void_p, "fabric name prov_name"), *members(c_uint32, "prov_version api_version"))
 
 
 class Info(ctypes.Structure):
@@ -156,16 +119,12 @@ class Info(ctypes.Structure):
 InfoPointer = POINTER(Info)
 Info._fields_ = (
     ("next", InfoPointer),
-    ("caps", c_uint64),
-    ("mode", c_uint64),
+    *members(c_uint64, "caps mode"),
     ("addr_format", c_uint32),
-    ("src_addrlen", c_size_t),
-    ("dest_addrlen", c_size_t),
-    ("src_addr", c_void_p),
-    ("dest_addr", c_void_p),
-    ("handle", c_void_p),
+    *members(c_size_t, "src_addrlen dest_addrlen"),
+    *members(c_void_p, "src_addr dest_addr handle"),
     ("tx_attr", POINTER(TxAttr)),
-    ("rx_attr", POINTER(RxAttr)),
+    ("rx_attr", c_void_p),
     ("ep_attr", POINTER(EpAttr)),
     ("domain_attr", POINTER(DomainAttr)),
     ("fabric_attr", POINTER(FabricAttr)),
@@ -196,10 +155,8 @@ class AvAttr(ctypes.Structure):
     """`struct fi_av_attr`."""
 
     _fields_ = (
-        ("type", c_int),
-        ("rx_ctx_bits", c_int),
-        ("count", c_size_t),
-        ("ep_per_node", c_size_t),
+        *members(c_int, "type rx_ctx_bits"),
+        *members(c_size_t, "count ep_per_node"),
         ("name", c_char_p),
         ("map_addr", c_void_p),
         ("flags", c_uint64),
@@ -212,10 +169,7 @@ class CqAttr(ctypes.Structure):
     _fields_ = (
         ("size", c_size_t),
         ("flags", c_uint64),
-        ("format", c_int),
-        ("wait_obj", c_int),
-        ("signaling_vector", c_int),
-        ("wait_cond", c_int),
+        *members(c_int, "format wait_obj signaling_vector wait_cond"),
         ("wait_set", c_void_p),
     )
 
@@ -280,24 +234,16 @@ class CqEntry(ctypes.Structure):
         ("flags", c_uint64),
         ("len", c_size_t),
         ("buf", c_void_p),
-        ("data", c_uint64),
-        ("tag", c_uint64),
+        *members(c_uint64, "data tag"),
     )
 
 
-class CqErrorEntry(ctypes.Structure):
+class CqErrorEntry(CqEntry):
     """`struct fi_cq_err_entry`: an operation that failed."""
 
     _fields_ = (
-        ("op_context", c_void_p),
-        ("flags", c_uint64),
-        ("len", c_size_t),
-        ("buf", c_void_p),
-        ("data", c_uint64),
-        ("tag", c_uint64),
         ("olen", c_size_t),
-        ("err", c_int),
-        ("prov_errno", c_int),
+        *members(c_int, "err prov_errno"),
         ("err_data", c_void_p),
         ("err_data_size", c_size_t),
     )
@@ -336,28 +282,31 @@ class Iovec(ctypes.Structure):
     _fields_ = (("base", c_void_p), ("length", c_size_t))
 
 
+# The arguments of sending or receiving a buffer, and of a tag or remote address.
+_BufferFunction = CFUNCTYPE(c_ssize_t, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_void_p)
+_AddressedFunction = CFUNCTYPE(
+    c_ssize_t, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_uint64, c_uint64, c_void_p
+)
+_VectorFunction = CFUNCTYPE(
+    c_ssize_t, c_void_p, POINTER(Iovec), POINTER(c_void_p), c_size_t, c_uint64, c_uint64, c_void_p
+)
+
+
 class OpsMsg(ctypes.Structure):
     """`struct fi_ops_msg`."""
 
     _fields_ = (
         ("size", c_size_t),
-        ("recv", CFUNCTYPE(c_ssize_t, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_void_p)),
-        ("recvv", c_void_p),
-        ("recvmsg", c_void_p),
-        ("send", CFUNCTYPE(c_ssize_t, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_void_p)),
+        ("recv", _BufferFunction),
+        *members(c_void_p, "recvv recvmsg"),
+        ("send", _BufferFunction),
     )
 
 
 class OpsRma(ctypes.Structure):
     """`struct fi_ops_rma`."""
 
-    _fields_ = (
-        ("size", c_size_t),
-        (
-            "read",
-            CFUNCTYPE(c_ssize_t, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_uint64, c_uint64, c_void_p),
-        ),
-    )
+    _fields_ = (("size", c_size_t), ("read", _AddressedFunction))
 
 
 class OpsTagged(ctypes.Structure):
@@ -365,17 +314,9 @@ class OpsTagged(ctypes.Structure):
 
     _fields_ = (
         ("size", c_size_t),
-        (
-            "recv",
-            CFUNCTYPE(c_ssize_t, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_uint64, c_uint64, c_void_p),
-        ),
-        ("recvv", c_void_p),
-        ("recvmsg", c_void_p),
-        ("send", c_void_p),
-        (
-            "sendv",
-            CFUNCTYPE(c_ssize_t, c_void_p, POINTER(Iovec), POINTER(c_void_p), c_size_t, c_uint64, c_uint64, c_void_p),
-        ),
+        ("recv", _AddressedFunction),
+        *members(c_void_p, "recvv recvmsg send"),
+        ("sendv", _VectorFunction),
     )
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
+from bowstring.transports.c_structures import members
 
 _WHEEL = "libucx"
 _WHEEL_LIBRARIES = ("libucs.so.0", "libuct.so.0", "libucp.so.0")
@@ -126,15 +127,12 @@ class Params(ctypes.Structure):
     """`ucp_params_t`."""
 
     _fields_ = (
-        ("field_mask", c_uint64),
-        ("features", c_uint64),
+        *members(c_uint64, "field_mask features"),
         ("request_size", c_size_t),
-        ("request_init", c_void_p),
-        ("request_cleanup", c_void_p),
+        *members(c_void_p, "request_init request_cleanup"),
         ("tag_sender_mask", c_uint64),
         ("mt_workers_shared", c_int),
-        ("estimated_num_eps", c_size_t),
-        ("estimated_num_ppn", c_size_t),
+        *members(c_size_t, "estimated_num_eps estimated_num_ppn"),
         ("name", c_char_p),
         ("node_local_id", c_size_t),
     )
@@ -181,8 +179,7 @@ class ListenerParams(ctypes.Structure):
     _fields_ = (
         ("field_mask", c_uint64),
         ("sockaddr", UcsSocketAddress),
-        ("accept_handler", CallbackWithArgument),
-        ("conn_handler", CallbackWithArgument),
+        *members(CallbackWithArgument, "accept_handler conn_handler"),
     )
 
 
@@ -222,8 +219,7 @@ class MemMapParams(ctypes.Structure):
         ("field_mask", c_uint64),
         ("address", c_void_p),
         ("length", c_size_t),
-        ("flags", c_uint),
-        ("prot", c_uint),
+        *members(c_uint, "flags prot"),
         ("memory_type", c_int),
         ("exported_memh_buffer", c_void_p),
     )
@@ -257,16 +253,12 @@ class RequestParam(ctypes.Structure):
     """`ucp_request_param_t`."""
 
     _fields_ = (
-        ("op_attr_mask", c_uint32),
-        ("flags", c_uint32),
-        ("request", c_void_p),
-        ("cb", c_void_p),
+        *members(c_uint32, "op_attr_mask flags"),
+        *members(c_void_p, "request cb"),
         ("datatype", c_uint64),
-        ("user_data", c_void_p),
-        ("reply_buffer", c_void_p),
+        *members(c_void_p, "user_data reply_buffer"),
         ("memory_type", c_int),
-        ("recv_info", c_void_p),
-        ("memh", c_void_p),
+        *members(c_void_p, "recv_info memh"),
         ("remote_datatype", c_uint64),
         ("remote", c_void_p),
         ("remote_count", c_size_t),
