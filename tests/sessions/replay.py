@@ -39,12 +39,14 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.sharing.recording.trace import RecordedConnection, TraceStep, decode_trace, describe_message
+from bowstring.sharing.recording.trace import RecordedConnection, TraceStep, decode_entry, decode_trace
 from bowstring.transports.base import ExportedRegion, TransportOptions
-from bowstring.transports.blocking import BlockingChannel, BlockingListener, ReceivedMessage
-from bowstring.transports.observer import ObservedEvent, ObservedEventKind
+from bowstring.transports.blocking import BlockingChannel, ReceivedMessage
+from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
 from bowstring.transports.regions import RemoteRegionTable
 from bowstring.transports.registry import find_transport
+from tests.transports.blocking import BlockingListener, has_input, retire
+from tests.transports.region_buffers import view_buffers
 
 _ADDRESS_BODY = int(BodyType.ADDRESSES)
 _MAX_BYTES = 1 << 36
@@ -160,7 +162,7 @@ class _ConnectionReplay:
         elif entry.kind is ObservedEventKind.RETIREMENT:
             old_region = self._find_region_at(entry.address or 0)
             if old_region is not None and old_region.exported is not None:
-                self.channel.retire(old_region.exported)
+                retire(self.channel, old_region.exported)
         elif entry.kind is ObservedEventKind.MESSAGE:
             self._num_streams += step.kind == "want_data"
             self.channel.send([self._translate_addresses(entry, step)], tag=entry.tag)
@@ -199,7 +201,7 @@ class _ConnectionReplay:
     def _receive_remaining_messages(self) -> None:
         if self._side == "server":
             self._receive_frees()
-        while self._peer_closes or self.channel.has_input:
+        while self._peer_closes or has_input(self.channel):
             message = self.channel.receive()
             if self._side == "server":
                 is_allowed = self._try_count_frees(message)
@@ -491,4 +493,12 @@ def _view_body_buffers(channel: BlockingChannel, message: ReceivedMessage) -> li
     if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, RemoteRegionTable):
         return None
     body = decode_addresses(message.data)
-    return channel.memory.view_buffers(body.addresses, body.lengths)
+    return view_buffers(channel.memory, body.addresses, body.lengths)
+
+
+def describe_message(connection: RecordedConnection, sender: str, tag: int | None, data: BytesLike) -> str:
+    """Return the description of a message of the `client` or the `server`."""
+    is_sent = (sender == "client") == connection.is_client
+    direction = EventDirection.SENT if is_sent else EventDirection.RECEIVED
+    entry = ObservedEvent(0, 0, direction, ObservedEventKind.MESSAGE, 0, tag, None, len(data), (data,))
+    return decode_entry(entry, connection).text

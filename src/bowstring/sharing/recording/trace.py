@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bowstring.dissociated.messages import (
     PREFIX_BYTES,
     BodyType,
-    BytesLike,
     MessageType,
     decode_addresses,
     decode_body_tag,
@@ -48,17 +47,6 @@ class TraceStep:
     """The number of buffers in a body of addresses, or of addresses in a <free_data> message."""
     text: str
     """A description for readers."""
-
-
-@dataclass(frozen=True, slots=True)
-class _MessageContent:
-    """The content of a message."""
-
-    kind: str
-    text: str
-    sequence: int | None = None
-    body_type: int | None = None
-    num_addresses: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,41 +93,16 @@ def decode_trace(entries: Iterable[ObservedEvent]) -> Iterator[TraceStep]:
     for entry in entries:
         if entry.kind is ObservedEventKind.CONNECTION:
             connections[entry.connection] = RecordedConnection.from_first_entry(entry)
-        connection = connections.get(entry.connection, RecordedConnection(True, None))
-        sender = connection.find_sender(entry)
-        content = _decode_entry(entry, sender, connection)
-        yield TraceStep(
-            entry.time_ns,
-            entry.connection,
-            sender,
-            content.kind,
-            entry.tag,
-            content.sequence,
-            content.body_type,
-            entry.length_bytes,
-            content.num_addresses,
-            content.text,
-        )
+        yield decode_entry(entry, connections.get(entry.connection, RecordedConnection(True, None)))
 
 
-def describe_message(connection: RecordedConnection, sender: str, tag: int | None, data: BytesLike) -> str:
-    """Return the description of a message of the `client` or the `server`."""
-    is_sent = (sender == "client") == connection.is_client
-    direction = EventDirection.SENT if is_sent else EventDirection.RECEIVED
-    entry = ObservedEvent(0, 0, direction, ObservedEventKind.MESSAGE, 0, tag, None, len(data), (data,))
-    return _decode_entry(entry, sender, connection).text
-
-
-def _decode_entry(entry: ObservedEvent, sender: str, connection: RecordedConnection) -> _MessageContent:
-    kind, size = entry.kind, format_count(entry.length_bytes, "byte")
-    if kind is ObservedEventKind.MESSAGE:
-        try:
-            return _decode_message(entry, sender, connection, size)
-        except BowstringError as error:
-            return _MessageContent("invalid", f"invalid message, {_format_tag(entry)}, {size}: {error}")
+def decode_entry(entry: ObservedEvent, connection: RecordedConnection) -> TraceStep:
+    """Return the decoded entry of a connection; `invalid` for a message that can't be decoded."""
+    kind, size, sender = entry.kind, format_count(entry.length_bytes, "byte"), connection.find_sender(entry)
     action = "receiving" if entry.direction is EventDirection.RECEIVED else "sending"
     texts = {
         ObservedEventKind.CONNECTION: f"connects to {entry.text}",
+        ObservedEventKind.MESSAGE: f"unknown message, {_format_tag(entry)}, {size}",
         ObservedEventKind.DEPARTURE: f"message sent, {_format_tag(entry)}, {size}",
         ObservedEventKind.OFFER: f"offers a message, {_format_tag(entry)}, {size}",
         ObservedEventKind.CANCELLATION: f"message cancelled, {_format_tag(entry)}, {size}",
@@ -148,41 +111,60 @@ def _decode_entry(entry: ObservedEvent, sender: str, connection: RecordedConnect
         ObservedEventKind.LOSS: f"{action} ends: {entry.text}",
         ObservedEventKind.CLOSE: "closes the connection",
     }
-    return _MessageContent(kind.value, texts[kind])
+    step = TraceStep(
+        entry.time_ns,
+        entry.connection,
+        sender,
+        kind.value,
+        entry.tag,
+        None,
+        None,
+        entry.length_bytes,
+        None,
+        texts[kind],
+    )
+    if kind is not ObservedEventKind.MESSAGE:
+        return step
+    try:
+        return _decode_message(step, entry.view(), connection, size)
+    except BowstringError as error:
+        return replace(step, kind="invalid", text=f"invalid message, {_format_tag(entry)}, {size}: {error}")
 
 
-def _decode_message(entry: ObservedEvent, sender: str, connection: RecordedConnection, size: str) -> _MessageContent:
-    data = entry.view()
-    if sender == "client":
-        if connection.is_request_tag(entry.tag):
-            return _MessageContent("want_data", f"want_data, {Ticket.decode(bytes(data))}")
-        if connection.is_free_data_tag(entry.tag):
+def _decode_message(step: TraceStep, data: memoryview, connection: RecordedConnection, size: str) -> TraceStep:
+    tag = step.tag
+    if step.sender == "client":
+        if connection.is_request_tag(tag):
+            return replace(step, kind="want_data", text=f"want_data, {Ticket.decode(bytes(data))}")
+        if connection.is_free_data_tag(tag):
             count = decode_free_data(data).size
-            return _MessageContent("free_data", f"free_data, {count:,} addresses", num_addresses=count)
-        return _MessageContent("invalid", f"unknown message, {_format_tag(entry)}, {size}")
-    if entry.tag is None:
-        return _decode_metadata(bytes(data), size)
-    if connection.is_error_tag(entry.tag):
+            return replace(step, kind="free_data", num_addresses=count, text=f"free_data, {count:,} addresses")
+        return replace(step, kind="invalid")
+    if tag is None:
+        return _decode_metadata(step, bytes(data), size)
+    if connection.is_error_tag(tag):
         error = decode_error_message(data, "error")
-        return _MessageContent("error_data", f"{type(error).__name__}: {str(error).removeprefix('error: ')}")
-    sequence, body_type = decode_body_tag(entry.tag)
+        text = f"{type(error).__name__}: {str(error).removeprefix('error: ')}"
+        return replace(step, kind="error_data", text=text)
+    sequence, body_type = decode_body_tag(tag)
+    step = replace(step, kind="body", sequence=sequence, body_type=int(body_type), text=f"body {sequence}, {size}")
     if body_type is BodyType.PACKED:
-        return _MessageContent("body", f"body {sequence}, {size}", sequence, int(body_type))
+        return step
     body = decode_addresses(data)
     count = body.addresses.size
     text = f"body {sequence}, addresses of {count:,} buffers with {format_count(body.total_bytes, 'byte')}"
-    return _MessageContent("body", text, sequence, int(body_type), count)
+    return replace(step, num_addresses=count, text=text)
 
 
-def _decode_metadata(data: bytes, size: str) -> _MessageContent:
+def _decode_metadata(step: TraceStep, data: bytes, size: str) -> TraceStep:
     message_type, sequence = decode_prefix(data)
     if message_type is MessageType.END_OF_STREAM:
-        return _MessageContent("end_of_stream", f"end of stream {sequence}", sequence)
+        return replace(step, kind="end_of_stream", sequence=sequence, text=f"end of stream {sequence}")
     try:
         name = _HEADER_NAMES[read_header_kind(read_root("Message", data[PREFIX_BYTES:], "header"))]
     except BowstringError as error:
         name = f"unknown header ({error})"
-    return _MessageContent("metadata", f"metadata {sequence}, {name}, {size}", sequence)
+    return replace(step, kind="metadata", sequence=sequence, text=f"metadata {sequence}, {name}, {size}")
 
 
 def _format_tag(entry: ObservedEvent) -> str:
