@@ -20,7 +20,6 @@ import resource
 import secrets
 import socket
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -55,8 +54,7 @@ from bowstring.transports.base import (
 from bowstring.transports.event_loop import EventHandler, EventLoop, ListenerHandler
 from bowstring.transports.registry import find_transport
 from bowstring.transports.sockets.tcp_connector import UNREACHABLE_ERRNOS
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_listener import UnixListener
+from bowstring.transports.sockets.unix import UNIX, UnixListener
 
 _FIRST_OWNER_S = 60.0
 """A process that starts an agent may die before it owns it, or be slow to."""
@@ -98,7 +96,7 @@ class HostAgent(Closable):
         self._server = self._create_server(None)
         self._loop = EventLoop("bowstring-agent")
         self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
-        self._drivers: dict[ProcessIdentity, set[ControlConnection]] = {}
+        self._drivers: dict[ProcessIdentity, set[AgentConnection]] = {}
         """The connections of owners on any host; none of one that is silent, which may still run."""
         self._has_had_owner = False
         self._access: RemoteAccess | None = None
@@ -110,7 +108,7 @@ class HostAgent(Closable):
     def listen(self, listener: Listener) -> None:
         """Accept tasks from now on. The agent owns the listener."""
         max_connections = min(self._max_descriptors // 8, _MAX_CONNECTIONS)
-        self._loop.add(_ConnectionAcceptor(self._loop, listener, max_connections, partial(TaskConnection, self)))
+        self._loop.add(_ConnectionAcceptor(self._loop, listener, max_connections, partial(AgentConnection, self)))
 
     def _create_server(self, access: RemoteAccess | None) -> Server:
         """Create the readers' server, for this host and with `access` for others."""
@@ -136,7 +134,7 @@ class HostAgent(Closable):
         self._access = access
         self._control_uri = f"{access.scheme}:{listener.address}"
         max_connections = min(self._max_descriptors // 16, _MAX_CONNECTIONS)
-        create = partial(ControlConnection, self, secret=access.secret)
+        create = partial(AgentConnection, self, secret=access.secret)
         self._loop.add(_ConnectionAcceptor(self._loop, listener, max_connections, create))
 
     def run(self) -> None:
@@ -180,7 +178,7 @@ class HostAgent(Closable):
             return encode_error_message(error), ERROR_DATA
 
     def _execute_request(self, data: memoryview, connection: AgentConnection) -> dict[str, Any]:
-        operations = _OPERATIONS if isinstance(connection, TaskConnection) else _CONTROL_OPERATIONS
+        operations = _OPERATIONS if connection.is_local else _CONTROL_OPERATIONS
         try:
             request = json.loads(bytes(data))
             operation = operations[request["op"]]
@@ -190,7 +188,7 @@ class HostAgent(Closable):
             if "region" in request:
                 # From now on the request owns the region, whose descriptor is closed with its last reference.
                 request["region"] = connection.take_region(int(request["region"]))
-            reply = operation(self, {**request, "connection": connection})
+            reply = operation(self, {**request, "connection": connection}) or {}
             # Processes that look for data sets ask all agents, which would not end if that counted. Requests that fail
             # do not count either, such as the requests of tasks whose driver has ended.
             if request["op"] not in _QUERIES:
@@ -221,19 +219,14 @@ class HostAgent(Closable):
             self._has_had_owner = True
         return {"pid": os.getpid(), "control_uri": self._control_uri}
 
-    def add_driver(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def add_driver(self, request: Mapping[str, Any]) -> None:
         """Add an owner on any host, until the end of its last connection."""
         owner, connection = _parse_owner(request), request["connection"]
         connection.owner = owner
         # It replaces its connections itself, and its threads may do so in any order.
         self._drivers.setdefault(owner, set()).add(connection)
-        return {}
 
-    def answer_only(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer: the agent runs, and both ends are authenticated. After "use", it waits for what is published."""
-        return {}
-
-    def end_ownership(self, connection: ControlConnection, *, is_silent: bool) -> None:
+    def end_ownership(self, connection: AgentConnection, *, is_silent: bool) -> None:
         """The connection of a driver has ended. A silent one owns the agent until its data sets expire."""
         assert connection.owner is not None
         connections = self._drivers.get(connection.owner, set())
@@ -265,20 +258,11 @@ class HostAgent(Closable):
             needs_commit=bool(request["needs_commit"]),
             is_detached=bool(request["is_detached"]),
         )
-        connection: TaskConnection = request["connection"]
+        connection: AgentConnection = request["connection"]
         connection.reservation.close()
         if request["is_temporary"]:
             connection.unpublished.add(str(request["dataset"]))
         return {"locations": locations.uris}
-
-    def find_missing(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The partitions of the attempts that the agent lacks."""
-        return {"missing": self.datasets.find_missing(str(request["dataset"]), _parse_attempts(request))}
-
-    def reopen(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Accept attempts again until the next commit. Committed ones can be read meanwhile."""
-        self.datasets.reopen(str(request["dataset"]))
-        return {}
 
     def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Serve the committed attempts, and drop the others."""
@@ -293,29 +277,16 @@ class HostAgent(Closable):
         publication = Publication.from_json(request["publication"])
         return {"expires_at": self.datasets.publish(str(request["dataset"]), publication)}
 
-    def renew(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Change the lifetime of a data set."""
-        return {"expires_at": self.datasets.renew(str(request["dataset"]), float(request["ttl_s"]))}
-
     def find_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """A published data set by ID or name, with its description, and the access to the agents of other hosts."""
         # The peer has the secret already or is a process of this user, which may change all that the agent has.
         access = None if self._access is None else self._access.to_json()
         return {**self.datasets.find_published(str(request["name"])), "access": access}
 
-    def list_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The published data sets, or those with a name or ID, without their descriptions."""
-        return {"datasets": self.datasets.list_published(request["name"])}
-
-    def drop(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def drop(self, request: Mapping[str, Any]) -> None:
         """Drop a data set; a replaced one a few seconds later."""
         drop = self.datasets.replace if request["is_replaced"] else self.datasets.drop
         drop(str(request["dataset"]), str(request["reason"])[:_MAX_REASON])
-        return {}
-
-    def status(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        """The data sets, with their partitions, rows, bytes and regions, and the memory of all."""
-        return {"pid": os.getpid(), "datasets": self.datasets.to_json(), "memory": self.memory.to_json()}
 
 
 class _OwnerHandler(Closable):
@@ -345,15 +316,35 @@ class _OwnerHandler(Closable):
 
 
 class AgentConnection(Closable, EventHandler):
-    """The handler of a connection: answers its requests in order. Closed after a while without one."""
+    """The handler of a connection: answers its requests in order. Closed after a while without one.
+
+    It is one of a task or of the driver of this host and user, or with `secret` one of a process on any host, which has
+    to have the secret. Both can become owners of the agent.
+    """
 
     deadline: float = math.inf
 
-    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel) -> None:
+    def __init__(
+        self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel, *, secret: bytes | None = None
+    ) -> None:
         self._agent = agent
         self._acceptor = acceptor
         self._channel = channel
+        self._secret = secret
+        self._session: ControlSession | None = None
+        self._regions = UNIX.open_remote_memory(channel, None) if secret is None else None
+        self.reservation = MemoryReservation(agent.memory)
+        """The memory that the client has reserved for the partition that it writes."""
+        self.unpublished: set[str] = set()
+        """The data sets that end with the connection unless they are published."""
+        self.owner: ProcessIdentity | None = None
+        """The driver whose end ends the connection, if it is an owner."""
         self.deadline = time.monotonic() + _FIRST_REQUEST_S
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the client is a process of this host and user."""
+        return self._secret is None
 
     @property
     def has_sent_request(self) -> bool:
@@ -379,9 +370,14 @@ class AgentConnection(Closable, EventHandler):
                     channel.grant_credit(1, channel.options.credit_bytes_of(len(event.data)))
                     self._handle_message(event.data)
                 elif isinstance(event, MessageOffered):
-                    self._accept_offered_message(event)
+                    # No memory is allocated for one that is not authenticated.
+                    if not (self.is_local or self.has_sent_request):
+                        raise ProtocolError(f"a message of {event.length_bytes} bytes before the first request")
+                    channel.accept_offered_message(event.token)
                 elif isinstance(event, RemoteMemoryUpdated):
-                    self._update_memory(event)
+                    if self._regions is None:
+                        raise ProtocolError("memory of another host")
+                    self._regions.apply_update(event.update)
                 elif isinstance(event, DirectionEnded):
                     raise event.error
             channel.progress(SEND)
@@ -391,88 +387,34 @@ class AgentConnection(Closable, EventHandler):
     def handle_deadline(self) -> None:
         self._acceptor.close_connection(self)
 
-    def close(self) -> None:
-        self._channel.close()
-
-    @abstractmethod
     def take_region(self, index: int) -> Region:
         """Return a region that the client has sent, which no other request gets. Raises `ProtocolError`."""
-
-    @abstractmethod
-    def _handle_message(self, message: memoryview) -> None:
-        """Answer a message."""
-
-    def _accept_offered_message(self, offer: MessageOffered) -> None:
-        self._channel.accept_offered_message(offer.token)
-
-    def _update_memory(self, event: RemoteMemoryUpdated) -> None:  # noqa: ARG002 - for connections of the same host
-        raise ProtocolError("memory of another host")
-
-    def _end(self, error: Exception) -> None:  # noqa: ARG002 - the agent has no log
-        self._acceptor.close_connection(self)
-
-
-class TaskConnection(AgentConnection):
-    """A connection of a task or of the driver of this host and user."""
-
-    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel) -> None:
-        super().__init__(agent, acceptor, channel)
-        self._regions = UNIX.open_remote_memory(channel, None)
-        self.reservation = MemoryReservation(agent.memory)
-        """The memory that the client has reserved for the partition that it writes."""
-
-        self.unpublished: set[str] = set()
-        """The data sets that end with the connection unless they are published."""
-
-    def take_region(self, index: int) -> Region:
+        if self._regions is None:
+            raise ProtocolError(f"region {index}: memory of another host")
         return self._regions.pop(index)
 
     def close(self) -> None:
         self.reservation.close()
         self._agent.datasets.drop_unpublished(self.unpublished)
         self.unpublished = set()
-        super().close()
+        self._channel.close()
 
     def _handle_message(self, message: memoryview) -> None:
-        reply, tag = self._agent.answer(message, self)
-        self._channel.submit((reply,), tag)
-        # A client that does not receive the answer is closed then, too.
-        self._acceptor.connections.activate(self)
-        # A task that writes a partition may compute for long between two requests.
-        self.deadline = math.inf if self.reservation.is_open else time.monotonic() + _NEXT_REQUEST_S
-
-    def _update_memory(self, event: RemoteMemoryUpdated) -> None:
-        self._regions.apply_update(event.update)
-
-
-class ControlConnection(AgentConnection):
-    """A connection of a process with the agent's secret, on any host. It can become an owner of the agent."""
-
-    def __init__(self, agent: HostAgent, acceptor: _ConnectionAcceptor, channel: Channel, *, secret: bytes) -> None:
-        super().__init__(agent, acceptor, channel)
-        self._secret = secret
-        self._session: ControlSession | None = None
-        self.owner: ProcessIdentity | None = None
-        """The driver whose end ends the connection, if it is an owner."""
-
-    def take_region(self, index: int) -> Region:
-        raise ProtocolError(f"region {index}: memory of another host")
-
-    def _handle_message(self, message: memoryview) -> None:
-        if self._session is None:
+        """Answer a request, or the greeting before the first one of another host."""
+        if self._secret is not None and self._session is None:
             nonce = secrets.token_bytes(NONCE_BYTES)
             self._session = ControlSession(self._secret, check_nonce(message), nonce, is_agent=True)
             self._channel.submit((nonce,))
             return
-        reply, tag = self._agent.answer(self._session.verify(message), self)
-        self._channel.submit(self._session.sign(reply, tag), tag)
+        if self._session is not None:
+            message = self._session.verify(message)
+        reply, tag = self._agent.answer(message, self)
+        self._channel.submit((reply,) if self._session is None else self._session.sign(reply, tag), tag)
+        # A client that does not receive the answer is closed then, too.
         self._acceptor.connections.activate(self)
-        self.deadline = math.inf if self.owner is not None else time.monotonic() + _NEXT_REQUEST_S
-
-    def _accept_offered_message(self, offer: MessageOffered) -> None:
-        if not self.has_sent_request:
-            raise ProtocolError(f"a message of {offer.length_bytes} bytes before the first request")
-        super()._accept_offered_message(offer)
+        # A task that writes a partition may compute for long between two requests, and an owner requests nothing.
+        is_in_use = self.reservation.is_open or self.owner is not None
+        self.deadline = math.inf if is_in_use else time.monotonic() + _NEXT_REQUEST_S
 
     def _end(self, error: Exception) -> None:
         if self.owner is not None:
@@ -480,7 +422,7 @@ class ControlConnection(AgentConnection):
             # after bytes that are not the driver's, it may still run.
             is_lost = isinstance(error, ConnectionError) and getattr(error, "errno", None) not in UNREACHABLE_ERRNOS
             self._agent.end_ownership(self, is_silent=not is_lost)
-        super()._end(error)
+        self._acceptor.close_connection(self)
 
 
 class _ConnectionAcceptor(ListenerHandler):
@@ -533,22 +475,30 @@ class _ConnectionAcceptor(ListenerHandler):
         self._loop.notify_handler(self, 0)
 
 
-_Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any]]
+_Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any] | None]
 _CONTROL_OPERATIONS: dict[str, _Operation] = {
-    "ping": HostAgent.answer_only,
-    "use": HostAgent.answer_only,
+    "ping": lambda _agent, _request: None,
+    "use": lambda _agent, _request: None,  # the agent waits for what is published
     "own": HostAgent.add_driver,
-    "find_missing": HostAgent.find_missing,
-    "reopen": HostAgent.reopen,
+    "find_missing": lambda agent, request: {
+        "missing": agent.datasets.find_missing(str(request["dataset"]), _parse_attempts(request))
+    },
+    "reopen": lambda agent, request: agent.datasets.reopen(str(request["dataset"])),
     "commit": HostAgent.commit,
     "publish": HostAgent.publish,
-    "renew": HostAgent.renew,
+    "renew": lambda agent, request: {
+        "expires_at": agent.datasets.renew(str(request["dataset"]), float(request["ttl_s"]))
+    },
     "find": HostAgent.find_published,
-    "list": HostAgent.list_published,
+    "list": lambda agent, request: {"datasets": agent.datasets.list_published(request["name"])},
     "drop": HostAgent.drop,
-    "status": HostAgent.status,
+    "status": lambda agent, _request: {
+        "pid": os.getpid(),
+        "datasets": agent.datasets.to_json(),
+        "memory": agent.memory.to_json(),
+    },
 }
-"""The requests that any host may send."""
+"""The requests that any host may send, and their replies; None is an empty one."""
 _QUERIES = {"ping", "find_missing", "find", "list", "status"}
 """The requests that do not keep the agent running."""
 _OPERATIONS: dict[str, _Operation] = {
