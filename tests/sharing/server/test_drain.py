@@ -19,9 +19,9 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
-from bowstring.sharing.server.signals import wait_for_signal
+from bowstring.sharing.server.signals import catch_signals
 from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 
@@ -165,7 +165,7 @@ def test_the_previous_handlers_and_descriptor_return_after_the_signal() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     timer = threading.Timer(0.05, signal.raise_signal, (signal.SIGTERM,))
     timer.start()
-    with assert_descriptors_closed():
+    with assert_descriptors_closed(), catch_signals() as wait_for_signal:
         assert wait_for_signal() is signal.SIGTERM
     timer.join()
     assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))

@@ -173,17 +173,11 @@ class DatasetReader(Closable):
                     f"{self._describe_request(request)}: expected {self.schema!r}, found {batches.schema!r}"
                 )
             is_complete, num_rows = False, 0
-            if filters is not None and isinstance(batches, _OpenFile):
-                # The rows are not counted, as some batches are not read.
-                try:
-                    yield from (with_shared_schema(batch, self.schema) for batch in batches.filter_batches(filters))
-                finally:
-                    self._close_connection(opened)
-                continue
+            is_filtered = filters is not None and isinstance(batches, _OpenFile)
             if ahead is not None:
                 ahead.interrupt = partial(self._close_connection, opened)
             try:
-                for batch in batches:
+                for batch in batches.read(filters) if isinstance(batches, _OpenFile) else batches:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
                     num_rows += batch.num_rows
@@ -192,7 +186,8 @@ class DatasetReader(Closable):
                     yield with_shared_schema(batch, self.schema)
                     if shared_ahead is not None:
                         shared_ahead.wait_until_needed()
-                if request.num_rows not in (None, num_rows):
+                # Some batches are not read with filters.
+                if not is_filtered and request.num_rows not in (None, num_rows):
                     raise InvalidDataError(
                         f"{self._describe_request(request)}: expected {request.num_rows} rows, found {num_rows}"
                     )
@@ -440,19 +435,14 @@ class _OpenFile(Closable):
         if num_rows != expected:
             raise InvalidDataError(f"{request}: expected {expected} rows, as described, found {num_rows}: {_REPLACED}")
 
-    def __iter__(self) -> Iterator[RecordBatch]:
-        for batch in self._reader:
-            if isinstance(self._reader, RemoteFileReader):
-                tuple(batch.lazy_columns)  # fetched together, before the file is closed
-            yield batch
-
-    def filter_batches(self, filters: FiltersLike) -> Iterator[RecordBatch]:
-        """Yield the rows that match filters; batches of a file that have none by its statistics are not read."""
-        reader = self._reader
-        if not isinstance(reader, FileReader):
-            yield from filter_batches(reader, parse_filters(filters, self.schema))
-            return
-        for batch in reader.filter_batches(filters):
+    def read(self, filters: FiltersLike | None) -> Iterator[RecordBatch]:
+        """Yield the batches, or the rows that match filters; batches without any, by their statistics, are not read."""
+        reader, batches = self._reader, iter(self._reader)
+        if filters is not None and isinstance(reader, FileReader):
+            batches = reader.filter_batches(filters)
+        elif filters is not None:
+            batches = filter_batches(reader, parse_filters(filters, self.schema))
+        for batch in batches:
             if isinstance(reader, RemoteFileReader):
                 tuple(batch.lazy_columns)  # fetched together, before the file is closed
             yield batch

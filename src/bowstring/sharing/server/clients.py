@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -27,7 +28,7 @@ from bowstring.errors import (
 from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.sharing.server.stats import ConnectionTraffic, ServerCounters
+from bowstring.sharing.server.stats import ServerCounters
 from bowstring.sharing.stored_parts import StoredMessage, StoredPart
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error_message
 from bowstring.transports.base import (
@@ -77,7 +78,7 @@ class ServedClients:
         self.loop = loop
         self.accepted = AcceptedConnections(self._refuse_silent_client)
         self._connections: dict[Channel, ClientHandler] = {}
-        self._ended_traffic = ConnectionTraffic()
+        self._ended_traffic = Counter[str]()
 
     def list_requests(self) -> list[tuple[object, tuple[str, ...]]]:
         """Return the last request of each connection, with its peer: the process of a local one, else the connection.
@@ -94,9 +95,9 @@ class ServedClients:
     def connection_stats(self) -> dict[str, int]:
         """Return the fields of `ServerStats` about connections. Thread-safe."""
         with self.lock:
-            clients, traffic = list(self._connections.values()), self._ended_traffic
+            clients, traffic = list(self._connections.values()), self._ended_traffic.copy()
             for client in clients:
-                traffic = traffic.add(client.traffic)
+                traffic.update(client.traffic)
             leases = [client.leases for client in clients]
         leased_addresses = sum(each.outstanding for each in leases)
         leased_bytes = sum(each.outstanding_bytes for each in leases)
@@ -106,11 +107,11 @@ class ServedClients:
             "leased_addresses": leased_addresses,
             "leased_bytes": leased_bytes,
             "queued_bytes": sum(client.queued_bytes for client in clients),
-            "num_messages": traffic.num_messages,
-            "bytes_sent": traffic.bytes_sent,
-            "bytes_received": traffic.bytes_received,
-            "freed_addresses": traffic.leased_addresses - leased_addresses,
-            "freed_bytes": traffic.leased_bytes - leased_bytes,
+            "num_messages": traffic["num_messages"],
+            "bytes_sent": traffic["bytes_sent"],
+            "bytes_received": traffic["bytes_received"],
+            "freed_addresses": traffic["leased_addresses"] - leased_addresses,
+            "freed_bytes": traffic["leased_bytes"] - leased_bytes,
             **asdict(self.counters),
         }
 
@@ -189,7 +190,7 @@ class ServedClients:
         """Remove a connection that has ended; its traffic remains in `connection_stats`."""
         with self.lock:
             if self._connections.pop(client.channel, None) is not None:
-                self._ended_traffic = self._ended_traffic.add(client.traffic)
+                self._ended_traffic.update(client.traffic)
 
 
 class ClientHandler(EventHandler):
@@ -250,12 +251,15 @@ class ClientHandler(EventHandler):
         return self.channel.queued_bytes
 
     @property
-    def traffic(self) -> ConnectionTraffic:
-        """The traffic of the connection."""
-        channel, leases = self.channel, self.leases
-        return ConnectionTraffic(
-            self._session.num_submitted, channel.bytes_sent, channel.bytes_received, leases.total, leases.total_bytes
-        )
+    def traffic(self) -> dict[str, int]:
+        """The messages and bytes that passed the connection, and the leases of the client, some of which have ended."""
+        return {
+            "num_messages": self._session.num_submitted,
+            "bytes_sent": self.channel.bytes_sent,
+            "bytes_received": self.channel.bytes_received,
+            "leased_addresses": self.leases.total,
+            "leased_bytes": self.leases.total_bytes,
+        }
 
     def next_wait(self) -> Wait:
         return self._session.next_wait(BOTH_DIRECTIONS if self._refused_at is None else SEND)

@@ -33,7 +33,7 @@ from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording.recorder import open_recorder
 from bowstring.sharing.server.clients import LIMITS, LOG, ServedClients
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.sharing.server.signals import wait_for_signal
+from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
@@ -106,7 +106,7 @@ class Server(Closable):
             ]
             for acceptor in self._acceptors:
                 if not acceptor.listener.is_local:
-                    self.options.check_ticket_lifetime(f"{acceptor.scheme}:{acceptor.listener.address}")
+                    self.options.check_ticket_lifetime(f"{acceptor.transport.scheme}:{acceptor.listener.address}")
             key, address = self.options.ticket_key, f"{next(iter(addresses))}:{self.address}"
             self._signer = None if key is None else TicketSigner(key, address)
             self._loop = on_error.enter_context(EventLoop("bowstring-serve"))
@@ -309,7 +309,8 @@ class Server(Closable):
         """
         self._check_open()
         check_seconds("drain_s", drain_s, allow_zero=True)
-        wait_for_signal()
+        with catch_signals() as wait_for_signal:
+            wait_for_signal()
         return self.drain(drain_s)
 
     def close(self) -> None:
@@ -446,29 +447,25 @@ class _Acceptor(ListenerHandler):
     def __init__(self, server: Server, transport: Transport, listener: Listener) -> None:
         super().__init__(listener)
         self._server = server
-        self._transport = transport
-
-    @property
-    def scheme(self) -> str:
-        return self._transport.scheme
+        self.transport = transport
 
     def uri_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
         listener = self.listener
         return format_dataset_uri(
-            listener.address, ticket, self._transport.scheme, listener.remote_handle, listener.address_scope, role
+            listener.address, ticket, self.transport.scheme, listener.remote_handle, listener.address_scope, role
         )
 
     def add_channel(self, channel: Channel) -> None:
         recorder, observer = self._server._recorder, None
         if recorder is not None:
-            uri = create_server_uri(self.listener.address, self._transport.scheme)
+            uri = create_server_uri(self.listener.address, self.transport.scheme)
             try:
                 observer = recorder.observe(uri, EventDirection.RECEIVED)
             except BowstringError as error:
                 LOG.warning("%s: refused a connection: %s", self._server._description, error)
                 channel.close()
                 return
-        self._server._clients.add_connection(self._transport, channel, observer)
+        self._server._clients.add_connection(self.transport, channel, observer)
 
     def close_unused_connection(self, error: Exception) -> bool:
         is_closed = self._server._clients.accepted.end_oldest_silent()

@@ -5,23 +5,17 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bowstring.errors import InvalidArgumentError
 
-END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def wait_for_signal(signals: Sequence[signal.Signals] = END_SIGNALS) -> signal.Signals:
-    """Wait for one of these signals and return it. As `catch_signals`."""
-    with catch_signals(signals) as wait:
-        return wait()
+_END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def catch_signals(signals: Sequence[signal.Signals] = END_SIGNALS) -> Iterator[Callable[[], signal.Signals]]:
-    """Catch these signals during the block, which gets a function that waits for the next one and returns it.
+def catch_signals() -> Iterator[Callable[[], signal.Signals]]:
+    """Catch SIGINT and SIGTERM during the block, which gets a function that waits for the next one and returns it.
 
     After the block they have their previous handlers again. Raises `InvalidArgumentError` unless it is called in the
     main thread, which alone can handle signals.
@@ -33,7 +27,7 @@ def catch_signals(signals: Sequence[signal.Signals] = END_SIGNALS) -> Iterator[C
     reader, writer = socket.socketpair()
 
     def wait() -> signal.Signals:
-        while (number := reader.recv(1)[0]) not in signals:
+        while (number := reader.recv(1)[0]) not in _END_SIGNALS:
             pass
         return signal.Signals(number)
 
@@ -41,7 +35,7 @@ def catch_signals(signals: Sequence[signal.Signals] = END_SIGNALS) -> Iterator[C
         writer.setblocking(False)
         # The kernel may deliver a signal to another thread, which does not interrupt a call of this one.
         previous_descriptor = signal.set_wakeup_fd(writer.fileno())
-        previous_handlers = {number: signal.signal(number, _do_nothing) for number in signals}
+        previous_handlers = {number: signal.signal(number, _do_nothing) for number in _END_SIGNALS}
         try:
             yield wait
         finally:

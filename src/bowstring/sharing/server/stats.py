@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from bowstring.display.objects import report_to_html
 
@@ -64,17 +63,3 @@ class ServerCounters:
     num_lost_clients: int = 0
     num_requests: int = 0
     num_refused_requests: int = 0
-
-
-class ConnectionTraffic(NamedTuple):
-    """The messages and bytes of some connections, and the leases of their clients, some of which may have ended."""
-
-    num_messages: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    leased_addresses: int = 0
-    leased_bytes: int = 0
-
-    def add(self, other: ConnectionTraffic) -> ConnectionTraffic:
-        """Return the sum."""
-        return ConnectionTraffic(*(one + another for one, another in zip(self, other, strict=True)))
