@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from bowstring.dissociated.messages import UINT64_MODULUS
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, ROLES
-from bowstring.transports.sockets.frames import FRAME_HEADER, HELLO_BODY, MAGIC, FrameKind
-from bowstring.transports.sockets.unix_channel import REGION_BODY
+from bowstring.transports.sockets.frames import FRAME_HEADER, HELLO_BODY, MAGIC, REGION_BODY, FrameKind
 from fuzz.json_mutations import mutate_json
 from fuzz.mutations import flip_bits, mutate_number
 

@@ -22,10 +22,8 @@ from bowstring.sharing.uris import ERROR_DATA
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.sockets.frames import HELLO_BODY, VERSION, FrameKind
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_channel import REGION_BODY
-from bowstring.transports.sockets.unix_listener import UnixListener
+from bowstring.transports.sockets.frames import HELLO_BODY, REGION_BODY, VERSION, FrameKind
+from bowstring.transports.sockets.unix import UNIX, UnixListener
 from fuzz.expectations import expect
 from fuzz.frames import EditableFrame, build_frame, encode_frames, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments

@@ -31,7 +31,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.sockets.frames import FrameKind
 from bowstring.transports.sockets.tcp_channel import TcpChannel
-from bowstring.transports.sockets.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix import UnixChannel
 from fuzz.expectations import expect
 from fuzz.frames import parse_frames
 

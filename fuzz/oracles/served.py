@@ -30,11 +30,12 @@ from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
 from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.region_addresses import encode_region_address
+from bowstring.transports.regions import encode_region_address
 from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.sockets.unix import UNIX
 from fuzz.expectations import LIMITS, expect
 from fuzz.oracles.partial_reads import expect_equal, read_batches
+from tests.transports.blocking import send_message
 
 _OPTIONS = TransportOptions(timeout_s=1.0)
 _MAX_MESSAGES = 200
@@ -81,7 +82,7 @@ def check_served(data: bytes) -> bool:
 
 def _send(channel: BlockingChannel, messages: list[OutgoingMessage]) -> None:
     for message in messages:
-        channel.send_message(message)
+        send_message(channel, message)
 
 
 def _has_errors(data: bytes) -> bool:

@@ -30,7 +30,7 @@ from bowstring.transports.registry import find_transport
 from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.sockets.frames import HELLO_BODY, VERSION, FrameKind
 from bowstring.transports.sockets.tcp_address import parse_address
-from bowstring.transports.sockets.unix_socket import encode_unix_address, random_abstract_address
+from bowstring.transports.sockets.unix import encode_unix_address, random_abstract_address
 from fuzz.expectations import ExpectationError, expect
 from fuzz.frames import EditableFrame, build_frame, encode_frames, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments

@@ -27,7 +27,7 @@ from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentEr
 from bowstring.sharing import PublishedSummary, stored_parts
 from bowstring.sharing.agent import directory as agent_directory, publications
 from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 from tests.control_group import limit_memory
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python

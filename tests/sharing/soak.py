@@ -24,7 +24,7 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import NotFoundError
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.transports.sockets.tcp_address import parse_address
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.children import LONG_BATCHES, NUM_CHANGING, PLAIN_SCHEMES, numbers
 from tests.sharing.faults.processes import Child, Children, Usage

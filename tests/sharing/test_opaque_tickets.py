@@ -22,8 +22,8 @@ from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.messages import PackedBody
 from bowstring.errors import ConnectionLostError
 from bowstring.sharing.stored_parts import index_part, store_in_region
-from bowstring.transports.blocking import BlockingListener
 from bowstring.transports.sockets.unix import UNIX
+from tests.transports.blocking import BlockingListener, send_message
 
 listener = BlockingListener.listen(UNIX)
 send(listener.address)
@@ -38,7 +38,7 @@ with listener.accept(timeout_s=60) as end, store_in_region(table)[0] as region:
         body = PackedBody.from_parts(region.view(message.body_offset, message.body_bytes))
         messages += server.send(message.metadata, message.to_address_body(exported.address) if has_addresses else body)
     for message in messages + server.send_end():
-        end.send_message(message)
+        send_message(end, message)
     events = []
     while server.leases:
         events += server.receive(*end.receive(timeout_s=60))

@@ -19,9 +19,11 @@ from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumen
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.transport_conformance import ChannelPair, ConnectedPairs, run_in_thread
-from bowstring.transports import regions
 from bowstring.transports.base import ExportedRegion, TransportOptions
-from bowstring.transports.region_addresses import MAX_REGIONS, encode_region_address, encode_region_addresses
+from bowstring.transports.regions import MAX_REGIONS, encode_region_address
+from bowstring.transports.sockets import unix
+from tests.transports.blocking import retire, send_message
+from tests.transports.region_buffers import encode_region_addresses, view_buffer, view_buffers
 
 WANT_DATA, FREE_DATA = 11, 12
 
@@ -44,10 +46,10 @@ class StreamConformance(ConnectedPairs):
             one, other = self.connect_pair()
             client = ClientStream(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
             with one, other:
-                other.send_message(client.request(b"ticket"))
+                send_message(other, client.request(b"ticket"))
                 one.receive()
                 for message in outgoing[:step]:
-                    one.send_message(message)
+                    send_message(one, message)
                 one.close()
                 for _ in range(step):
                     client.receive(*other.receive())
@@ -68,7 +70,7 @@ class RegionConformance(ConnectedPairs):
             AddressBody.from_arrays(encode_region_addresses(index, [n * 16, n * 16 + 8]), [8, 3]) for n in range(200)
         ]
         received = transfer_stream(channel_pair, bodies)
-        views = [other.memory.view_buffers(m.body.addresses, m.body.lengths) for m in received[1:]]
+        views = [view_buffers(other.memory, m.body.addresses, m.body.lengths) for m in received[1:]]
         whole = bytes(range(256)) * 16
         assert [[bytes(v) for v in pair] for pair in views] == [
             [whole[n * 16 : n * 16 + 8], whole[n * 16 + 8 : n * 16 + 11]] for n in range(200)
@@ -81,8 +83,8 @@ class RegionConformance(ConnectedPairs):
         one.send([b"go"])
         other.receive()
         assert indexes == [0, 1]
-        assert bytes(other.memory.view_buffer(encode_region_address(0, 1), 4)) == b"irst"
-        view = other.memory.view_buffer(encode_region_address(1, 0), 6)
+        assert bytes(view_buffer(other.memory, encode_region_address(0, 1), 4)) == b"irst"
+        view = view_buffer(other.memory, encode_region_address(1, 0), 6)
         assert view.readonly
         other.close()
         assert bytes(view) == b"second"
@@ -93,28 +95,28 @@ class RegionConformance(ConnectedPairs):
             exported_region = one.export(region)
         one.send([b"go"])
         other.receive()
-        view = other.memory.view_buffer(exported_region.address, 4)
-        one.retire(exported_region)
+        view = view_buffer(other.memory, exported_region.address, 4)
+        retire(one, exported_region)
         one.send([b"go"])
         other.receive()
         with pytest.raises(ProtocolError, match="region 0"):
-            other.memory.view_buffer(exported_region.address, 4)
+            view_buffer(other.memory, exported_region.address, 4)
         assert bytes(view) == b"data"
 
     def test_the_number_of_regions_is_limited_and_only_sent_regions_can_be_retired(
         self, channel_pair: ChannelPair, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         one, other = channel_pair
-        monkeypatch.setattr(regions, "MAX_REGIONS", 2)
+        monkeypatch.setattr(unix, "MAX_REGIONS", 2)
         with Region.copy_of([b"data"]) as region:
             indexes = [one.export(region).index for _ in range(2)]
             with pytest.raises(InvalidArgumentError, match="has sent 2 regions"):
                 one.export(region)
         for index in (-1, 2):
             with pytest.raises(InvalidArgumentError, match=f"region {index}: this end has sent 2 regions"):
-                one.retire(ExportedRegion(encode_region_address(index % MAX_REGIONS, 0), index))
+                retire(one, ExportedRegion(encode_region_address(index % MAX_REGIONS, 0), index))
         with pytest.raises(InvalidArgumentError, match="this end has sent 0 regions"):
-            other.retire(ExportedRegion(0))
+            retire(other, ExportedRegion(0))
         one.send([b"go"])
         other.receive()
         assert list(other.memory) == indexes == [0, 1]
@@ -134,10 +136,10 @@ class RegionConformance(ConnectedPairs):
             (50, 2**64 - 1),
         ]:
             if length == 0:
-                assert bytes(other.memory.view_buffer(address, length)) == b""
+                assert bytes(view_buffer(other.memory, address, length)) == b""
                 continue
             with pytest.raises(ProtocolError):
-                other.memory.view_buffer(address, length)
+                view_buffer(other.memory, address, length)
 
     def test_a_regular_file_is_passed_without_copying_or_rejected_if_files_are_not_accepted(
         self, tmp_path: Path
@@ -151,7 +153,7 @@ class RegionConformance(ConnectedPairs):
                 one.send([b"go"])
                 if accepts_files:
                     other.receive()
-                    assert bytes(other.memory.view_buffer(encode_region_address(0, 5), 6)) == b"a file"
+                    assert bytes(view_buffer(other.memory, encode_region_address(0, 5), 6)) == b"a file"
                 else:
                     with pytest.raises(BowstringError, match="file"):
                         other.receive()
@@ -187,14 +189,14 @@ def transfer_stream(channel_pair: ChannelPair, bodies: list[Any]) -> list[Any]:
         for body in bodies:
             outgoing += server.send(b"batch", body)
         for message in [*outgoing, *server.send_end()]:
-            one.send_message(message)
+            send_message(one, message)
         while server.leases:
             closing_events.extend(server.receive(*one.receive()))
 
     client = ClientStream(WANT_DATA, FREE_DATA, has_body=lambda header: bytes(header) == b"batch")
     messages = []
     with run_in_thread(serve) as raised:
-        other.send_message(client.request(b"ticket"))
+        send_message(other, client.request(b"ticket"))
         while not client.has_all_messages:
             events = client.receive(*other.receive())
             messages += [event for event in events if isinstance(event, StreamMessage)]
@@ -202,7 +204,7 @@ def transfer_stream(channel_pair: ChannelPair, bodies: list[Any]) -> list[Any]:
             if isinstance(message.body, AddressBody):
                 free_message = client.free(message.body)
                 assert free_message is not None
-                other.send_message(free_message)
+                send_message(other, free_message)
     assert not raised
     assert client.is_complete
     if any(isinstance(body, AddressBody) for body in bodies):

@@ -19,10 +19,11 @@ from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.region_addresses import encode_region_address, encode_region_addresses
+from bowstring.transports.regions import encode_region_address
 from bowstring.transports.sockets.unix import UNIX
 from tests.polling import wait_until
+from tests.transports.blocking import BlockingListener, has_input, send_message
+from tests.transports.region_buffers import encode_region_addresses, view_buffer
 
 OPTIONS = TransportOptions(timeout_s=20)
 SIZE_BYTES, BODY_BYTES = 64 << 20, 256 << 20
@@ -31,11 +32,11 @@ PUBLISHED = f"published for {os.getpid()}"  # tests of others may run beside the
 PREAMBLE = """
 import signal, sys
 from bowstring.memory.region import Region
-from bowstring.transports.base import TransportOptions
-from bowstring.transports.blocking import BlockingChannel, BlockingListener
+from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.region_addresses import encode_region_address
 from bowstring.dissociated.client import ClientStream
+from tests.transports.blocking import send_message
+from tests.transports.region_buffers import view_buffers
 transport = BlockingChannel.dial(UNIX, sys.argv[1])
 """
 PUBLISHER = (
@@ -51,12 +52,12 @@ CLIENT = (
     PREAMBLE
     + """
 client = ClientStream(1, 2, has_body=lambda header: header[:1] == b"B")
-transport.send_message(client.request(b"ticket"))
+send_message(transport, client.request(b"ticket"))
 while not client.has_all_messages:
     for event in client.receive(*transport.receive()):
         body = getattr(event, "body", None)
         if body is not None:
-            views = transport.memory.view_buffers(body.addresses, body.lengths)
+            views = view_buffers(transport.memory, body.addresses, body.lengths)
             transport.send([bytes(view[:1]) for view in views], tag=99)
 signal.pause()
 """
@@ -101,10 +102,6 @@ def link_target(link: Path) -> str:
         return ""
 
 
-def transport_has_input(transport: BlockingChannel) -> bool:
-    return transport.has_input
-
-
 @pytest.fixture
 def listener() -> Iterator[BlockingListener]:
     with assert_descriptors_closed(), BlockingListener.listen(UNIX, options=OPTIONS) as own:
@@ -118,7 +115,7 @@ def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: B
         child.wait(10)
         with pytest.raises(ConnectionLostError):
             transport.receive()
-        view = transport.memory.view_buffer(encode_region_address(0, SIZE_BYTES - 3), 3)
+        view = view_buffer(transport.memory, encode_region_address(0, SIZE_BYTES - 3), 3)
         transport.close()
         assert bytes(view) == b"xxx"
         assert processes_with_memfd(PUBLISHED) == [str(os.getpid())]
@@ -128,7 +125,7 @@ def test_memory_of_a_killed_publisher_is_freed_after_its_reader_ends(listener: B
 
 def test_memory_without_receivers_is_freed_with_the_killed_publisher(listener: BlockingListener) -> None:
     with running_script(PUBLISHER, listener.address) as child, listener.accept() as transport:
-        assert wait_until(lambda: transport_has_input(transport))
+        assert wait_until(lambda: has_input(transport))
         assert processes_with_memfd(PUBLISHED) == [str(child.pid)]
         assert not [
             place for place in ("fd", "maps") if "/dev/shm" in describe_links(Path(f"/proc/{child.pid}/{place}"))
@@ -147,7 +144,7 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
             index = transport.export(region).index
             body = AddressBody.from_arrays(encode_region_addresses(index, [0, 3]), [3, 3])
             for message in [*server.send(b"Schema"), *server.send(b"B", body, owner=region), *server.send_end()]:
-                transport.send_message(message)
+                send_message(transport, message)
         assert bytes(transport.receive().data) == b"ad"
         assert (server.state, server.leases.outstanding) == (StreamState.LEASED, 2)
         child.send_signal(signal.SIGKILL)
@@ -161,7 +158,7 @@ def test_leases_of_a_killed_client_end(listener: BlockingListener) -> None:
 
 def test_a_sender_killed_in_the_middle_of_a_body_is_lost_and_its_memory_freed(listener: BlockingListener) -> None:
     with running_script(SENDER, listener.address) as child, listener.accept() as transport:
-        assert wait_until(lambda: transport_has_input(transport))
+        assert wait_until(lambda: has_input(transport))
         child.send_signal(signal.SIGKILL)
         with pytest.raises(ConnectionLostError, match=f"of {BODY_BYTES} bytes"):
             transport.receive()

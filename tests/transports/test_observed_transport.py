@@ -25,10 +25,11 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import ObservedEvent, ObservedEventKind
-from bowstring.transports.region_addresses import encode_region_address
+from bowstring.transports.regions import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.sockets.unix import UNIX
 from tests.transports import observed_transport
+from tests.transports.blocking import flush, retire
 from tests.transports.conformance import RegionConformance, StreamConformance
 from tests.transports.observed_transport import ObservedTransport
 
@@ -75,7 +76,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end() -> None:
         one.send([b"plain ", b"message"])
         exported = one.export(region)
         one.send([bytes(40_000)], tag=7)
-        one.retire(exported)
+        retire(one, exported)
         one.send([b"last"])
         received = [bytes(other.receive().data) for _ in range(3)]
         one.close()
@@ -158,7 +159,7 @@ def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:
     with one, other, Region.from_file(path) as region:
         parts: list[Any] = [FileRange(region, 5, 5)]
         one.channel.submit(parts, 1)
-        one.flush()
+        flush(one)
         assert bytes(other.receive().data) == b"bytes"
     assert contents == [b"bytes", b"bytes"]
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.transports.region_addresses import decode_region_address, encode_region_address, encode_region_addresses
-from bowstring.transports.regions import RemoteRegionTable
+from bowstring.transports.regions import RemoteRegionTable, decode_region_address, encode_region_address
+from tests.transports.region_buffers import encode_region_addresses, view_buffers
 
 SIZES = (100, 0, 50)
 
@@ -36,7 +36,7 @@ def test_buffers_of_one_region_are_located_at_once(table: RemoteRegionTable) -> 
 
 
 def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionTable) -> None:
-    views = table.view_buffers(uint64(encode_region_address(2, 48), 98, encode_region_address(9, 9)), uint64(2, 2, 0))
+    views = view_buffers(table, uint64(encode_region_address(2, 48), 98, encode_region_address(9, 9)), uint64(2, 2, 0))
     assert [bytes(view) for view in views] == [b"\3\3", b"\1\1", b""]
     assert all(view.readonly for view in views)
 
@@ -75,11 +75,11 @@ def test_resolving_agrees_with_plain_arithmetic(table: RemoteRegionTable, pairs:
 
     addresses, lengths = uint64(*[a for a, _ in pairs]), uint64(*[n for _, n in pairs])
     if all(is_inside(*pair) for pair in pairs):
-        views = table.view_buffers(addresses, lengths)
+        views = view_buffers(table, addresses, lengths)
         assert [bytes(view) for view in views] == [bytes([(a >> 48) + 1]) * n if n else b"" for a, n in pairs]
     else:
         with pytest.raises(ProtocolError):
-            table.view_buffers(addresses, lengths)
+            view_buffers(table, addresses, lengths)
 
 
 def test_region_indices_are_consecutive_and_used_once(table: RemoteRegionTable) -> None:
@@ -101,3 +101,9 @@ def test_retired_regions_do_not_count_towards_the_limit(table: RemoteRegionTable
     with small.pop(1) as small_region:
         assert bytes(small_region.memory) == b"z"
     assert len(small) == 0
+
+
+def test_an_address_is_an_index_and_an_offset() -> None:
+    assert encode_region_address(65535, 2**48 - 1) == 2**64 - 1
+    assert decode_region_address(encode_region_address(7, 9)) == (7, 9)
+    assert encode_region_addresses(2, [0, 5]).tolist() == [2 << 48, (2 << 48) + 5]

@@ -20,7 +20,7 @@ from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.address_bodies import MessageLocated
 from bowstring.transports.base import RECEIVE, ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
-from bowstring.transports.region_addresses import encode_region_address
+from bowstring.transports.regions import encode_region_address
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
 from tests.polling import wait_until
 from tests.transports.served_session import Served, client_core, served

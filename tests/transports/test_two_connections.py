@@ -17,8 +17,10 @@ from bowstring.memory.buffer import Buffer
 from bowstring.sharing.stored_parts import StoredPart, index_part, store_in_region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.region_addresses import encode_region_address
+from bowstring.transports.regions import encode_region_address
 from bowstring.transports.sockets.unix import UNIX
+from tests.transports.blocking import send_message
+from tests.transports.region_buffers import view_buffers
 
 WANT, FREE = 1, 2
 TABLE = bs.Table.from_batches([bs.record_batch({"n": [i, None], "s": ["x" * i, "é"]}) for i in range(6)])
@@ -41,7 +43,7 @@ class Server:
                 body = PackedBody.from_parts(dataset.region.view(message.body_offset, message.body_bytes))
             messages += self.connection.send(message.metadata, body)
         for outgoing in messages + self.connection.send_end():
-            self.transport.send_message(outgoing)
+            send_message(self.transport, outgoing)
 
 
 @settings(max_examples=25, deadline=None)
@@ -65,7 +67,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
         client = ClientStream(WANT, FREE, has_body=has_body)
         request = client.request(b"ticket")
         for connection in (metadata, bodies):
-            connection.send_message(request)
+            send_message(connection, request)
         for server in servers:
             server.stream(dataset)
 
@@ -81,10 +83,10 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
                     message = dataset.messages[event.sequence - 1]
                     body = event.body
                     if isinstance(body, AddressBody):
-                        views = bodies.memory.view_buffers(body.addresses, body.lengths)
+                        views = view_buffers(bodies.memory, body.addresses, body.lengths)
                         offsets, lengths = message.buffers.addresses.tolist(), message.buffers.lengths.tolist()
                         assert views == [dataset.region.view(*span) for span in zip(offsets, lengths, strict=True)]
-                        bodies.send_message(_free_body(client, body))
+                        send_message(bodies, _free_body(client, body))
                         whole = dataset.region.view(message.body_offset, message.body_bytes)
                     else:
                         whole = body.parts[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Bytes, allocate
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
-from bowstring.transports.base import UNKNOWN_BYTES, BufferLocations, Interest, RemoteMemory, Uint64Array
+from bowstring.transports.base import UNKNOWN_BYTES, BufferLocations, Fetch, RemoteMemory, Uint64Array
 
 _MAX_COPYING_BYTES = 1 << 26
 """Bodies of this size are copied at a time, because the caller may take one by one."""
@@ -57,7 +57,14 @@ class _PendingCopy:
     locations: BufferLocations | None
     located: MessageLocated | None = None
     """The message with its copy, once that has started."""
-    num_fetches: int = 0
+    fetches: list[Fetch] = field(default_factory=list)
+
+    def is_complete(self) -> bool:
+        """Whether the copy has ended. Raises the error of a part that failed."""
+        for fetch in self.fetches:
+            if fetch.error is not None:
+                raise fetch.error
+        return self.located is not None and all(fetch.is_done for fetch in self.fetches)
 
 
 class AddressBodyReader:
@@ -76,7 +83,6 @@ class AddressBodyReader:
         """Entries of `_undelivered` whose copies have not started."""
         self._copying_bytes = 0
         """The size of the bodies whose copies have started."""
-        self._fetches: dict[int, _PendingCopy] = {}
 
     @property
     def can_start_copy(self) -> bool:
@@ -92,10 +98,6 @@ class AddressBodyReader:
     def has_undelivered_events(self) -> bool:
         """Whether `advance` has more to return."""
         return bool(self._undelivered)
-
-    def interests(self) -> list[Interest]:
-        """Return what to wait for until a fetch of memory ends."""
-        return self._memory.interests() if self._memory is not None and self._fetches else []
 
     def read(self, event: ClientEvent | ServerEvent, core: object) -> ReadEvent | None:
         """Return an event of `core`, a message with addresses once its buffers are located; None if it has to wait."""
@@ -140,17 +142,14 @@ class AddressBodyReader:
             copy = self._waiting_copies.popleft()
             self._copying_bytes += copy.lease.body.exact_bytes
             self._start_copy(copy, self._memory)
-        for fetch in self._memory.poll_fetches():
-            if fetch.error is not None:
-                raise fetch.error
-            # An error ends the connection, so that no other fetch of the body has to be withdrawn.
-            self._fetches.pop(fetch.token).num_fetches -= 1
         events: list[ReadEvent] = []
         while self._undelivered:
             entry = self._undelivered[0]
             if isinstance(entry, _PendingCopy):
-                if entry.located is None or entry.num_fetches:
+                # An error ends the connection, so that no other fetch of the body has to be withdrawn.
+                if not entry.is_complete():
                     break
+                assert entry.located is not None
                 self._copying_bytes -= entry.lease.body.exact_bytes
                 self._released_leases.append(entry.lease)
                 entry = entry.located
@@ -173,9 +172,7 @@ class AddressBodyReader:
         offsets = np.where(body.lengths > 0, locations.offsets - np.uint64(start), np.uint64(0))
         copy.located = MessageLocated(copy.message, destination, offsets, None)
         whole = locations._replace(offsets=np.array([start], np.uint64))
-        token = memory.start_fetch(whole, np.array([size_bytes], np.uint64), memoryview(destination.data))
-        self._fetches[token] = copy
-        copy.num_fetches = 1
+        copy.fetches += memory.start_fetch(whole, np.array([size_bytes], np.uint64), memoryview(destination.data))
 
     def _start_copy_of_buffers(self, copy: _PendingCopy, memory: RemoteMemory) -> None:
         """Start to copy the buffers of a body one by one, each aligned to 64 bytes."""
@@ -194,8 +191,7 @@ class AddressBodyReader:
                 # Pooled memory is not cleared: the padding would have bytes of an earlier body.
                 destination[start + length : int(ends[index])] = 0
                 location = locations._replace(offsets=np.array([offset], np.uint64))
-                self._fetches[memory.start_fetch(location, body.lengths[index : index + 1], target)] = copy
-                copy.num_fetches += 1
+                copy.fetches += memory.start_fetch(location, body.lengths[index : index + 1], target)
 
 
 def _locate_in_one_extent(memory: RemoteMemory, body: AddressBody) -> BufferLocations | None:

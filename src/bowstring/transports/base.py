@@ -28,7 +28,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -381,11 +381,16 @@ class BufferLocations(NamedTuple):
     offsets: Uint64Array
 
 
-class FetchEnded(NamedTuple):
-    """A fetch is complete, or failed."""
+class Fetch(Protocol):
+    """A copy of a peer's memory that was started; the progress of the channel advances it."""
 
-    token: int
-    error: BowstringError | None = None
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended, successfully or not."""
+
+    @property
+    def error(self) -> BowstringError | None:
+        """The error with which it ended, or None."""
 
 
 class RemoteMemory(Closable, ABC):
@@ -421,16 +426,11 @@ class RemoteMemory(Closable, ABC):
         return False
 
     @abstractmethod
-    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
-        """Start to copy buffers, one after the other, to `destination`; return a token. `progress` reports the end."""
+    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> Sequence[Fetch]:
+        """Start to copy buffers, one after the other, to `destination`; return the copies that `progress` advances.
 
-    def poll_fetches(self) -> list[FetchEnded]:
-        """Return the fetches that have ended."""
-        return []
-
-    def interests(self) -> list[Interest]:
-        """Return the descriptors to wait for before the next `progress`; none if the channel's are enough."""
-        return []
+        What is copied at once is not among them.
+        """
 
     def call_after_reads(self, call: Callable[[], None]) -> None:
         """Make a call when nothing that this process has started reads the memory: at once, unless it is a device's.

@@ -12,18 +12,19 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from bowstring.dissociated.messages import BytesLike, OutgoingMessage
+from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import (
     BowstringError,
     ClosedError,
     ConnectionLostError,
     DeadlineError,
     InvalidArgumentError,
+    LimitError,
 )
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
@@ -38,21 +39,13 @@ from bowstring.transports.base import (
     Event,
     ExportedRegion,
     Interest,
-    Listener,
     MessageOffered,
     MessageReceived,
     RemoteMemoryUpdated,
     Transport,
     TransportOptions,
-    as_writable_bytes,
 )
 from bowstring.transports.session import ProtocolCore, RequestMessages, Session, SessionEvent, SessionFailed
-
-MessageAllocator: TypeAlias = Callable[[int | None, int], Any]
-"""Called with the tag and length of a message, before the bytes of an offered one arrive. Returns a writable buffer of
-that length or None for a new one. Raises an error of `bowstring.errors` to refuse the message, which ends the
-connection.
-"""
 
 # Longer than a step of another thread takes; only a finalizer in the thread that has the lock waits for all of it.
 _CLOSE_TIMEOUT_S = 5.0
@@ -244,7 +237,6 @@ class BlockingChannel(Closable):
         """The memory that the peer exported, as of the last received message."""
         # Events that a call did not process: it returns one message, or fails at its deadline.
         self._inbox: deque[Event] = deque()
-        self._destination: Any = None
         # One for each direction, as a channel allows one thread for each. Never both, except in `close`, which takes
         # them in this order.
         self._send_lock = threading.Lock()
@@ -269,72 +261,49 @@ class BlockingChannel(Closable):
         cls, transport: Transport, options: TransportOptions = DEFAULT_OPTIONS
     ) -> tuple[BlockingChannel, BlockingChannel]:
         """Create two connected ends, for tests. Raises as `Transport.listen` and `dial`."""
-        with BlockingListener.listen(transport, options=options) as listener:
+        with transport.listen(None, options) as listener:
             own = cls.dial(transport, listener.address, options=options)
             with call_on_error(own.close):
-                return own, listener.accept()
+                while not (accepted := listener.accept(1)):
+                    wait_for_interests(listener.interests(), options.timeout_s)
+                return own, cls(transport, accepted[0])
 
     @property
     def is_closed(self) -> bool:
         """Whether this end was closed, by `close` or after an error."""
         return self._is_closed or self._failure is not None
 
-    @property
-    def has_input(self) -> bool:
-        """Whether there is anything to receive: bytes, or the end of the connection."""
-        return bool(self._inbox) or self._wait(RECEIVE, Deadline(0.0))
-
     def send(self, parts: Sequence[BytesLike], *, tag: int | None = None, timeout_s: float | None = None) -> None:
         """Send one message, the bytes of `parts` in order, plain or tagged. They may change afterwards.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
-        deadline = self.channel.options.start_deadline(timeout_s)
-        with _ChannelLock(self, self._send_lock, deadline, "send"):
+        with self._lock(self._send_lock, timeout_s, "send") as deadline:
             self._send_queued(deadline, self.channel.submit(parts, tag))
-
-    def send_message(self, message: OutgoingMessage, *, timeout_s: float | None = None) -> None:
-        """Send a message of a `ServerConnection` or `ClientStream`."""
-        self.send(message.parts, tag=message.tag, timeout_s=timeout_s)
-
-    def flush(self, *, timeout_s: float | None = None) -> None:
-        """Send queued messages. Raises as `send`; after a `DeadlineError` the rest is still queued."""
-        deadline = self.channel.options.start_deadline(timeout_s)
-        with _ChannelLock(self, self._send_lock, deadline, "flush"):
-            self._send_queued(deadline, None)
 
     def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
         """Export a region; it may be closed afterwards.
 
         Raises as `send`, and `InvalidArgumentError` as `MemoryExporter`.
         """
-        deadline = self.channel.options.start_deadline(timeout_s)
-        with _ChannelLock(self, self._send_lock, deadline, "export"):
+        with self._lock(self._send_lock, timeout_s, "export") as deadline:
             if self.exporter is None:
                 raise InvalidArgumentError("this transport can't export memory")
             exported_region = self.exporter.export(region)
             self._send_queued(deadline, 0)
             return exported_region
 
-    def retire(self, exported_region: ExportedRegion, *, timeout_s: float | None = None) -> None:
-        """Tell the peer that no later message refers to exported memory. Raises as `export`."""
-        deadline = self.channel.options.start_deadline(timeout_s)
-        with _ChannelLock(self, self._send_lock, deadline, "retire"):
-            if self.exporter is None:
-                raise InvalidArgumentError("this transport can't export memory")
-            self.exporter.retire(exported_region)
-            self._send_queued(deadline, 0)
-
-    def receive(self, *, timeout_s: float | None = None, allocate: MessageAllocator | None = None) -> ReceivedMessage:
+    def receive(self, *, timeout_s: float | None = None, max_bytes: float = math.inf) -> ReceivedMessage:
         """Receive the next message. `memory` has the memory that the peer exported before it.
 
-        Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `LimitError`, `ResourceError`, `ClosedError`.
+        Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `ResourceError`, `ClosedError`, and `LimitError`
+        for a message of more than `max_bytes`, before memory is allocated for it.
         """
-        deadline, channel = self.channel.options.start_deadline(timeout_s), self.channel
-        with _ChannelLock(self, self._receive_lock, deadline, "receive"):
+        channel = self.channel
+        with self._lock(self._receive_lock, timeout_s, "receive") as deadline:
             while True:
                 while self._inbox:
-                    message = self._handle_event(self._inbox.popleft(), allocate)
+                    message = self._handle_event(self._inbox.popleft(), max_bytes)
                     if message is not None:
                         return message
                 previous_bytes = channel.bytes_received
@@ -359,20 +328,15 @@ class BlockingChannel(Closable):
         for lock in locks:
             lock.release()
 
-    def _handle_event(self, event: Event, allocate: MessageAllocator | None) -> ReceivedMessage | None:
+    def _handle_event(self, event: Event, max_bytes: float) -> ReceivedMessage | None:
         """Process an event of receiving; return the message, if any."""
         if isinstance(event, MessageReceived):
+            _check_length(len(event.data), max_bytes)
             self.channel.grant_credit(1, self.channel.options.credit_bytes_of(len(event.data)))
-            destination, self._destination = self._destination, None
-            if destination is None and allocate is not None:
-                destination = allocate(event.tag, len(event.data))
-                if destination is not None:
-                    as_writable_bytes(destination, len(event.data))[:] = event.data
-            return ReceivedMessage(event.tag, event.data if destination is None else memoryview(destination).cast("B"))
+            return ReceivedMessage(event.tag, event.data)
         if isinstance(event, MessageOffered):
-            destination = None if allocate is None else allocate(event.tag, event.length_bytes)
-            self.channel.accept_offered_message(event.token, destination)
-            self._destination = destination
+            _check_length(event.length_bytes, max_bytes)
+            self.channel.accept_offered_message(event.token)
         elif isinstance(event, RemoteMemoryUpdated):
             self.memory.apply_update(event.update)
         else:
@@ -407,6 +371,26 @@ class BlockingChannel(Closable):
                 self._fail(f"in the middle of a message: {error}")
             raise
 
+    @contextmanager
+    def _lock(self, lock: threading.Lock, timeout_s: float | None, action: str) -> Iterator[Deadline]:
+        """Lock a direction during a call, whose deadline begins.
+
+        An error ends the connection, except for `DeadlineError` and `InvalidArgumentError`.
+        """
+        deadline = self.channel.options.start_deadline(timeout_s)
+        if not lock.acquire(timeout=deadline.remaining_s()):
+            raise deadline.deadline_error(f"{action} while another thread does the same")
+        try:
+            self._check_open(action)
+            try:
+                yield deadline
+            except BowstringError as error:
+                if not isinstance(error, DeadlineError | InvalidArgumentError):
+                    self._fail(str(error))
+                raise
+        finally:
+            lock.release()
+
     def _check_open(self, action: str) -> None:
         if self._is_closed:
             raise ClosedError(f"{action}: the channel was closed")
@@ -432,68 +416,6 @@ class BlockingChannel(Closable):
         return f"<BlockingChannel {state}: {self.channel!r}>"
 
 
-class _ChannelLock:
-    """Holds a lock of a channel.
-
-    An error ends the connection, except for `DeadlineError` and `InvalidArgumentError`.
-    """
-
-    __slots__ = ("_channel", "_lock")
-
-    def __init__(self, channel: BlockingChannel, lock: threading.Lock, deadline: Deadline, action: str) -> None:
-        if not lock.acquire(blocking=False) and not lock.acquire(timeout=deadline.remaining_s()):
-            raise deadline.deadline_error(f"{action} while another thread does the same")
-        try:
-            channel._check_open(action)
-        except BowstringError:
-            lock.release()
-            raise
-        self._channel = channel
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(error, BowstringError) and not isinstance(error, DeadlineError | InvalidArgumentError):
-            self._channel._fail(str(error))
-        self._lock.release()
-
-
-class BlockingListener(Closable):
-    """Accepts connections of a listener with blocking calls."""
-
-    def __init__(self, transport: Transport, listener: Listener, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        self._transport = transport
-        self._options = options
-        self._accepted: deque[Channel] = deque()
-        self.listener = listener
-
-    @classmethod
-    def listen(
-        cls, transport: Transport, address: str | None = None, *, options: TransportOptions = DEFAULT_OPTIONS
-    ) -> BlockingListener:
-        """Listen at an address. Raises as `Transport.listen`."""
-        return cls(transport, transport.listen(address, options), options)
-
-    @property
-    def address(self) -> str:
-        """The address to dial."""
-        return self.listener.address
-
-    def accept(self, *, timeout_s: float | None = None) -> BlockingChannel:
-        """Wait for the next connection. Raises `DeadlineError`, `ClosedError`, `ResourceError`."""
-        deadline = self._options.start_deadline(timeout_s)
-        while not self._accepted:
-            self._accepted.extend(self.listener.accept())
-            if not self._accepted and not wait_for_interests(self.listener.interests(), deadline.remaining_s()):
-                raise deadline.deadline_error(f"{self._transport.scheme} {self.address!r}: waiting for a connection")
-        return BlockingChannel(self._transport, self._accepted.popleft())
-
-    def close(self) -> None:
-        """Stop listening; accepted channels stay open. A blocked `accept` raises `ClosedError`. Idempotent."""
-        self.listener.close()
-        while self._accepted:
-            self._accepted.popleft().close()
+def _check_length(length_bytes: int, max_bytes: float) -> None:
+    if length_bytes > max_bytes:
+        raise LimitError(f"a message of {length_bytes} bytes; at most {max_bytes} are received")

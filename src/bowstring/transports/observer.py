@@ -23,8 +23,7 @@ from bowstring.transports.base import (
     MessageReceived,
     RemoteMemoryUpdated,
 )
-from bowstring.transports.region_addresses import encode_region_address
-from bowstring.transports.regions import RegionUpdate
+from bowstring.transports.regions import RegionUpdate, encode_region_address
 
 
 class EventDirection(StrEnum):

@@ -1,26 +1,43 @@
-"""Regions that are sent over a connection, numbered from 0 by each side; no index is used twice."""
+"""Regions that are sent over a connection, numbered from 0 by each side; no index is used twice.
+
+An address in a body has the index of a region in bits 48 to 63, and an offset in it in bits 0 to 47.
+
+>>> encode_region_address(2, 64)
+562949953421376
+>>> decode_region_address(562949953421376)
+(2, 64)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError
+from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BufferLocations,
-    ExportedRegion,
     Extent,
-    FetchEnded,
-    MemoryExporter,
     RemoteMemory,
     Uint64Array,
 )
-from bowstring.transports.region_addresses import MAX_REGIONS, decode_region_address, encode_region_address
+
+# Offsets up to 256 TiB, the address space of a process on x86-64, and 65,536 regions, as many as Linux allows mappings.
+_OFFSET_BITS = 48
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+MAX_REGIONS = 1 << (64 - _OFFSET_BITS)
+
+
+def encode_region_address(index: int, offset_bytes: int) -> int:
+    """Return the address of a byte of the region with this index."""
+    return index << _OFFSET_BITS | offset_bytes
+
+
+def decode_region_address(address: int) -> tuple[int, int]:
+    """Return the region's index and the offset in it."""
+    return address >> _OFFSET_BITS, address & _OFFSET_MASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +51,12 @@ class RegionUpdate:
 class RemoteRegionTable(RemoteMemory):
     """The regions received over a connection, by index."""
 
-    __slots__ = ("_extents", "_fetched", "_limit", "_next_index", "_next_token")
+    __slots__ = ("_extents", "_limit", "_next_index")
 
     def __init__(self, limit: int) -> None:
         self._limit = min(limit, MAX_REGIONS)
         self._extents: dict[int, Extent] = {}
-        self._fetched: list[FetchEnded] = []
         self._next_index = 0
-        self._next_token = 0
 
     def add(self, index: int, region: Region) -> None:
         """Add a region. Raises `ProtocolError` unless it has the next index, `LimitError` beyond the limit."""
@@ -108,74 +123,13 @@ class RemoteRegionTable(RemoteMemory):
     def can_copy_locally(self) -> bool:
         return True
 
-    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> tuple[()]:
         """As `RemoteMemory.start_fetch`: copies at once. Raises as `Region.copy_into`."""
         region, whole, end = locations.extent.memory, memoryview(destination), 0
         for offset, length in zip(locations.offsets.tolist(), lengths.tolist(), strict=True):
             region.copy_into(offset, whole[end : end + length])
             end += length
-        self._next_token += 1
-        self._fetched.append(FetchEnded(self._next_token))
-        return self._next_token
-
-    def poll_fetches(self) -> list[FetchEnded]:
-        completed_fetches, self._fetched = self._fetched, []
-        return completed_fetches
-
-    def view_buffer(self, address: int, length_bytes: int) -> memoryview:
-        """Return the bytes at an address, read-only, without a copy. Raises `ProtocolError` outside of regions."""
-        (view,) = self.view_buffers(np.array([address], np.uint64), np.array([length_bytes], np.uint64))
-        return view
-
-    def view_buffers(self, addresses: Uint64Array, lengths: Uint64Array) -> list[memoryview]:
-        """Return the bytes of each buffer of any region, read-only, without copies. Raises `ProtocolError`."""
-        views: list[memoryview] = [memoryview(b"")] * addresses.size
-        for indices, locations in self.group_buffers_by_extent(addresses, lengths):
-            memory = self.view_extent(locations.extent)
-            spans = zip(indices.tolist(), locations.offsets.tolist(), lengths[indices].tolist(), strict=True)
-            for index, start, length in spans:
-                views[index] = memory[start : start + length]
-        return views
+        return ()
 
     def __repr__(self) -> str:
         return f"<RemoteRegionTable: {len(self._extents)} regions>"
-
-
-class RegionSender(Protocol):
-    """A channel that can send regions."""
-
-    num_regions_sent: int
-    """The number of regions sent so far, which is the index of the next one."""
-
-    def submit_region(self, index: int, region: Region) -> None:
-        """Queue a region with its index."""
-
-    def submit_retirement(self, index: int) -> None:
-        """Queue the message that no later one refers to the region."""
-
-
-class RegionExporter(MemoryExporter):
-    """Sends regions over a channel, and numbers them."""
-
-    __slots__ = ("_channel",)
-
-    def __init__(self, channel: RegionSender) -> None:
-        self._channel = channel
-
-    def export(self, region: Region) -> ExportedRegion:
-        self.check_capacity(1)
-        index = self._channel.num_regions_sent
-        self._channel.submit_region(index, region)
-        self._channel.num_regions_sent += 1
-        return ExportedRegion(encode_region_address(index, 0), index)
-
-    def retire(self, exported_region: ExportedRegion) -> None:
-        count = self._channel.num_regions_sent
-        if not 0 <= exported_region.index < count:
-            raise InvalidArgumentError(f"region {exported_region.index}: this end has sent {count} regions")
-        self._channel.submit_retirement(exported_region.index)
-
-    def check_capacity(self, num_regions: int) -> None:
-        num_sent = self._channel.num_regions_sent
-        if num_sent + num_regions > MAX_REGIONS:
-            raise InvalidArgumentError(f"this connection has sent {num_sent} regions: open another one")

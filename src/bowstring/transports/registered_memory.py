@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError, ResourceError
+from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.buffer import ALIGNMENT_BYTES
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.parallel_copy import copy_bytes
@@ -26,7 +26,7 @@ from bowstring.transports.base import (
     BufferLocations,
     ExportedRegion,
     Extent,
-    FetchEnded,
+    Fetch,
     MemoryExporter,
     RemoteMemory,
     Uint64Array,
@@ -266,35 +266,13 @@ class RegisteredMemoryExporter(MemoryExporter):
         return False
 
 
-class Fetch(Protocol):
-    """A copy of a peer's memory that was started."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it has ended, successfully or not."""
-
-    @property
-    def error(self) -> BowstringError | None:
-        """The error with which it ended, or None."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedFetch:
-    """A copy that was complete when it was started, as from a mapping."""
-
-    is_done: bool = True
-    error: BowstringError | None = None
-
-
 class RemoteRegisteredMemory(RemoteMemory):
     """The registered memory of a server, as a client reads it; the progress of the channel advances fetches."""
 
-    __slots__ = ("_extent", "_fetches", "_next_token")
+    __slots__ = ("_extent",)
 
     def __init__(self, address: int, size_bytes: int) -> None:
         self._extent = Extent(address, size_bytes, "the server's memory", None)
-        self._fetches: dict[int, list[Fetch]] = {}
-        self._next_token = 1
 
     def find_extent(self, address: int) -> Extent:
         """As `RemoteMemory.find_extent`: all of the memory."""
@@ -310,30 +288,17 @@ class RemoteRegisteredMemory(RemoteMemory):
     def size_bytes(self) -> int:
         return self._extent.size_bytes
 
-    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> int:
+    def start_fetch(self, locations: BufferLocations, lengths: Uint64Array, destination: Any) -> list[Fetch]:
         """As `RemoteMemory.start_fetch`: one RMA operation for each buffer that is not empty."""
-        fetches, end = [], 0
+        fetches, end = list[Fetch](), 0
         addresses = (locations.offsets + np.uint64(locations.extent.start)).tolist()
         whole = memoryview(destination).cast("B")
         for address, length in zip(addresses, lengths.tolist(), strict=True):
-            if length:
-                fetches.append(self._start_copy(address, whole[end : end + length]))
+            if length and (fetch := self._start_copy(address, whole[end : end + length])) is not None:
+                fetches.append(fetch)
             end += length
-        token = self._next_token
-        self._next_token += 1
-        self._fetches[token] = fetches
-        return token
+        return fetches
 
     @abstractmethod
-    def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
-        """Start to copy the memory at an address into a buffer."""
-
-    def poll_fetches(self) -> list[FetchEnded]:
-        completed_fetches = []
-        for token, fetches in list(self._fetches.items()):
-            if all(fetch.is_done for fetch in fetches):
-                del self._fetches[token]
-                completed_fetches.append(
-                    FetchEnded(token, next((fetch.error for fetch in fetches if fetch.error), None))
-                )
-        return completed_fetches
+    def _start_copy(self, address: int, buffer: memoryview) -> Fetch | None:
+        """Start to copy the memory at an address into a buffer; return None if it is copied at once."""

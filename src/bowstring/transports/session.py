@@ -231,8 +231,6 @@ class Session(Closable):
             channel_wait = channel.next_wait(directions)
             interests += channel_wait.interests
             timeout_s = min(timeout_s, channel_wait.timeout_s)
-        if directions & RECEIVE:
-            interests += self._bodies.interests()
         can_send = directions & SEND and (self.has_leases_to_free or self._can_submit())
         can_receive = directions & RECEIVE and self._bodies.can_start_copy
         return Wait(interests, 0.0 if can_send or can_receive else timeout_s)

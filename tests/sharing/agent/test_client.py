@@ -56,7 +56,7 @@ receive()
 RUN_AGENT_WITH_SETTING = """
 import socket
 from bowstring.sharing.agent import host_agent
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 setattr(host_agent, setting, 0.2)
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 listener.bind(encode_unix_address(address))

@@ -23,9 +23,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.base import RECEIVE, SEND, MessageOffered, MessageReceived
-from bowstring.transports.sockets.unix_channel import UnixChannel
-from bowstring.transports.sockets.unix_listener import UnixListener
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import UnixChannel, UnixListener, encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.faults.processes import num_descriptors
 from tests.sharing.python_process import PythonProcess, run_python
@@ -33,7 +31,7 @@ from tests.sharing.python_process import PythonProcess, run_python
 RUN_AGENT = """
 import resource, socket
 from bowstring.sharing.agent import host_agent, agent_datasets
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 for name, limit in limits.items():
     resource.setrlimit(getattr(resource, name), (limit, limit))
 for name, value in settings.items():

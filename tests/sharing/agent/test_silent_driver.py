@@ -19,7 +19,7 @@ RUN_AGENT = """
 import socket
 from bowstring.sharing.agent import host_agent
 from bowstring.transports.sockets import tcp_channel
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 host_agent._IDLE_S = 3.0
 # Of 30 s for an unreachable peer, one or two.
 tcp_channel._KEEP_ALIVE_OPTIONS = (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 1))

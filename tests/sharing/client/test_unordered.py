@@ -16,8 +16,7 @@ from bowstring.transports.base import (
     MessageReceived,
     TransportOptions,
 )
-from bowstring.transports.sockets.unix import UnixTransport
-from bowstring.transports.sockets.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix import UnixChannel, UnixTransport
 
 
 class ReversingChannel(UnixChannel):

@@ -37,9 +37,7 @@ from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.registry import TRANSPORTS, find_transport
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_listener import UnixListener
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import UNIX, UnixListener, encode_unix_address
 from bowstring.transports.tls import TlsOptions
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UCX, UcxOptions

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.sockets.tcp_address import format_address, parse_address
-from bowstring.transports.sockets.unix_socket import encode_unix_address, random_abstract_address
+from bowstring.transports.sockets.unix import encode_unix_address, random_abstract_address
 from bowstring.transports.tls import TlsOptions
 
 RECORD = struct.Struct(">BHH")

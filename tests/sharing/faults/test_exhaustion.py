@@ -12,7 +12,7 @@ import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import BowstringError, ResourceError
 from bowstring.transports.sockets.tcp_address import parse_address
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 from bowstring.transports.tls import TlsOptions
 from tests.polling import wait_until
 from tests.sharing.faults.children import limit_descriptors, numbers

@@ -31,7 +31,7 @@ from bowstring.sharing.recording.trace import decode_trace
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import ObservedEvent
-from bowstring.transports.region_addresses import decode_region_address
+from bowstring.transports.regions import decode_region_address
 from bowstring.transports.sockets.unix import UNIX
 from tests.polling import wait_until
 from tests.transports.observed_transport import ObservedTransport

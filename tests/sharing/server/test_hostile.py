@@ -30,11 +30,11 @@ from bowstring.memory.region import Region
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.stored_parts import StoredPart, index_part, store_in_region
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, format_dataset_uri
-from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.region_addresses import encode_region_addresses
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.sockets.unix import UNIX, encode_unix_address
 from tests.polling import wait_until
+from tests.transports.blocking import BlockingListener, send_message
+from tests.transports.region_buffers import encode_region_addresses
 
 TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 
@@ -65,7 +65,7 @@ def false_server(act: Callable[[BlockingChannel, ServerConnection, StoredPart], 
 
 def send_messages(transport: BlockingChannel, messages: list[OutgoingMessage]) -> None:
     for message in messages:
-        transport.send_message(message)
+        send_message(transport, message)
 
 
 def stream_dataset(

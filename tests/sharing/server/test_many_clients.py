@@ -20,12 +20,12 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
-from bowstring.transports.blocking import BlockingChannel, BlockingListener
+from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import UNIX, encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
+from tests.transports.blocking import BlockingListener
 
 SERVE = """
 import bowstring as bs

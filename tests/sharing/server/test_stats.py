@@ -19,7 +19,7 @@ from bowstring.sharing.server.server import Server
 from bowstring.sharing.uris import WANT_DATA
 from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.sockets.tcp_address import parse_address
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 

@@ -23,7 +23,7 @@ from bowstring.transports.base import (
     MessageReceived,
     TransportOptions,
 )
-from bowstring.transports.blocking import BlockingListener, wait_for_interests
+from bowstring.transports.blocking import wait_for_interests
 from bowstring.transports.fabric import channel
 from bowstring.transports.fabric.channel import FabricChannel
 from bowstring.transports.fabric.control_socket import ControlSocket, Hello
@@ -32,6 +32,7 @@ from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, Fabr
 from bowstring.transports.fabric.transport import FabricListener, FabricTransport
 from bowstring.transports.sockets.tcp_address import parse_address, resolve_host
 from tests.polling import wait_until
+from tests.transports.blocking import BlockingListener
 from tests.transports.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()

@@ -48,13 +48,13 @@ def fetch(memory: RemoteMemory, ends: tuple[Channel, Channel], addresses: list[i
     located = memory.locate_buffers(uint64s(*addresses), uint64s(*lengths))
     assert memory.view_extent(located.extent) is None
     destination = bytearray(sum(lengths))
-    token = memory.start_fetch(located, uint64s(*lengths), destination)
-    while not (fetched := memory.poll_fetches()):
+    fetches = memory.start_fetch(located, uint64s(*lengths), destination)
+    while not all(fetch.is_done for fetch in fetches):
         for channel in ends:
             channel.progress()
-    assert [event.token for event in fetched] == [token]
-    if fetched[0].error is not None:
-        raise fetched[0].error
+    for fetch in fetches:
+        if fetch.error is not None:
+            raise fetch.error
     return bytes(destination)
 
 

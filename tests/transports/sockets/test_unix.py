@@ -5,8 +5,7 @@ import socket
 from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_channel import UnixChannel
+from bowstring.transports.sockets.unix import UNIX, UnixChannel
 from tests.transports.conformance import RegionConformance, StreamConformance
 
 

@@ -30,10 +30,9 @@ from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_channel import UnixChannel
-from bowstring.transports.sockets.unix_socket import encode_unix_address, random_abstract_address
+from bowstring.transports.sockets.unix import UNIX, UnixChannel, encode_unix_address, random_abstract_address
 from tests.peak_memory import peak_bytes, reset_peak
+from tests.transports.blocking import flush, retire
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 OPTIONS = TransportOptions(timeout_s=10)
@@ -74,7 +73,7 @@ def test_the_frames_are_those_of_the_documentation(peer: Peer) -> None:
         (descriptor,) = struct.unpack("i", rights[0][2])
         assert os.pread(descriptor, 100, 0) == b"content"
         os.close(descriptor)
-    transport.retire(exported)
+    retire(transport, exported)
     assert hostile.recv(100) == b"BWS1\x03\0\0\0" + bytes(16)
 
 
@@ -372,7 +371,7 @@ def test_messages_submitted_to_a_peer_that_does_not_read_are_sent_later(peer: Pe
     hostile.settimeout(20)
     transport.channel.submit([b"x" * (8 << 20)], 7)
     with pytest.raises(DeadlineError):
-        transport.flush(timeout_s=0.05)
+        flush(transport, timeout_s=0.05)
     with pytest.raises(DeadlineError):
         transport.send([b"not sent"], timeout_s=0)
     received = bytearray()

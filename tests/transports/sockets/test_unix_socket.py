@@ -15,9 +15,9 @@ import pytest
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, InvalidArgumentError
 from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.blocking import BlockingChannel, BlockingListener
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_socket import random_abstract_address
+from bowstring.transports.blocking import BlockingChannel
+from bowstring.transports.sockets.unix import UNIX, random_abstract_address
+from tests.transports.blocking import BlockingListener
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
 OPTIONS = TransportOptions(timeout_s=10)
@@ -143,7 +143,8 @@ def test_many_clients_at_once_are_served() -> None:
 AS_OTHER_USER = """
 import os, sys
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.blocking import BlockingChannel, BlockingListener
+from bowstring.transports.blocking import BlockingChannel
+from tests.transports.blocking import BlockingListener
 from bowstring.transports.sockets.unix import UNIX
 from bowstring.errors import ConnectionLostError
 os.setuid(65534)

@@ -13,6 +13,7 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.transport import UcxTransport
 from bowstring.transports.ucx.ucp import ConnectionRequest, Worker
+from tests.transports.blocking import flush
 from tests.transports.conformance import StreamConformance
 from tests.transports.forked_children import call_in_forked_child
 from tests.transports.ucx.ucp_processes import require_libucp
@@ -56,7 +57,7 @@ class TestUcx(TransportConformance, StreamConformance):
         def send() -> None:
             for size_bytes in sizes_bytes:
                 one.channel.submit([bytes(size_bytes)])
-            one.flush()
+            flush(one)
 
         with run_in_thread(send) as raised:
             assert [len(other.receive().data) for _ in sizes_bytes] == sizes_bytes

@@ -89,11 +89,11 @@ def test_buffers_of_registered_memory_are_mapped_or_fetched(options: dict[str, s
                 assert view.readonly
                 assert bytes(view[int(located.offsets[2]) :][:100]) == CONTENT[300 - 256 :][:100]
             destination = bytearray(109)
-            token = memory.start_fetch(located, lengths, destination)
-            while not (fetched := memory.poll_fetches()):
+            fetches = memory.start_fetch(located, lengths, destination)
+            while not all(fetch.is_done for fetch in fetches):
                 client.progress()
                 server.progress()
-            assert fetched == [(token, None)]
+            assert [fetch.error for fetch in fetches if fetch.error] == []
             assert bytes(destination) == CONTENT[1:10] + CONTENT[300:400]
             with pytest.raises(ProtocolError, match="is not inside the server's memory"):
                 memory.locate_buffers(numbers(start + (1 << 21)), numbers(1))
@@ -128,8 +128,8 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
                 located = memory.locate_buffers(numbers(start), numbers(256))
                 assert memory.view_extent(located.extent) is None
                 destination = bytearray(256)
-                memory.start_fetch(located, numbers(256), destination)
-                while not memory.poll_fetches():
+                fetches = memory.start_fetch(located, numbers(256), destination)
+                while not all(fetch.is_done for fetch in fetches):
                     client.progress()
                     server.progress()
                 assert bytes(destination) == CONTENT[:256]

@@ -38,8 +38,7 @@ from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.registry import find_transport
-from bowstring.transports.sockets.unix import UNIX
-from bowstring.transports.sockets.unix_socket import encode_unix_address
+from bowstring.transports.sockets.unix import UNIX, encode_unix_address
 
 DEFAULT_TTL_S = 86_400.0  # a day: a forgotten data set does not keep its memory for ever
 
@@ -206,7 +205,7 @@ class AgentClient(Closable):
         with call_on_error(channel.close):
             nonce = secrets.token_bytes(NONCE_BYTES)
             channel.send((nonce,))
-            agent_nonce = check_nonce(channel.receive(allocate=_check_greeting).data)
+            agent_nonce = check_nonce(channel.receive(max_bytes=MAX_GREETING_BYTES).data)
             session = ControlSession(key.access.secret, nonce, agent_nonce, is_agent=False)
             client = cls(channel, session=session)
             client._request({"op": "ping"})
@@ -349,12 +348,6 @@ class AgentClient(Closable):
 
 def _encode_process(process: ProcessIdentity) -> list[int | str]:
     return [process.pid, process.start_ticks, process.host]
-
-
-def _check_greeting(_tag: int | None, length_bytes: int) -> None:
-    """Refuse to receive a long message of an agent that is not authenticated."""
-    if length_bytes > MAX_GREETING_BYTES:
-        raise ProtocolError(f"host agent: expected {NONCE_BYTES} bytes, found {length_bytes}")
 
 
 def _read_field(reply: dict[str, Any], name: str, kind: type[_FieldType]) -> _FieldType:

@@ -18,7 +18,7 @@ from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.agent.client import AgentClient, MissingEntry, PublishedEntry, agent_address_prefix
 from bowstring.sharing.agent.publications import PublishedSummary
 from bowstring.transports.base import Deadline, strip_traceback
-from bowstring.transports.sockets.unix_socket import peer_credentials, try_connect
+from bowstring.transports.sockets.unix import peer_credentials, try_connect
 
 _LOGGER = logging.getLogger(__name__)
 _SOCKETS = "/proc/net/unix"

@@ -23,10 +23,8 @@ from bowstring.errors import ClosedError, InvalidArgumentError, ProtocolError, R
 from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, device_pointer
 from bowstring.memory.region import Region
-from bowstring.transports.base import Extent
+from bowstring.transports.base import Extent, Fetch
 from bowstring.transports.registered_memory import (
-    CompletedFetch,
-    Fetch,
     RegisteredMemory,
     RegisteredMemoryExporter,
     RemoteRegisteredMemory,
@@ -155,10 +153,10 @@ class RemoteCudaMemory(RemoteRegisteredMemory):
     def call_after_reads(self, call: Callable[[], None]) -> None:
         self._gpu.call_after_queued_work(call)
 
-    def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_copy(self, address: int, buffer: memoryview) -> Fetch | None:
         memory = self.view_extent(self._extent)
         memory.owner.gpu.read(memory.pointer + address, buffer)
-        return CompletedFetch()
+        return None
 
     def close(self) -> None:
         """As `RemoteMemory.close`; the allocation is unmapped with the last view."""

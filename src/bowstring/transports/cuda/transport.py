@@ -28,9 +28,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.cuda.memory import CudaExporter, RegisteredCudaMemory, RemoteCudaMemory
 from bowstring.transports.registered_memory import DisconnectedPeer
-from bowstring.transports.sockets.unix_channel import UnixChannel
-from bowstring.transports.sockets.unix_listener import UnixListener
-from bowstring.transports.sockets.unix_socket import unix_address_scope
+from bowstring.transports.sockets.unix import UnixChannel, UnixListener, unix_address_scope
 
 # What a peer has sent is read only to see the end after it; this much at a time does not block the caller.
 _DISCARDED_BYTES, _MAX_DISCARDS = 1 << 16, 64

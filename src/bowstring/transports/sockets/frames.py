@@ -1,6 +1,6 @@
 """Frames on a byte stream: the format, the queue of frames to send, and the parser (docs/explanation/dissociated.md).
 
-Nothing here does I/O; `bowstring.transports.sockets.stream_channel` connects it to a socket.
+Nothing here uses a socket; `bowstring.transports.sockets.stream_channel` connects it to one.
 
 One call sends many small frames, and one call receives many. The bytes of a long message are received directly into its
 destination.
@@ -13,12 +13,13 @@ import mmap
 import os
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.iovec import IOV_MAX
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.memory.region import FileRange, Region
@@ -27,15 +28,19 @@ from bowstring.transports.base import (
     MessageOffered,
     MessageReceived,
     MessageSent,
+    RemoteMemoryUpdated,
     TransportOptions,
     as_writable_bytes,
 )
+from bowstring.transports.regions import RegionUpdate
 
 FRAME_HEADER = struct.Struct("<4sBBHQQ")
 """Magic, kind, number of descriptors, zero, tag or region index, length in bytes of the rest."""
 MAGIC = b"BWS1"
 HELLO_BODY = struct.Struct("<HH")
 """The lowest and the highest version of the frames that the sender can receive."""
+REGION_BODY = struct.Struct("<QQ")
+"""The size of a region in bytes; 1 for sealed memory, 0 for an ordinary file."""
 VERSION = 1  # of the frames, whose range both ends exchange by HELLO
 
 # Many small messages in one call; longer ones than `eager_bytes` are received into their destination.
@@ -57,6 +62,9 @@ class FrameKind(IntEnum):
 
 
 _KINDS = tuple(FrameKind)
+_HELLO_BODY_BYTES = {FrameKind.HELLO: HELLO_BODY.size}
+_REGION_BODY_BYTES = {FrameKind.REGION: REGION_BODY.size, FrameKind.RETIRE: 0, **_HELLO_BODY_BYTES}
+"""The kinds besides PLAIN and TAGGED, and the length of each."""
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
 PLAIN, TAGGED = FrameKind.PLAIN, FrameKind.TAGGED
 
@@ -175,12 +183,11 @@ class IncomingFrame:
 
 
 class FrameParser:
-    """Cuts received bytes into frames. A subclass adds frames of its own kinds."""
+    """Cuts received bytes into frames, and with `receives_regions` pairs descriptors with those of regions."""
 
-    control_body_bytes: ClassVar[Mapping[FrameKind, int]] = {FrameKind.HELLO: HELLO_BODY.size}
-    """The kinds besides PLAIN and TAGGED, and the length of each."""
-
-    def __init__(self, name: str, options: TransportOptions, tokens: Iterator[int]) -> None:
+    def __init__(
+        self, name: str, options: TransportOptions, tokens: Iterator[int], *, receives_regions: bool = False
+    ) -> None:
         self.name = name
         self.options = options
         self.frame: IncomingFrame | None = None
@@ -190,6 +197,9 @@ class FrameParser:
         self.has_common_version = True
         self.last_kind: FrameKind | None = None
         """The kind of the last frame whose header was read by `parse_frames`, unless another header is incomplete."""
+        self.descriptors: list[int] = []
+        """The descriptors that were received and belong to no frame yet."""
+        self._control_body_bytes = _REGION_BODY_BYTES if receives_regions else _HELLO_BODY_BYTES
         self._tokens = tokens
         self._buffer = b""
         self._offset = 0
@@ -198,11 +208,6 @@ class FrameParser:
     def has_credit(self) -> bool:
         """Whether another message may be received."""
         return self.credit_messages > 0 and self.credit_bytes > 0
-
-    @property
-    def has_descriptors(self) -> bool:
-        """Whether descriptors were received that belong to no frame yet."""
-        return False
 
     @property
     def is_between_frames(self) -> bool:
@@ -261,6 +266,7 @@ class FrameParser:
     def parse_frames(self, events: list[Event]) -> bool:
         """Cut the received bytes into frames; return whether more bytes are needed."""
         self.last_kind = None
+        first_event = len(events)
         while True:
             frame = self.frame
             if frame is None:
@@ -294,10 +300,15 @@ class FrameParser:
             else:
                 self._fill_from_buffer(frame, frame.body)
             if frame.filled_bytes < frame.length_bytes:
-                return True
+                break
             self._deliver(frame, events)
         if self.buffered_bytes:
             self.last_kind = None
+        # One that arrived with the end of the bytes may belong to the next, incomplete header.
+        if len(self.descriptors) > (self.last_kind is None):
+            del events[first_event:]
+            kind = PLAIN if self.last_kind is None else self.last_kind
+            raise ProtocolError(f"{self.name}: {kind.name} frame with {len(self.descriptors)} descriptors")
         return True
 
     def accept_offered_message(self, token: int, destination: Any) -> None:
@@ -323,8 +334,12 @@ class FrameParser:
         return True
 
     def close(self) -> None:
-        """Discard the received bytes."""
+        """Discard the received bytes, and close the descriptors."""
+        if self.frame is not None and self.frame.descriptor >= 0:
+            os.close(self.frame.take_descriptor())
         self._buffer, self._offset, self.frame = b"", 0, None
+        while self.descriptors:
+            os.close(self.descriptors.pop())
 
     def _fill_from_buffer(self, frame: IncomingFrame, body: memoryview) -> None:
         """Move buffered bytes into a frame's body."""
@@ -355,13 +370,13 @@ class FrameParser:
         """Return the kind, the tag, the length in bytes and the descriptor (or -1) of the next frame."""
         magic, number, descriptors, reserved, tag, length_bytes = FRAME_HEADER.unpack_from(self._buffer, self._offset)
         is_frame = magic == MAGIC and not reserved and number < len(_KINDS)
-        if not is_frame or (number > TAGGED and _KINDS[number] not in self.control_body_bytes):
+        if not is_frame or (number > TAGGED and _KINDS[number] not in self._control_body_bytes):
             header = self._buffer[self._offset : self._offset + FRAME_HEADER.size]
             raise ProtocolError(f"{self.name}: expected a frame, found the bytes {header.hex(' ')}")
         self._offset += FRAME_HEADER.size
         kind = _KINDS[number]
         if number > TAGGED:
-            if length_bytes != (expected := self.control_body_bytes[kind]):
+            if length_bytes != (expected := self._control_body_bytes[kind]):
                 raise ProtocolError(f"{self.name}: a {kind.name} frame has {expected} bytes, found {length_bytes}")
             return kind, tag, length_bytes, self._take_descriptor(kind, descriptors)
         if kind is PLAIN and tag:
@@ -373,15 +388,32 @@ class FrameParser:
 
     def _take_descriptor(self, kind: FrameKind, num_announced: int) -> int:
         """Return the descriptor of a frame, or -1. Raises `ProtocolError` for another number than announced."""
-        if num_announced:
+        expected = int(kind is FrameKind.REGION)
+        if num_announced != expected or (expected and len(self.descriptors) != expected):
             raise ProtocolError(
-                f"{self.name}: {kind.name} frame with 0 descriptors; {num_announced} announced, expected 0"
+                f"{self.name}: {kind.name} frame with {len(self.descriptors)} descriptors; {num_announced} announced, "
+                f"expected {expected}"
             )
-        return -1
+        return self.descriptors.pop() if expected else -1
 
     def _parse_control_frame(self, frame: IncomingFrame) -> Event:
-        """Return the event of a frame of a kind that a subclass has."""
-        raise NotImplementedError(frame.kind)
+        region = self._open_region(frame) if frame.kind is FrameKind.REGION else None
+        return RemoteMemoryUpdated(RegionUpdate(frame.tag, region), is_retirement=region is None)
+
+    def _open_region(self, frame: IncomingFrame) -> Region:
+        size_bytes, flags = REGION_BODY.unpack(frame.body or b"")
+        name = f"region {frame.tag}"
+        # `attach` owns the descriptor from here on, and closes it if it raises.
+        region = Region.attach(frame.take_descriptor(), size_bytes, accept_files=self.options.accept_files, name=name)
+        with call_on_error(region.close):
+            if flags > 1 or region.is_sealed != bool(flags):
+                raise ProtocolError(
+                    f"{self.name}: region {frame.tag} has flags {flags}, which do not match its descriptor"
+                )
+            # A client that reads many regions would otherwise need as many descriptors.
+            if not self.options.keep_descriptors:
+                region.release_descriptor()
+        return region
 
     def _check_version(self, frame: IncomingFrame) -> None:
         """Compare the versions. If the peer dialed, the answer precedes the next submitted message."""

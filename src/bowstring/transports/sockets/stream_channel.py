@@ -9,7 +9,7 @@ import os
 import socket
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from bowstring.dissociated.messages import OutgoingMessage
 from bowstring.errors import (
@@ -55,7 +55,7 @@ _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 class StreamChannel(Channel):
     """One end of a connection. After an error of receiving, submitted messages can still be sent."""
 
-    parser_type: type[FrameParser] = FrameParser
+    receives_regions: ClassVar[bool] = False
 
     def __init__(self, connection: socket.socket, name: str, options: TransportOptions) -> None:
         tokens = itertools.count(1)
@@ -68,7 +68,7 @@ class StreamChannel(Channel):
         self._name = name
         self._socket = connection
         self._queue = FrameQueue(tokens)
-        self._parser = self.parser_type(name, options, tokens)
+        self._parser = FrameParser(name, options, tokens, receives_regions=self.receives_regions)
         self._lost_directions = 0
         self._is_half_closed = False
         connection.setblocking(False)
@@ -256,7 +256,7 @@ class StreamChannel(Channel):
                     self.bytes_received += len(received)
                     reader.feed(received)
                     # A read also ends after the bytes sent with a descriptor, however many follow.
-                    if len(received) < RECEIVE_BYTES and not reader.has_descriptors:
+                    if len(received) < RECEIVE_BYTES and not reader.descriptors:
                         reader.parse_frames(events)  # that was all, most likely
                         return
             except BlockingIOError:

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
 from bowstring.memory.parallel_copy import copy_bytes
-from bowstring.transports.base import UNKNOWN_BYTES, Extent
-from bowstring.transports.registered_memory import CompletedFetch, Fetch, RegisteredHostMemory, RemoteRegisteredMemory
+from bowstring.transports.base import UNKNOWN_BYTES, Extent, Fetch
+from bowstring.transports.registered_memory import RegisteredHostMemory, RemoteRegisteredMemory
 from bowstring.transports.ucx.channel import UcxChannel
 from bowstring.transports.ucx.context import Context
 from bowstring.transports.ucx.ucp import RemoteKey
@@ -73,14 +73,14 @@ class RemoteUcxMemory(RemoteRegisteredMemory):
         """As `RemoteMemory.can_copy_locally`: if the server is on this machine."""
         return self._channel.is_connected and self.view_extent(self._extent) is not None
 
-    def _start_copy(self, address: int, buffer: memoryview) -> Fetch:
+    def _start_copy(self, address: int, buffer: memoryview) -> Fetch | None:
         view = self.view_extent(self._extent)
         if view is None:
             return self._unpack_key().fetch(address, buffer)
         # libucp may prefer TCP to shared memory for a long RMA operation.
         start = address - self._extent.start
         copy_bytes(view[start : start + buffer.nbytes], buffer)
-        return CompletedFetch()
+        return None
 
     def close(self) -> None:
         if isinstance(self._key, RemoteKey):
