@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, InvalidArgumentError
+from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, InvalidArgumentError, ResourceError
 from bowstring.testing.transport_conformance import run_in_thread
-from bowstring.transports.base import TransportOptions
+from bowstring.transports.base import RECEIVE, SEND, Channel, MessageReceived, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.sockets.unix import UNIX, random_abstract_address
+from bowstring.transports.sockets.unix import UNIX, UnixListener, random_abstract_address
 from tests.transports.blocking import BlockingListener
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")
@@ -107,6 +107,28 @@ def test_connecting_to_a_full_queue_has_a_deadline() -> None:
         lazy.listen(0)
         with BlockingChannel.dial(UNIX, address), pytest.raises(DeadlineError, match="connecting"):
             BlockingChannel.dial(UNIX, address, timeout_s=0.05)
+
+
+def test_a_shortage_does_not_lose_the_connections_that_were_accepted_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create = UnixListener._create_channel
+
+    def fail_after_one(listener: UnixListener, connection: socket.socket) -> Channel:
+        monkeypatch.setattr(UnixListener, "_create_channel", fail)
+        return create(listener, connection)
+
+    def fail(_listener: UnixListener, connection: socket.socket) -> Channel:
+        connection.close()
+        raise ResourceError("no descriptors are left")
+
+    with UnixListener() as listener, UNIX.dial(listener.address) as one, UNIX.dial(listener.address):
+        monkeypatch.setattr(UnixListener, "_create_channel", fail_after_one)
+        (accepted,) = listener.accept()
+        with accepted:
+            one.submit([b"hello"])
+            one.progress(SEND)
+            assert [type(event) for event in accepted.progress(RECEIVE)] == [MessageReceived]
 
 
 def test_closing_a_listener_wakes_threads_that_accept() -> None:

@@ -37,16 +37,15 @@ class StreamListener(Listener):
         while len(channels) < limit:
             try:
                 connection = self._accept_socket()
-            except ResourceError:
-                if channels:
+                if connection is None:
                     break
-                raise
-            if connection is None:
-                break
-            try:
                 channels.append(self._create_channel(connection))
             except ConnectionLostError as error:
                 _LOG.warning("%s: refused a connection: %s", self._name, error)
+            except ResourceError:
+                if channels:  # the next call reports it, if it lasts
+                    break
+                raise
         return channels
 
     def interests(self) -> list[Interest]:

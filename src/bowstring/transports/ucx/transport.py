@@ -106,6 +106,8 @@ class UcxListener(Listener):
                     request.reject()
                 if isinstance(error, ConnectionLostError | InvalidArgumentError | UnsupportedError):
                     continue  # the client has left
+                if channels:  # the next call reports it, if it lasts
+                    break
                 raise
             channel = UcxChannel(endpoint, self.options, self._transport.release_context)
             channel.registered_memory = self.registered_memory
