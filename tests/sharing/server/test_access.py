@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import tempfile
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -15,6 +17,7 @@ from bowstring.sharing.flight.server import FlightServer
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
 from bowstring.transports.base import PeerIdentity
+from bowstring.transports.sockets.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
 from tests.sharing.python_process import PythonProcess, run_python
 from tests.transports.certificates import Authority
@@ -158,3 +161,16 @@ def test_lists_of_names_can_t_be_evaded(authority: Authority) -> None:
             with pytest.raises(AccessDeniedError):
                 server.find_parts("visits", peer)
     assert TlsOptions().authorities is None
+
+
+def test_connections_without_a_tls_handshake_are_closed_at_the_limit(authority: Authority) -> None:
+    options = ServerOptions(tls=authority.server(), max_silent=2)
+    with bs.serve({"visits": TABLE}, options=options, scheme="tcp+tls") as server, ExitStack() as stack:
+        host, port = parse_address(server.address)
+        silent = [stack.enter_context(socket.create_connection((host, port))) for _ in range(6)]
+        # Well before the end of the time in which a client that is refused may receive the reason.
+        for connection in silent[:4]:
+            connection.settimeout(1.0)
+            assert connection.recv(1) == b""
+        with bs.connect(server.uri("visits"), tls=authority.client()) as dataset:
+            assert dataset.read_all() == TABLE

@@ -137,7 +137,10 @@ class ServedClients:
         limit = f"the server has {self.options.max_silent} connections without a request, its limit"
         self.counters.num_refused_connections += 1
         client.refuse(ConnectionLostError(reason or limit))
-        self.loop.notify_handler(client, SEND)
+        if client.channel.is_connected:
+            self.loop.notify_handler(client, SEND)
+        else:  # it can't receive the reason, and would take a descriptor beyond the limit meanwhile
+            self.disconnect(client, "refused", level=logging.DEBUG)
 
     def wake_client(self, channel: Channel) -> None:
         """Let a client continue although its own descriptor is not ready, unless it is disconnected."""
