@@ -19,6 +19,7 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     InvalidDataError,
+    LimitError,
     NotFoundError,
 )
 from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocation
@@ -26,12 +27,14 @@ from bowstring.sharing.agent.control import ControlSession, RemoteAccess
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.processes import ProcessIdentity, start_ticks
 from bowstring.sharing.stored_parts import store_in_region
+from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.tcp import TCP
 from bowstring.transports.sockets.tcp_address import parse_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
+from tests.transports.blocking import BlockingListener
 from tests.transports.certificates import Authority
 
 OWN = """
@@ -246,6 +249,24 @@ def test_a_client_that_is_not_authenticated_can_send_only_the_greeting(key: Agen
             channel.send((bytes(length_bytes),))
             channel.receive()
         assert agent.status()["datasets"]["d"]["rows"] == 1
+
+
+def test_an_agent_that_is_not_authenticated_can_send_only_a_short_reply(key: AgentKey) -> None:
+    options = TransportOptions(timeout_s=20, allow_other_hosts=True)
+    with BlockingListener.listen(TCP, "127.0.0.1:0", options=options) as listener:
+
+        def answer() -> None:
+            with listener.accept() as channel:
+                channel.receive()
+                channel.send((secrets.token_bytes(32),))
+                channel.receive()
+                with pytest.raises(ConnectionLostError):
+                    channel.send((bytes(1 << 20),))
+                    channel.receive()
+
+        with run_in_thread(answer) as raised, pytest.raises(LimitError, match="1048576 bytes; at most 1024"):
+            AgentClient.dial(key, f"tcp:{listener.address}")
+        assert not raised
 
 
 def test_silent_connections_of_other_hosts_displace_neither_tasks_nor_the_driver(key: AgentKey) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import secrets
 import socket
@@ -20,10 +22,18 @@ import bowstring as bs
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError
 from bowstring.sharing.agent import directory as agent_directory
 from bowstring.sharing.agent.client import AgentClient, AgentKey
+from bowstring.sharing.agent.directory import _is_of_another_user
 from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
+from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.base import RECEIVE, SEND, MessageOffered, MessageReceived
-from bowstring.transports.sockets.unix import UnixChannel, UnixListener, encode_unix_address
+from bowstring.transports.sockets.unix import (
+    UnixChannel,
+    UnixListener,
+    encode_unix_address,
+    random_abstract_address,
+    try_connect,
+)
 from tests.polling import wait_until
 from tests.sharing.faults.processes import num_descriptors
 from tests.sharing.python_process import PythonProcess, run_python
@@ -375,3 +385,39 @@ def test_a_client_that_receives_no_answers_gets_no_more_of_them(monkeypatch: pyt
                     num_received += isinstance(event, MessageReceived)
                     client.grant_credit(isinstance(event, MessageReceived), 0)
             assert num_answered == num_requests
+
+
+def test_a_local_connection_that_owns_the_agent_owns_it_until_it_ends() -> None:
+    listener = UnixListener(options=TRANSPORT_OPTIONS)
+    with HostAgent() as agent:
+        agent.listen(listener)
+        with UnixChannel.dial(listener.address) as client:
+            owner = ProcessIdentity.current()
+            client.submit((json.dumps({"op": "own", "owner": [owner.pid, owner.start_ticks, owner.host]}).encode(),))
+            client.progress(SEND)
+            while not agent._has_owner:
+                agent.step(1.0)
+        while agent._has_owner:
+            assert agent.step(1.0), "the agent waits, although the connection has ended"
+
+
+@pytest.mark.parametrize("ttl_s", [math.nan, -1.0])
+def test_a_commit_with_an_impossible_lifetime_is_refused(key: AgentKey, ttl_s: float) -> None:
+    with AgentClient.open(key) as agent, store_in_region(bs.table({"a": [1]}))[0] as region:
+        agent.put("d", (0, 0), region, rows=1)
+        with pytest.raises(InvalidArgumentError, match="ttl_s: expected a number of seconds"):
+            agent.commit_attempts("d", {0: 0}, ttl_s)
+        assert agent.commit_attempts("d", {0: 0}, 60.0) == []
+
+
+def test_an_agent_whose_queue_is_full_is_not_taken_for_that_of_another_user() -> None:
+    address = random_abstract_address()
+    with socket.socket(socket.AF_UNIX) as busy, ExitStack() as clients:
+        busy.bind(encode_unix_address(address))
+        busy.listen(0)
+        while True:
+            connection, is_connected = try_connect(address)
+            clients.enter_context(connection)
+            if not is_connected:
+                break
+        assert not _is_of_another_user(address)

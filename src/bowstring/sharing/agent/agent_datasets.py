@@ -130,8 +130,7 @@ class AgentDatasets(Closable):
         """Take the memory or the unnamed file of one attempt, and return where it can be read: after the commit, or at
         once if it needs none. In the latter case, `is_detached` applies; otherwise, `publish` detaches it.
         """
-        if not ttl_s >= 0:
-            raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
+        _check_lifetime(name, ttl_s)
         locations = self.server.issue_locations(_format_ticket(name, attempt))
         dataset = self._datasets.get(name)
         # Attempts may be late, such as the slower of two speculative copies.
@@ -167,6 +166,8 @@ class AgentDatasets(Closable):
         The first commit starts the lifetime: `ttl_s`, or the first attempt's.
         """
         dataset = self._find(name)
+        if ttl_s is not None:
+            _check_lifetime(name, ttl_s)
         missing = self.find_missing(name, attempts)
         if missing or dataset.is_complete:  # a commit is done once, unless the data set is reopened
             return missing
@@ -370,6 +371,12 @@ def index_partition(region: Region, num_rows: int) -> StoredPart:
     if partition.num_rows != num_rows:
         raise InvalidArgumentError(f"{region.name}: expected {num_rows} rows, found {partition.num_rows}")
     return partition
+
+
+def _check_lifetime(name: str, ttl_s: float) -> None:
+    """Raise `InvalidArgumentError` for a lifetime after which a data set would never expire, such as NaN."""
+    if not ttl_s >= 0:
+        raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
 
 
 def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import secrets
 import socket
@@ -208,7 +209,7 @@ class AgentClient(Closable):
             agent_nonce = check_nonce(channel.receive(max_bytes=MAX_GREETING_BYTES).data)
             session = ControlSession(key.access.secret, nonce, agent_nonce, is_agent=False)
             client = cls(channel, session=session)
-            client._request({"op": "ping"})
+            client._request({"op": "ping"}, MAX_GREETING_BYTES)  # no memory for one that does not have the secret
             return client
 
     def own(self, owner: ProcessIdentity) -> None:
@@ -329,10 +330,10 @@ class AgentClient(Closable):
         """Close the connection; the agent keeps its data sets."""
         self._channel.close()
 
-    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, request: dict[str, Any], max_reply_bytes: float = math.inf) -> dict[str, Any]:
         message = json.dumps(request).encode()
         self._channel.send((message,) if self._session is None else self._session.sign(message))
-        tag, received = self._channel.receive()
+        tag, received = self._channel.receive(max_bytes=max_reply_bytes)
         if self._session is not None:
             received = self._session.verify(received, tag)
         if tag is not None:

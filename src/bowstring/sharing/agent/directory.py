@@ -131,7 +131,9 @@ def open_detached_agent(timeout_s: float = 30.0) -> tuple[str, AgentClient]:
 def _is_of_another_user(address: str) -> bool:
     """Whether a process of another user listens at an abstract address."""
     try:
-        with try_connect(address)[0] as connection:
-            return peer_credentials(connection)[1] not in (os.getuid(), 0)
+        connection, is_connected = try_connect(address)
+        with connection:
+            # While the listener's queue is full, the kernel does not report whose it is; connecting waits, and checks.
+            return is_connected and peer_credentials(connection)[1] not in (os.getuid(), 0)
     except BowstringError:
         return False  # no process listens
