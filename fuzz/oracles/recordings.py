@@ -17,7 +17,7 @@ from bowstring.dissociated.messages import (
 from bowstring.errors import InvalidDataError
 from bowstring.sharing.recording.recorder import SCHEMA, read_recording
 from bowstring.sharing.recording.trace import decode_trace
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, create_server_uri, format_dataset_uri
 from bowstring.transports.observer import ObservedEventKind
 from fuzz.expectations import expect
 
@@ -42,7 +42,7 @@ def encoded_recording() -> bytes:
     """A recording of a client with every kind of entry and message."""
     body = AddressBody.from_arrays([0, 64], [10, 3])
     rows: list[tuple[str, str, int | None, bytes | None, str]] = [
-        ("sent", "connection", None, None, format_dataset_uri("@server", "t")),
+        ("sent", "connection", None, None, format_dataset_uri(create_server_uri("@server"), "t")),
         ("sent", "message", WANT_DATA, b"t", ""),
         ("received", "message", None, encode_prefix(MessageType.METADATA, 0) + b"schema", ""),
         ("received", "message", encode_body_tag(1, BodyType.ADDRESSES), encode_addresses(body), ""),

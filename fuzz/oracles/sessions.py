@@ -22,7 +22,15 @@ from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError
 from bowstring.sharing.client.connection import Connection
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, WANT_METADATA, Ticket, format_dataset_uri
+from bowstring.sharing.uris import (
+    ERROR_DATA,
+    FREE_DATA,
+    WANT_DATA,
+    WANT_METADATA,
+    Ticket,
+    create_server_uri,
+    format_dataset_uri,
+)
 from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import dial
@@ -96,7 +104,7 @@ def _read(options: int, received: bytes) -> bool:
     """Read a data set from a server that sends these bytes; return whether it is valid."""
     scheme = _SCHEMES[options & TCP]
     with listen(scheme) as (listener, address):
-        uri = parse_uri(format_dataset_uri(address, NAME, scheme))
+        uri = parse_uri(format_dataset_uri(create_server_uri(address, scheme), NAME))
         transport = find_transport(scheme, uri)
         channel = dial(transport, address, TransportOptions(max_tagged_bytes=1 << 26))
         limits = SessionOptions(input_timeout_s=_TIMEOUT_S, stall_s=_TIMEOUT_S)

@@ -20,7 +20,7 @@ from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner, hide_signatures
-from bowstring.sharing.uris import Ticket, format_dataset_uri
+from bowstring.sharing.uris import Ticket, create_server_uri, format_dataset_uri
 from bowstring.testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python
@@ -271,7 +271,7 @@ def test_the_signature_in_a_uri_of_flight_is_hidden() -> None:
 
 def test_signatures_are_hidden_wherever_they_are_in_a_text() -> None:
     ticket = SIGNER.sign("a~b", 1000)
-    uri = format_dataset_uri("@server", ticket)
+    uri = format_dataset_uri(create_server_uri("@server"), ticket)
     for text in (ticket, uri, f"{uri}, {uri}", uri.replace("~", "%7E")):
         assert ticket[-43:] not in hide_signatures(text)
     assert hide_signatures(f"{ticket}: {ticket}") == "a~b~1000~…: a~b~1000~…"

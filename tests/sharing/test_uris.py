@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import example, given, strategies as st
 
 from bowstring.dissociated.uri import parse_uri
-from bowstring.sharing.uris import MAX_TICKETS, Ticket, format_dataset_uri, parse_max_tickets, shorten_uri
+from bowstring.sharing.uris import (
+    MAX_TICKETS,
+    Ticket,
+    create_server_uri,
+    format_dataset_uri,
+    parse_max_tickets,
+    shorten_uri,
+)
 
 NAMES = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), min_size=1, max_size=5)
 
@@ -39,7 +46,7 @@ def test_an_abbreviated_ticket_is_one_line_that_can_be_encoded() -> None:
 
 
 def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
-    uri = format_dataset_uri("@server", "t")
+    uri = format_dataset_uri(create_server_uri("@server"), "t")
     assert parse_max_tickets(parse_uri(uri)) == MAX_TICKETS
     assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}&", ""))) == 1
     assert parse_max_tickets(parse_uri(uri.replace(f"max_tickets={MAX_TICKETS}", "max_tickets=many"))) == 1
@@ -48,7 +55,7 @@ def test_a_uri_without_max_tickets_allows_one_ticket_per_request() -> None:
 
 
 def test_a_short_uri_keeps_its_address_tags_handle_and_ticket() -> None:
-    uri = format_dataset_uri("@address", "a b", remote_handle=b"handle", scope="host")
+    uri = format_dataset_uri(create_server_uri("@address", remote_handle=b"handle", scope="host"), "a b")
     short = parse_uri(shorten_uri(uri))
     assert (short.address, short.want_data, short.free_data, short.remote_handle) == ("@address", 1, 2, b"handle")
     assert short.parameters == (("ticket", "a b"),)

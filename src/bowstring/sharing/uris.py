@@ -110,22 +110,14 @@ class Ticket:
         return f"data set {first!r}" if len(self.names) == 1 else f"data sets {first!r} to {last!r}"
 
 
-def format_dataset_uri(
-    address: str,
-    name: object,
-    scheme: str = "unix",
-    remote_handle: bytes | None = None,
-    scope: str | None = None,
-    role: ConnectionRole = ConnectionRole.BOTH,
-) -> str:
-    """Return the URI of the data set `name` of the server at an address.
+def format_dataset_uri(server: StreamURI, name: object) -> str:
+    """Return the URI of the data set `name` of a server.
 
     Raises `InvalidArgumentError` for invalid names.
     """
     if not _is_utf8_text(name) or "\0" in name:
         raise InvalidArgumentError(f"name of a data set: expected non-empty text without zero bytes, found {name!r}")
-    uri = create_server_uri(address, scheme, remote_handle, scope, role)
-    return str(replace(uri, parameters=(*uri.parameters, ("ticket", name))))
+    return str(replace(server, parameters=(*server.parameters, ("ticket", name))))
 
 
 def create_server_uri(

@@ -29,7 +29,7 @@ from bowstring.errors import (
 from bowstring.memory.region import Region
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.stored_parts import StoredPart, index_part, store_in_region
-from bowstring.sharing.uris import FREE_DATA, WANT_DATA, format_dataset_uri
+from bowstring.sharing.uris import FREE_DATA, WANT_DATA, create_server_uri, format_dataset_uri
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, encode_unix_address
 from tests.polling import wait_until
@@ -58,7 +58,7 @@ def false_server(act: Callable[[BlockingChannel, ServerConnection, StoredPart], 
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield format_dataset_uri(listener.address, "t")
+            yield format_dataset_uri(create_server_uri(listener.address), "t")
         finally:
             thread.join(20)
 

@@ -19,7 +19,7 @@ import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, format_dataset_uri
+from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, create_server_uri, format_dataset_uri
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.sockets.unix import UNIX, encode_unix_address
@@ -136,7 +136,7 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
 def test_a_message_of_gigabytes_takes_no_memory_of_a_client(kind: int, tag: int) -> None:
     with (
         BlockingListener.listen(UNIX) as listener,
-        PythonProcess(CONNECT, uri=format_dataset_uri(listener.address, "t")) as other,
+        PythonProcess(CONNECT, uri=format_dataset_uri(create_server_uri(listener.address), "t")) as other,
     ):
         other.receive()
         before = process_status(other.process.pid, "RssAnon")

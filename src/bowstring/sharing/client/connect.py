@@ -50,18 +50,6 @@ from bowstring.transports.tls import TlsOptions
 _LOGGER = logging.getLogger(__name__)
 
 
-class LocatedPart(Protocol):
-    """A part of a data set, such as `bowstring.datasets.DatasetPart`."""
-
-    @property
-    def locations(self) -> Sequence[str]:
-        """URIs of the same rows."""
-
-    @property
-    def num_rows(self) -> int | None:
-        """The rows, if known."""
-
-
 class DatasetLike(Protocol):
     """A data set of several parts, such as `bowstring.datasets.Dataset`.
 
@@ -69,8 +57,10 @@ class DatasetLike(Protocol):
     """
 
     @property
-    def parts(self) -> Sequence[LocatedPart]:
-        """The parts, in order."""
+    def parts(self) -> Sequence[Any]:
+        """The parts, in order, such as `bowstring.datasets.DatasetPart`: with `locations`, which are URIs of the same
+        rows, and `num_rows`, which may be None.
+        """
 
     @property
     def schema(self) -> Schema:
@@ -217,7 +207,7 @@ def _list_uris(target: object) -> Iterable[str | os.PathLike[str]]:
 
 
 def _create_part_requests(
-    index: int, part: LocatedPart, options: ConnectOptions, checked: dict[StreamURI, BowstringError | None]
+    index: int, part: Any, options: ConnectOptions, checked: dict[StreamURI, BowstringError | None]
 ) -> PartRequests:
     """Return the requests for a part at its locations that this process can use.
 

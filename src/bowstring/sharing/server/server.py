@@ -450,10 +450,9 @@ class _Acceptor(ListenerHandler):
         self.transport = transport
 
     def uri_for_ticket(self, ticket: str, role: ConnectionRole = ConnectionRole.BOTH) -> str:
-        listener = self.listener
-        return format_dataset_uri(
-            listener.address, ticket, self.transport.scheme, listener.remote_handle, listener.address_scope, role
-        )
+        listener, scheme = self.listener, self.transport.scheme
+        server = create_server_uri(listener.address, scheme, listener.remote_handle, listener.address_scope, role)
+        return format_dataset_uri(server, ticket)
 
     def add_channel(self, channel: Channel) -> None:
         recorder, observer = self._server._recorder, None

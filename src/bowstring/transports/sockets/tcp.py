@@ -7,9 +7,11 @@ need TLS, with client certificates to authenticate clients, or the option `allow
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from bowstring.errors import InvalidArgumentError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError
+from bowstring.memory.closable import call_on_error
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import (
     DEFAULT_OPTIONS,
@@ -20,7 +22,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.sockets.stream_listener import StreamListener
 from bowstring.transports.sockets.tcp_address import format_address, loopback_scope, parse_address, resolve_host
-from bowstring.transports.sockets.tcp_channel import TcpChannel, TlsChannel, create_accepted_channel
+from bowstring.transports.sockets.tcp_channel import TcpChannel, TlsChannel
 from bowstring.transports.sockets.tcp_connector import TcpConnector
 from bowstring.transports.tls import TlsOptions
 
@@ -54,7 +56,25 @@ class TcpListener(StreamListener):
         self.address_scope = network_scope() if self.is_local else None
 
     def _create_channel(self, connection: socket.socket) -> Channel:
-        return create_accepted_channel(connection, self.options, self._scheme, self._context)
+        channel: TcpChannel
+        try:
+            address = format_address(*connection.getpeername()[:2])
+        except OSError as error:
+            connection.close()
+            raise ConnectionLostError(f"{self._scheme}: the peer disconnected", error) from error
+        if self._context is None:
+            channel = TcpChannel(connection, address, self.options)
+        else:
+            channel = TlsChannel(connection, address, self.options, self._context, None)
+        channel.traits = replace(channel.traits, peer_address=address)
+        with call_on_error(channel.close):
+            try:
+                channel.configure_socket()
+                if isinstance(channel, TlsChannel):
+                    channel.start_server_handshake()
+            except OSError as error:
+                raise ConnectionLostError(f"{self._scheme} {address}: the peer disconnected", error) from error
+        return channel
 
 
 class TcpTransport(Transport):
@@ -68,15 +88,28 @@ class TcpTransport(Transport):
     unsupported_options: ClassVar[tuple[str, ...]] = ("keep_descriptors", "allow_other_users")
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:
-        """As `Transport.listen`; the default is an unused port at 127.0.0.1."""
+        """As `Transport.listen`; the default is an unused port at 127.0.0.1.
+
+        Raises `InvalidArgumentError` without a certificate for TLS.
+        """
         self.check_options(options)
-        return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, None)
+        context = (options.tls or TlsOptions()).create_server_context() if self.supports_tls else None
+        return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, context)
 
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
-        """As `Transport.dial`. Blocks while the name of a remote host is resolved."""
+        """As `Transport.dial`. Blocks while the name of a remote host is resolved.
+
+        An end without a valid certificate for TLS is a `DirectionEnded` event.
+        """
         self.check_options(options)
-        connector = TcpConnector(resolve_host(*parse_address(address)), f"{self.scheme} {address}")
-        channel = TcpChannel(connector.socket, address, options)
+        tls, (host, port) = options.tls or TlsOptions(), parse_address(address)
+        context = tls.create_client_context() if self.supports_tls else None
+        connector = TcpConnector(resolve_host(host, port), f"{self.scheme} {address}")
+        channel = (
+            TcpChannel(connector.socket, address, options)
+            if context is None
+            else TlsChannel(connector.socket, address, options, context, tls.server_name or host)
+        )
         channel.start_connecting(connector)
         return channel
 
@@ -100,23 +133,6 @@ class TlsTransport(TcpTransport):
     scheme: ClassVar[str] = "tcp+tls"
     distance: ClassVar[float] = 60
     supports_tls: ClassVar[bool] = True
-
-    def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> TcpListener:
-        """As `Transport.listen`. Raises `InvalidArgumentError` without a certificate."""
-        self.check_options(options)
-        context = (options.tls or TlsOptions()).create_server_context()
-        return TcpListener(address or _DEFAULT_ADDRESS, options, self.scheme, context)
-
-    def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> TcpChannel:
-        """As `TcpTransport.dial`. An end without a valid certificate is a `DirectionEnded` event."""
-        self.check_options(options)
-        tls = options.tls or TlsOptions()
-        context = tls.create_client_context()
-        host, port = parse_address(address)
-        connector = TcpConnector(resolve_host(host, port), f"{self.scheme} {address}")
-        channel = TlsChannel(connector.socket, address, options, context, tls.server_name or host)
-        channel.start_connecting(connector)
-        return channel
 
 
 TCP = TcpTransport()

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
-from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -30,7 +29,6 @@ from bowstring.transports.base import (
     Wait,
 )
 from bowstring.transports.sockets.stream_channel import StreamChannel
-from bowstring.transports.sockets.tcp_address import format_address
 from bowstring.transports.sockets.tcp_connector import UNREACHABLE_ERRNOS, TcpConnector
 
 if TYPE_CHECKING:
@@ -316,31 +314,3 @@ class TlsChannel(TcpChannel):
 def _describe_error(error: OSError) -> str:
     reason: Any = getattr(error, "reason", None)
     return str(reason or error.strerror or error)
-
-
-def create_accepted_channel(
-    connection: socket.socket,
-    options: TransportOptions,
-    scheme: str,
-    context: ssl.SSLContext | None,
-) -> TcpChannel:
-    """Return the channel of an accepted connection. Raises `ConnectionLostError` if it has ended."""
-    channel: TcpChannel
-    try:
-        address = format_address(*connection.getpeername()[:2])
-    except OSError as error:
-        connection.close()
-        raise ConnectionLostError(f"{scheme}: the peer disconnected", error) from error
-    if context is None:
-        channel = TcpChannel(connection, address, options)
-    else:
-        channel = TlsChannel(connection, address, options, context, None)
-    channel.traits = replace(channel.traits, peer_address=address)
-    with call_on_error(channel.close):
-        try:
-            channel.configure_socket()
-            if isinstance(channel, TlsChannel):
-                channel.start_server_handshake()
-        except OSError as error:
-            raise ConnectionLostError(f"{scheme} {address}: the peer disconnected", error) from error
-    return channel
