@@ -244,7 +244,7 @@ def test_a_client_that_stops_receiving_is_disconnected_but_not_a_slow_one() -> N
 
 def test_a_client_may_free_each_body_with_a_send_that_blocks() -> None:
     """It reads nothing more until all of <free_data> is sent, while the server streams."""
-    count = 250
+    count = 100  # the addresses and freed addresses are more than the buffers of sockets
     with (
         PythonProcess(MANY_BATCHES, count=count) as other,
         connect_socket(other.receive()) as client,
