@@ -76,6 +76,7 @@ def spark() -> Iterator[SparkSession]:
     """Two cores; a task may fail three times before its job does."""
     pytest.importorskip("pyspark")
     from bowstring.spark import session
+    from bowstring.spark.versions import ARROW_CACHE
 
     home = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="bowstring-tests-") as folder:
@@ -89,6 +90,7 @@ def spark() -> Iterator[SparkSession]:
                     "spark.sql.shuffle.partitions": 2,
                     "spark.driver.memory": "1g",
                 },
+                arrow_cache=ARROW_CACHE.is_available,
             )
         finally:
             os.chdir(home)

@@ -9,7 +9,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import import_batch
-from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import Int, dictionary
 from bowstring.errors import BowstringError, InvalidDataError, add_location
@@ -22,7 +21,7 @@ from bowstring.ipc.writers import FileWriter
 from bowstring.memory.closable import call_on_error
 from bowstring.spark.options import WriteOptions
 from bowstring.spark.row_filters import RowFilters
-from bowstring.spark.types import to_file_type, to_spark_schema
+from bowstring.spark.types import has_file_types, to_file_type, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -132,12 +131,11 @@ class _DictionaryEncoder:
 
 def _choose_file_schema(batch_schema: Schema, schema: Schema | None) -> Schema:
     """Return the schema of a file of Spark's batches. Raises `InvalidDataError` if `schema` has other types."""
-    fields = [replace(field, type=to_file_type(field.type)) for field in batch_schema]
     if schema is None:
+        fields = (replace(field, type=to_file_type(field.type)) for field in batch_schema)
         return Schema(tuple(fields), batch_schema.pairs)
-    own_schema = Schema(tuple(own.with_name(field.name) for own, field in zip(fields, schema, strict=True)))
-    if as_nullable(own_schema) != as_nullable(schema):
-        raise InvalidDataError(f"expected batches of {schema!r} from Spark, found {own_schema!r}")
+    if not has_file_types(batch_schema, schema):
+        raise InvalidDataError(f"expected batches of {schema!r} from Spark, found {batch_schema!r}")
     return schema
 
 

@@ -31,7 +31,8 @@ with require_package("PySpark", "spark"):
 from bowstring.spark.folder.staging import OWNER_FILE_NAME, encode_owner_json, read_owner
 from bowstring.spark.reader_writer_methods import extend_reader_and_writer
 from bowstring.spark.runtime.arrow_batch_job import PANDAS_WARNING
-from bowstring.spark.versions import BATCH_BYTE_LIMIT, DATA_SOURCE, check_spark_version
+from bowstring.spark.runtime.arrow_cache import ARROW_SERIALIZER, SERIALIZER_SETTING
+from bowstring.spark.versions import ARROW_CACHE, BATCH_BYTE_LIMIT, DATA_SOURCE, check_spark_version
 
 check_spark_version()
 if DATA_SOURCE.is_available:
@@ -62,7 +63,11 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 
 
 def session(
-    master: str = "local[*]", conf: Mapping[str, str | int | bool] | None = None, *, app_name: str = "bowstring"
+    master: str = "local[*]",
+    conf: Mapping[str, str | int | bool] | None = None,
+    *,
+    app_name: str = "bowstring",
+    arrow_cache: bool = False,
 ) -> SparkSession:
     """Start a Spark session for Arrow, or return the running one of this process, with ``format("arrow")`` registered.
 
@@ -73,12 +78,17 @@ def session(
         master: ``local[*]``, ``local-cluster[2,1,1024]``, ``spark://host:port``, …
         conf: Spark settings, which override Bowstring's. A running session gets no others.
         app_name: the name of the Spark application.
+        arrow_cache: whether ``df.cache()`` keeps Arrow batches, from which `publish` and `write` take the columns
+            without converting rows; needs PySpark 4.3.
 
     Raises:
         UnmetRequirementError: no suitable Java was found, or Spark did not start.
         InvalidArgumentError: a session with another master is running in this process: stop it, or pass it to
             `register`.
     """
+    if arrow_cache:
+        ARROW_CACHE.check()
+        conf = {SERIALIZER_SETTING: ARROW_SERIALIZER, **(conf or {})}
     running = SparkContext._active_spark_context
     if running is not None and running.master != master:
         raise InvalidArgumentError(

@@ -24,6 +24,7 @@ from bowstring.datatypes.canonical.parquet_variant import ParquetVariantType
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.nested import BaseList
+from bowstring.datatypes.nullability import as_nullable as without_nullability
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.io.store_path import FolderPath
@@ -189,6 +190,14 @@ def to_file_type(data_type: arrow.DataType) -> arrow.DataType:
     if _find_tag(data_type) == "variant":
         return ParquetVariantType(data_type)
     return map_child_types(data_type, to_file_type)
+
+
+def has_file_types(batch_schema: Schema, schema: Schema) -> bool:
+    """Whether batches that Spark sends have the types of a file with `schema`; names and nullability may differ."""
+    if len(batch_schema) != len(schema):
+        return False
+    fields = [Field(field.name, to_file_type(sent.type)) for sent, field in zip(batch_schema, schema, strict=True)]
+    return without_nullability(Schema(tuple(fields))) == without_nullability(schema)
 
 
 def _find_tag(data_type: arrow.DataType) -> str | None:

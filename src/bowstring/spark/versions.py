@@ -56,3 +56,4 @@ READ_LIMITS = SparkFeature(
     "maxFilesPerTrigger or maxBytesPerTrigger", (4, 2), "leave it out: a batch has all new files"
 )
 BATCH_BYTE_LIMIT = SparkFeature("a limit of the bytes of a batch", (4, 0), "set maxRecordsPerBatch")
+ARROW_CACHE = SparkFeature("session(arrow_cache=True)", (4, 3), "leave it out: frames are cached in Spark's own format")

@@ -31,6 +31,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, Struct
 from bowstring.datatypes.schema import Schema
 from bowstring.spark.intervals import check_no_interval_columns
 from bowstring.spark.options import parse_byte_size
+from bowstring.spark.runtime.arrow_cache import find_cached_messages
 from bowstring.spark.runtime.worker_daemon import adopt_worker
 from bowstring.spark.types import to_arrow_schema
 from bowstring.spark.versions import BATCH_BYTE_LIMIT
@@ -111,7 +112,9 @@ class ArrowBatchJob:
         frame: Any = self._frame
         if not hasattr(frame, "_jdf"):
             return None
-        batches = _create_batch_rdd(frame) if BATCH_BYTE_LIMIT.is_available else _create_joined_batch_rdd(frame)
+        batches = _create_cached_batch_rdd(frame)
+        if batches is None:
+            batches = _create_batch_rdd(frame) if BATCH_BYTE_LIMIT.is_available else _create_joined_batch_rdd(frame)
         return (self._map_in_arrow().rdd) if batches is None else batches.mapPartitions(_RowFunction(self._function))
 
 
@@ -136,6 +139,15 @@ def _read_batches(streams: Iterable[bytes]) -> Iterator[Any]:
     for stream in streams:
         with pa.ipc.open_stream(pa.py_buffer(stream)) as reader:
             yield from reader
+
+
+def _create_cached_batch_rdd(frame: Any) -> RDD[Any] | None:
+    """The batches of the Arrow cache of a frame, which may be small; None if it has no such cache."""
+    messages = find_cached_messages(frame)
+    if messages is None:
+        return None
+    max_records = int(frame.sparkSession.conf.get(_MAX_RECORDS_SETTING))
+    return messages.mapPartitions(partial(_join_small_batches, to_arrow_schema(frame.schema), max_records))
 
 
 def _create_joined_batch_rdd(frame: Any) -> RDD[Any]:
@@ -177,13 +189,13 @@ def _join_small_batches(schema: Schema, max_records: int, messages: Iterable[byt
     for message in messages:
         batch = pa.ipc.read_record_batch(pa.py_buffer(message), arrow_schema)
         if group and (group_bytes + len(message) > MAX_BATCH_BYTES or num_rows + batch.num_rows > max_records):
-            yield pa.concat_batches(group)
+            yield group[0] if len(group) == 1 else pa.concat_batches(group)
             group, group_bytes, num_rows = [], 0, 0
         group.append(batch)
         group_bytes += len(message)
         num_rows += batch.num_rows
     if group:
-        yield pa.concat_batches(group)
+        yield group[0] if len(group) == 1 else pa.concat_batches(group)
 
 
 def _create_batch_rdd(frame: Any) -> RDD[Any] | None:
