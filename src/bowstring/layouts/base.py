@@ -438,6 +438,7 @@ class ArrayData:
         if view is not None:
             return view
         if zero_copy_only:
+            self.validity_mask()  # fails for memory of a device, which no copy could read either
             has_nulls = self.null_count or any(child.null_count for child in self.children)
             nulls = " with nulls" if has_nulls else ""
             raise WouldCopyError(

@@ -132,8 +132,7 @@ class PrimitiveLayout(Layout):
         return set_nulls_to_none(self.codec.decode(slots), mask)
 
     def view_as_numpy(self, array: ArrayData) -> Values | None:
-        slots = array.buffer_values(1)  # fails for memory of a device, which no copy to NumPy could read either
-        return None if array.null_count else self.codec.view_as_numpy(slots)
+        return None if array.null_count else self.codec.view_as_numpy(array.buffer_values(1))
 
     def copy_to_numpy(self, array: ArrayData) -> Values:
         return self.codec.copy_to_numpy(array.buffer_values(1), array.validity_mask())
