@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import signal
@@ -11,16 +10,15 @@ import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from html import unescape
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import pytest
-from rich.console import Console
 
+import bowstring as bs
 from bowstring.cli import demo as demo_command
-from bowstring.cli.demo import demo
+from bowstring.cli.demo import create_orders, demo
 from bowstring.cli.demo.methods import (
     PUBLISH,
     READERS,
@@ -31,9 +29,8 @@ from bowstring.cli.demo.methods import (
     measure_memory,
     summarize_frame,
 )
-from bowstring.cli.demo.rows import create_orders, read_dataframe
 from bowstring.cli.demo.summary import TableSummary
-from bowstring.errors import InvalidArgumentError, NotFoundError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
 from tests.polling import wait_until
 from tests.thorough import thorough
 
@@ -64,7 +61,7 @@ def large_batches(spark: SparkSession) -> Iterator[None]:
 def test_readers_read_what_spark_computes_of_real_files(
     spark: SparkSession, shared_folder: Path, readers: Readers, name: str
 ) -> None:
-    frame = read_dataframe(spark, str(shared_folder / "data" / name))
+    frame = bs.spark.read(spark, bs.dataset(shared_folder / "data" / name))
     with PUBLISH.write(frame) as rows:
         (reply,) = readers.read(rows, 1, 1)
     summary = summarize_frame(frame)
@@ -75,7 +72,7 @@ def test_readers_read_what_spark_computes_of_real_files(
 def test_all_methods_deliver_all_rows_to_all_readers(
     spark: SparkSession, shared_folder: Path, readers: Readers
 ) -> None:
-    frame = read_dataframe(spark, str(shared_folder / "data" / "flights-200k.arrow")).cache()
+    frame = bs.spark.read(spark, shared_folder / "data" / "flights-200k.arrow").cache()
     summary = summarize_frame(frame)
     measurements = [measure(method, frame, readers) for method in TRANSFER_METHODS]
     with Readers(2) as new_readers:
@@ -214,40 +211,27 @@ def test_summaries_differ_in_rows_names_nulls_or_sums() -> None:
         assert len(other.find_differences(expected)) == 1
 
 
-def test_a_missing_or_unknown_input_is_an_error_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"nowhere\.csv: there is no such file"):
-        read_dataframe(spark, str(tmp_path / "nowhere.csv"))
-    (tmp_path / "data.xyz").write_text("?")
-    with pytest.raises(InvalidArgumentError, match=r"data\.xyz: expected a name that ends in"):
-        read_dataframe(spark, str(tmp_path / "data.xyz"))
-
-
-@pytest.mark.parametrize(("name", "text"), [("a.jsonl.gz", '{"a":1}\n{"a":2}\n'), ("a.json.gz", '[{"a":1},\n{"a":2}]')])
-def test_all_rows_of_compressed_json_are_read(name: str, text: str, spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(gzip.compress(text.encode()))
-    assert read_dataframe(spark, str(tmp_path / name)).count() == 2
-
-
-def test_a_wrong_input_is_reported_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "problem", "message"),
+    [
+        ("nowhere.csv", None, NotFoundError, r"nowhere\.csv: there is no such file"),
+        ("data.xyz", "some text", InvalidDataError, r"data\.xyz"),
+        ("x.csv", "a,b\n", InvalidArgumentError, r"x\.csv: there are no rows to publish"),
+    ],
+)
+def test_a_wrong_input_is_reported_before_spark_starts(
+    tmp_path: Path, name: str, text: str | None, problem: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bowstring.spark.session", None)
-    for name, problem in (("nowhere.csv", NotFoundError), ("data.xyz", InvalidArgumentError)):
-        (tmp_path / "data.xyz").touch()
-        with pytest.raises(problem):
-            demo.main([f"--input={tmp_path / name}"], standalone_mode=False)
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(problem, match=message):
+        demo.main([f"--input={tmp_path / name}"], standalone_mode=False)
+
+
+def test_no_rounds_are_a_usage_error() -> None:
     with pytest.raises(click.UsageError, match="range x>=1"):
         demo.main(["--rounds=0"], standalone_mode=False)
-
-
-def test_an_input_without_rows_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("a,b\n")
-    partitions = spark.conf.get("spark.sql.shuffle.partitions")
-    try:
-        with (
-            pytest.raises(InvalidArgumentError, match=r"x\.csv: there are no rows to publish"),
-        ):
-            demo_command.compare_methods(Console(file=StringIO()), spark, str(tmp_path / "x.csv"), 1)
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
 
 
 def test_standard_error_of_spark_is_shown_after_its_failures_only(capsys: pytest.CaptureFixture[str]) -> None:

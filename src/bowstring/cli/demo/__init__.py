@@ -23,9 +23,10 @@ from bowstring.cli.demo.killed_writers import kill_writers
 from bowstring.cli.demo.methods import TRANSFER_METHODS, Readers, measure, measure_memory, summarize_frame
 from bowstring.cli.demo.page import build_page
 from bowstring.cli.demo.report import show_report
-from bowstring.cli.demo.rows import create_orders, infer_input_format, read_dataframe
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import open_output, resolve_output
+from bowstring.datasets.dataset import Dataset
+from bowstring.datasets.sources import dataset
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import InvalidArgumentError, format_count
 from bowstring.spark.runtime.java_runtime import find_spark_class
@@ -51,6 +52,21 @@ _LARGE_BYTES = 32 << 20
 _FEW_ROWS = 100
 # As many as a page shows without scrolling.
 _SAMPLE_ROWS = 8
+_ORDERS_QUERY = """
+SELECT id, concat('customer ', customer) AS customer, timestamp_seconds(1700000000 + id) AS time, amount,
+       named_struct('orders', orders, 'total', total) AS history
+FROM orders JOIN (SELECT customer, count(*) AS orders, sum(amount) AS total FROM orders GROUP BY customer)
+     USING (customer)
+"""
+
+
+def create_orders(spark: SparkSession, rows: int) -> DataFrame:
+    """Return orders, each joined with the number and the sum of its customer's."""
+    orders = spark.range(rows).selectExpr(
+        "id", "id * 7919 % 10007 AS customer", "CAST(id % 9973 / 100 AS DECIMAL(9, 2)) AS amount"
+    )
+    orders.createOrReplaceTempView("orders")
+    return spark.sql(_ORDERS_QUERY)
 
 
 def create_other_frame(frame: DataFrame, rows: int, size_bytes: int) -> DataFrame:
@@ -75,37 +91,38 @@ def _compare(console: Console, frame: DataFrame, rows: int, rounds: int, readers
 
 
 def compare_methods(
-    console: Console, spark: SparkSession, path: str | None, rounds: int, *, is_quick: bool = False
+    console: Console,
+    spark: SparkSession,
+    readers: Readers,
+    data: Dataset | None,
+    rounds: int,
+    *,
+    is_quick: bool = False,
 ) -> DemoReport:
-    """Compute the rows, and compare the methods; unless `is_quick` also with another number of rows, and kill writers.
-
-    The readers start while Spark computes.
+    """Compute the rows, or read `data`, and compare the methods; unless `is_quick` also with another number of rows,
+    and kill writers. The readers may still be starting.
     """
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
-    with Readers() as readers:
-        with console.status("Computing: Spark joins and aggregates"):
-            frame = create_orders(spark, _ROWS) if path is None else read_dataframe(spark, path)
-            summary = summarize_frame(frame.cache())
-        if not summary.rows:
-            raise InvalidArgumentError(f"{path}: there are no rows to publish")
-        with console.status("Measuring the memory of each method"):
-            readers.wait_until_ready()
-            memory = {
-                method.name: measure_memory(method, frame, readers, index)
-                for index, method in enumerate(TRANSFER_METHODS)
-            }
-        main, other = _compare(console, frame, summary.rows, rounds, readers), None
-        if not is_quick and rounds >= MIN_ROUNDS:
-            other_frame = create_other_frame(frame, main.rows, main.size_bytes).cache()
-            other = _compare(console, other_frame, other_frame.count(), rounds, readers)
-            other_frame.unpersist()
-        report = DemoReport(main, other, memory, summary.names, sum(total is not None for total in summary.sums))
-        read = [found for measurements in main.rounds.values() for run in measurements for found in run.summaries]
-        report.differences = list(dict.fromkeys(text for found in read for text in found.find_differences(summary)))
-        report.sample = [[str(value) for value in row] for row in frame.limit(_SAMPLE_ROWS).collect()]
-        if not is_quick:
-            with console.status("Killing writers"):
-                report.killed_writers = kill_writers(frame, summary, readers)
+    with console.status("Computing: Spark joins and aggregates"):
+        frame = create_orders(spark, _ROWS) if data is None else bowstring_spark.read(spark, data)
+        summary = summarize_frame(frame.cache())
+    with console.status("Measuring the memory of each method"):
+        readers.wait_until_ready()
+        memory = {
+            method.name: measure_memory(method, frame, readers, index) for index, method in enumerate(TRANSFER_METHODS)
+        }
+    main, other = _compare(console, frame, summary.rows, rounds, readers), None
+    if not is_quick and rounds >= MIN_ROUNDS:
+        other_frame = create_other_frame(frame, main.rows, main.size_bytes).cache()
+        other = _compare(console, other_frame, other_frame.count(), rounds, readers)
+        other_frame.unpersist()
+    report = DemoReport(main, other, memory, summary.names, sum(total is not None for total in summary.sums))
+    read = [found for measurements in main.rounds.values() for run in measurements for found in run.summaries]
+    report.differences = list(dict.fromkeys(text for found in read for text in found.find_differences(summary)))
+    report.sample = [[str(value) for value in row] for row in frame.limit(_SAMPLE_ROWS).collect()]
+    if not is_quick:
+        with console.status("Killing writers"):
+            report.killed_writers = kill_writers(frame, summary, readers)
     return report
 
 
@@ -191,8 +208,9 @@ def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | Non
     warnings.filterwarnings(
         "ignore", "PySpark does not yet fully support pandas", FutureWarning
     )  # pandas is not used here
-    if path is not None:
-        infer_input_format(path)  # raise for a wrong path before Spark starts
+    data = None if path is None else dataset(path)
+    if data is not None and not data.num_rows:
+        raise InvalidArgumentError(f"{path}: there are no rows to publish")
     out = resolve_output(output, *([path] if path and os.path.isfile(path) else ()))
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
@@ -204,9 +222,10 @@ def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | Non
     with open_output(out) as sink:
         with (
             show_log_on_failure() as log,
+            Readers() as readers,  # they start while Spark does
             _run_spark(console, master, log) as spark,
         ):
-            report = compare_methods(console, spark, path, rounds, is_quick=quick)
+            report = compare_methods(console, spark, readers, data, rounds, is_quick=quick)
         report.elapsed_s = time.perf_counter() - start
         page = build_page(report, path or "generated orders").encode()
         sink.write([page], len(page))

@@ -54,16 +54,11 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 def describe_interval(rounds: int) -> str:
     """Describe the interval of `median_interval` in a sentence."""
-    interval = median_interval(range(1, rounds + 1))
-    if interval is None:
+    if median_interval(range(rounds)) is None:
         return f"The noise is not known: at least {MIN_ROUNDS} rounds are necessary."
-    rank = int(interval[0])
-    outside = 2 * sum(math.comb(rounds, index) for index in range(rank)) / 2**rounds
-    ordinal = {1: "", 2: "second ", 3: "third "}.get(rank, f"{rank}th ")
     return (
-        f"The lines reach from the {ordinal}smallest to the {ordinal}largest ratio of {rounds} rounds, which enclose "
-        f"the median with a probability of {1 - outside:.1%}, whatever the distribution of the noise; a difference "
-        f"counts only if 1 is outside."
+        f"The lines enclose the median of all possible rounds with a probability of at least {CONFIDENCE:.0%}, "
+        f"whatever the distribution of the noise; a difference counts only if 1 is outside."
     )
 
 
