@@ -118,25 +118,37 @@ def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSessi
         assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.runtime.worker_daemon"
 
 
-def test_the_daemon_of_workers_imports_the_installed_pyspark_and_nothing_that_starts_threads(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    "daemon",
+    [("bowstring.spark.runtime.worker_daemon", "pyspark.worker"), ("pyspark.daemon", "pyspark.serializers")],
+)
+def test_daemons_import_the_installed_pyspark_and_nothing_that_starts_threads(
+    tmp_path: Path, daemon: tuple[str, str]
 ) -> None:
     """Spark puts a ZIP file first, which each process would compile; threads don't survive that the daemon forks."""
     pyspark = pytest.importorskip("pyspark")
     (tmp_path / "packages").symlink_to(Path(pyspark.__file__).parents[1])  # Spark has other names of folders
+    (tmp_path / "sitecustomize.py").write_text("print('the hidden module runs', flush=True)")
     compressed = (tmp_path / "packages" / "pyspark" / "python" / "lib").glob("*.zip")
-    path = os.pathsep.join(map(str, [*compressed, Path(bs.__file__).parents[1]]))
+    own_folder = Path(bs.__file__).parent / "spark" / "runtime" / "python_path"
     process = subprocess.run(
-        [sys.executable, "-v", "-m", "bowstring.spark.runtime.worker_daemon", "pyspark.worker"],
-        env=os.environ | {"PYTHONPATH": path},
+        [sys.executable, "-v", "-m", *daemon],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [*compressed, own_folder, tmp_path]))},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,
         check=False,
     )
     imports = [line for line in process.stderr.decode().splitlines() if line.startswith("import ")]
-    assert any("'pyspark.worker'" in line for line in imports)
+    assert any(f"'{daemon[1]}'" in line for line in imports)
     assert not any("zipimporter object" in line or "'numpy'" in line or "'pyarrow'" in line for line in imports)
+    assert process.stdout.startswith(b"the hidden module runs\n")
+
+
+def test_a_session_does_not_change_the_path_of_other_processes(
+    spark: SparkSession,
+) -> None:
+    assert "python_path" not in os.environ.get("PYTHONPATH", "")
 
 
 def test_a_wrong_master_is_named_beside_the_reason_of_spark() -> None:

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, UnmetRequirementError, require_package
@@ -41,6 +41,8 @@ if DATA_SOURCE.is_available:
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows per batch; Spark's own default makes small batches of narrow rows."""
 
+_PYTHON_PATH_FOLDER = Path(__file__).parent / "runtime" / "python_path"
+"""Where the Python processes of a local session find `sitecustomize`."""
 _LAUNCHER_NAMES = ("spark-submit", "spark-class", "SparkSubmit")
 # A JVM ends within a second or two of SIGTERM; a script may ignore the signal.
 _LAUNCHER_TIMEOUT_S = 5.0
@@ -105,7 +107,9 @@ def session(
     try:
         # With pandas 3, PySpark would warn in each conversion of the session.
         warnings.filterwarnings("ignore", PANDAS_WARNING, FutureWarning)
-        spark = builder.getOrCreate()
+        is_local = master.startswith("local") and not master.startswith("local-cluster")
+        with _prepend_python_path(_PYTHON_PATH_FOLDER) if is_local else contextlib.nullcontext():
+            spark = builder.getOrCreate()
     except PySparkException as problem:
         if running is not None:
             raise UnmetRequirementError(f"Spark did not start: {problem}") from problem
@@ -188,6 +192,20 @@ def _set_environment_variables(is_local: bool) -> None:
     if is_local:
         # Spark resolves the machine's own name, which often fails in containers.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@contextlib.contextmanager
+def _prepend_python_path(folder: Path) -> Iterator[None]:
+    """Have the processes that start meanwhile, and theirs, search a folder for modules."""
+    previous = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(folder) if previous is None else f"{folder}{os.pathsep}{previous}"
+    try:
+        yield
+    finally:
+        if previous is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = previous
 
 
 def _create_default_settings(master: str) -> dict[str, str | int | bool]:

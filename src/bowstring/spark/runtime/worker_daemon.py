@@ -1,8 +1,6 @@
 """PySpark's daemon, which forks the Python workers, without tracebacks of broken pipes and slow garbage collection.
 
-Spark puts PySpark on the daemon's path as a ZIP file, whose modules Python compiles in each process: 0.9 s of CPU for
-the daemon and 0.3 s for each worker, against 0.2 s and 0 if the installed package is found first and the daemon imports
-what each worker needs. It imports nothing that starts threads, such as NumPy and pyarrow, as it forks.
+The daemon imports what each worker needs, except what starts threads, such as NumPy and pyarrow, as it forks.
 
 Spark closes the socket of a worker that is idle for a minute, and of all when it stops. A worker answers the end of its
 input with an error message, which a unix socket refuses then: PySpark prints a traceback for each worker.
@@ -20,24 +18,8 @@ import gc
 import importlib
 import socket
 import sys
-from pathlib import Path
 
-
-def _move_compressed_copies_to_the_end(path: list[str]) -> None:
-    """Move the ZIP files that an installed PySpark has of itself and py4j behind the folder where it is installed."""
-    folders = [Path(entry).resolve() for entry in path]
-    copies = [
-        entry
-        for entry, folder in zip(path, (file.parent for file in folders), strict=True)
-        if entry.endswith(".zip") and folder.parts[-3:] == ("pyspark", "python", "lib") and folder.parents[2] in folders
-    ]
-    path[:] = [entry for entry in path if entry not in copies] + copies
-
-
-if __name__ == "__main__":
-    _move_compressed_copies_to_the_end(sys.path)
-
-from pyspark import daemon  # noqa: E402
+from pyspark import daemon
 
 _work = daemon.worker
 
