@@ -36,6 +36,7 @@ _MODULES = {
     "publish": "publish",
     "publish_sizes": "publish_sizes",
     "arrow_source": "arrow_source",
+    "cold_starts": "cold_starts",
     "consumers": "consumers",
     "training": "training",
     "streaming": "streaming",
@@ -53,7 +54,8 @@ def main(groups: Sequence[str], quick: bool, repeat: int, folder: Path | None) -
     """Measure Bowstring and its peers, interleaved in one run.
 
     GROUPs are reading, remote, writing, compression, validation, equality, conversion, access, compute, files, import,
-    transfer, serving, publish, publish_sizes, arrow_source, consumers, training and streaming; all of them by default.
+    transfer, serving, publish, publish_sizes, arrow_source, cold_starts, consumers, training and streaming; all of them
+    by default.
     The exit code is 0 even if a bound is missed.
     """
     console = Console(width=None if os.isatty(1) else 160)

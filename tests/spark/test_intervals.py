@@ -14,7 +14,7 @@ from pyspark.sql import functions, types as sql
 
 import bowstring as bs
 from bowstring.errors import UnsupportedTypeError
-from bowstring.spark import publish, write
+from bowstring.spark import publish, read, write
 from bowstring.spark.intervals import CALENDAR_FIELDS, INTERVAL_KEY, split_intervals
 from bowstring.spark.source.schema_compatibility import check_read_conversions
 from bowstring.spark.types import as_nullable
@@ -56,11 +56,11 @@ def test_written_and_published_intervals_are_read_as_intervals(
     write(frame, tmp_path / "data")
     expected = rows(frame)
     for path in (tmp_path / "data", tmp_path / "data" / "*.arrow"):
-        back = spark.read.format("arrow").load(str(path))
+        back = read(spark, path)
         assert back.schema == as_nullable(frame.schema)
         assert rows(back) == expected
     with publish(frame) as published:
-        back = spark.read.format("arrow").load(published)  # type: ignore[arg-type]
+        back = read(spark, published)
         assert back.schema == as_nullable(frame.schema)
         assert rows(back) == expected
         table = bs.connect(published).read_all()
@@ -73,7 +73,8 @@ def test_other_ways_to_read_give_the_parts_of_intervals(spark: SparkSession, fra
     write(frame.select("`year.months`", "calendar"), tmp_path)
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW parts USING arrow OPTIONS (path '{tmp_path}')")
     schema = f"`year.months` int, calendar {CALENDAR_FIELDS.simpleString()}"
-    for parts in (spark.table("parts"), spark.read.format("arrow").schema(schema).load(str(tmp_path))):
+    arrow = spark.read.format("arrow")
+    for parts in (spark.table("parts"), arrow.load(str(tmp_path)), arrow.schema(schema).load(str(tmp_path))):
         assert parts.schema["calendar"].dataType == CALENDAR_FIELDS
         assert sorted(map(str, parts.select("`year.months`", "calendar.months", "calendar.days").collect())) == [
             "Row(year.months=-21, months=10, days=2)",

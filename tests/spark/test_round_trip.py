@@ -1,11 +1,11 @@
-"""``format("arrow")`` there and back, in a real Spark."""
+"""Written by ``format("arrow")``, and read by `read`, in a real Spark."""
 
 from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions
 
+from bowstring.spark import read
+from bowstring.spark.options import ReadArguments
 from bowstring.spark.types import as_nullable
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ SPARK_TYPES = """
 """Types that have no Arrow type of their own, or that pyarrow does not convert to Python values."""
 
 
-def read_arrow(spark: SparkSession, path: Path | str, **options: str) -> DataFrame:
-    return spark.read.format("arrow").options(**options).load(str(path))
+def read_arrow(spark: SparkSession, path: Path | str, **options: Unpack[ReadArguments]) -> DataFrame:
+    return read(spark, path, **options)
 
 
 def write(frame: DataFrame, path: Path, mode: str = "append", **options: str) -> None:
@@ -295,7 +297,7 @@ def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100)
     write(spark.range(0, 4000, 1, 2), tmp_path / "few")
     assert all(pa.ipc.open_file(path).num_record_batches == 20 for path in data_files(tmp_path / "few"))
-    split = read_arrow(spark, tmp_path / "few", splitBytes="4000")
+    split = read_arrow(spark, tmp_path / "few", split_bytes=4000)
     assert 8 <= split.rdd.getNumPartitions() <= 20
     assert sorted(row[0] for row in split.collect()) == list(range(4000))
     write(spark.range(0, 30, 1, 30), tmp_path / "many")

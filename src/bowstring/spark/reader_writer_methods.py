@@ -1,8 +1,5 @@
-"""Extensions of PySpark's readers and writers: `load` accepts data sets and joins intervals, `format` passes settings
-of the session, and `save` explains that `partitionBy` fails.
-
-PySpark passes only strings to a data source, in a classic session through py4j and in Connect through protobuf, so
-`load` replaces a data set by its JSON text before either.
+"""Extensions of PySpark's readers and writers: `format` passes settings of the session, and `save` explains that
+`partitionBy` fails.
 """
 
 from __future__ import annotations
@@ -14,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from bowstring.datasets.dataset import Dataset
 from bowstring.errors import InvalidArgumentError
-from bowstring.spark.intervals import join_intervals
 from bowstring.spark.options import SESSION_PARTITION_TYPES, SESSION_TIME_ZONE
 from bowstring.spark.versions import DATA_SOURCE, DATA_SOURCE_STREAMS, SparkFeature
 
@@ -32,8 +27,7 @@ SESSION_SETTINGS = {
 
 
 def extend_reader_and_writer(spark: SparkSession) -> None:
-    """Make ``read.load`` accept data sets and join intervals, and ``write.format("arrow").partitionBy(…)`` raise
-    `InvalidArgumentError`.
+    """Make ``format("arrow")`` use settings of the session, and its ``partitionBy(…)`` raise `InvalidArgumentError`.
 
     This applies to sessions of the kind of `spark`, classic or Connect. With PySpark 3.5, ``format("arrow")`` raises
     `UnmetRequirementError`.
@@ -42,7 +36,6 @@ def extend_reader_and_writer(spark: SparkSession) -> None:
     if DATA_SOURCE.is_available:
         _replace_method(readwriter.DataFrameReader, "format", _pass_settings)
         _replace_method(streaming.DataStreamReader, "format", _pass_settings)
-        _replace_method(readwriter.DataFrameReader, "load", _extend_load)
         _replace_method(readwriter.DataFrameWriter, "save", _explain_partition_error)
         return
     for class_ in (readwriter.DataFrameReader, readwriter.DataFrameWriter):
@@ -69,16 +62,6 @@ def _refuse_arrow(feature: SparkFeature, set_format: Callable[..., Any]) -> Call
     return checked_format
 
 
-def _extend_load(load: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(load)
-    def extended_load(self: Any, path: Any = None, *args: Any, **options: Any) -> Any:
-        frame = load(self, _to_text(path), *args, **options)
-        # Only a reader of Connect has its format, and only there does a frame's schema need a request.
-        return join_intervals(frame) if getattr(self, "_format", "arrow") == "arrow" else frame
-
-    return extended_load
-
-
 def _pass_settings(set_format: Callable[..., Any]) -> Callable[..., Any]:
     """Pass settings of the session to ``format("arrow")``: Python sources can't read them."""
 
@@ -92,15 +75,6 @@ def _pass_settings(set_format: Callable[..., Any]) -> Callable[..., Any]:
         return reader
 
     return extended_format
-
-
-def _to_text(path: Any) -> Any:
-    """Return the JSON of a data set, or of each data set in a list; anything else as it is."""
-    if isinstance(path, Dataset):
-        return path.to_json()
-    if isinstance(path, list | tuple):
-        return [_to_text(each) for each in path]
-    return path
 
 
 def _explain_partition_error(save: Callable[..., None]) -> Callable[..., None]:

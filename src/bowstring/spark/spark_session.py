@@ -165,7 +165,7 @@ def register(spark: SparkSession) -> SparkSession:
     """Register ``format("arrow")`` in `spark`, a classic or Connect session, and return it.
 
     Spark finds the source itself if the driver's Python has this package, by its module ``pyspark_bowstring``. The
-    session's Python workers must be able to import the package, too. From then on ``load`` accepts a `Dataset`. Call
+    session's Python workers must be able to import the package, too. Call
     `register` in each thread that writes: Spark looks a data source up in the active session of the thread, and a new
     thread has none. With PySpark 3.5, which has no Python data sources, ``format("arrow")`` raises
     `UnmetRequirementError` from then on.

@@ -227,7 +227,7 @@ ids = bowstring.connect(published).read_all()["id"].to_pylist()
 print("published", len(ids), len(set(ids)), sum(ids))
 published.close()
 with bowstring.spark.publish(spark.range(9), progress=True) as published:
-    print("loaded", spark.read.format("arrow").load(published).count(), published.metrics.num_rows)
+    print("loaded", bowstring.spark.read(spark, published).count(), published.metrics.num_rows)
 assert not spark.getTags()
 spark.stop()
 """

@@ -23,7 +23,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 def load(spark: SparkSession, target: Any, **options: Any) -> DataFrame:
-    return spark.read.format("arrow").options(**options).load(target)
+    targets = [
+        each.to_json() if isinstance(each, Dataset) else each
+        for each in (target if isinstance(target, list) else [target])
+    ]
+    return spark.read.format("arrow").options(**options).load(targets)
 
 
 @pytest.mark.parametrize("split_bytes", [64 << 20, 20_000])
