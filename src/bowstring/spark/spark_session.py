@@ -36,7 +36,7 @@ from bowstring.spark.versions import ARROW_CACHE, BATCH_BYTE_LIMIT, DATA_SOURCE,
 
 check_spark_version()
 if DATA_SOURCE.is_available:
-    from bowstring.spark.source.data_source import ArrowDataSource
+    from pyspark_bowstring import DefaultSource
 
 MAX_RECORDS_PER_BATCH = 65_536
 """Rows per batch; Spark's own default makes small batches of narrow rows."""
@@ -165,16 +165,15 @@ def register(spark: SparkSession) -> SparkSession:
     """Register ``format("arrow")`` in `spark`, a classic or Connect session, and return it.
 
     Spark finds the source itself if the driver's Python has this package, by its module ``pyspark_bowstring``. The
-    session's Python workers must be able to import the package, too. Call
-    `register` in each thread that writes: Spark looks a data source up in the active session of the thread, and a new
-    thread has none. With PySpark 3.5, which has no Python data sources, ``format("arrow")`` raises
-    `UnmetRequirementError` from then on.
+    session's Python workers must be able to import the package, too. Call `register` in each thread that writes: Spark
+    looks a data source up in the active session of the thread, and a new thread has none. With PySpark 3.5, which has
+    no Python data sources, ``format("arrow")`` raises `UnmetRequirementError` from then on.
     """
     extend_reader_and_writer(spark)
     if not DATA_SOURCE.is_available:
         return spark
     try:
-        spark.dataSource.register(ArrowDataSource)
+        spark.dataSource.register(DefaultSource)
     except AnalysisException as problem:
         if problem.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

@@ -22,8 +22,8 @@ from bowstring.datasets.manifest import (  # noqa: E402
 from bowstring.errors import InvalidDataError, NotFoundError, ResourceError  # noqa: E402
 from bowstring.spark.arrow_files import read_batches  # noqa: E402
 from bowstring.spark.options import WriteOptions  # noqa: E402
-from bowstring.spark.source.data_source import ArrowDataSource  # noqa: E402
 from bowstring.spark.source.writer import ArrowWriter, TaskCommitMessage  # noqa: E402
+from pyspark_bowstring import DefaultSource  # noqa: E402
 
 SCHEMA = StructType([StructField("a", LongType())])
 
@@ -43,7 +43,7 @@ def test_malformed_values_are_an_error_with_path_and_batch(tmp_path: Path) -> No
 
 def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
     """A writer, and the file that one of its tasks wrote."""
-    writer = ArrowWriter(folder, SCHEMA, "append", WriteOptions())
+    writer = ArrowWriter(folder, "append", WriteOptions(), SCHEMA)
     assert writer.job is not None
     name = data_file_name(writer.job.id, 0, 1)
     path = folder / STAGING_FOLDER / writer.job.id / name
@@ -92,4 +92,4 @@ def test_a_file_with_another_length_than_in_the_manifest_is_not_read(tmp_path: P
     (tmp_path / "part.arrow").write_bytes(b"12345678")
     try_create_manifest(tmp_path, Manifest(1, SCHEMA.jsonValue(), (ManifestEntry("part.arrow", 9, 1, 1),)))
     with pytest.raises(InvalidDataError, match="expected 9 bytes, as in manifest 1, found 8"):
-        ArrowDataSource({"path": str(tmp_path)}).reader(SCHEMA)
+        DefaultSource({"path": str(tmp_path)}).reader(SCHEMA)

@@ -21,7 +21,7 @@ import bowstring as bs  # noqa: E402
 from bowstring.datasets.manifest import Manifest, ManifestEntry, try_create_manifest  # noqa: E402
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError  # noqa: E402
 from bowstring.ipc.message import CONTINUATION  # noqa: E402
-from bowstring.spark.source.data_source import ArrowDataSource  # noqa: E402
+from pyspark_bowstring import DefaultSource  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +42,8 @@ def write_batches(path: Path, *, stream: bool = False) -> Path:
     return path
 
 
-def source(path: Path, **options: str) -> ArrowDataSource:
-    return ArrowDataSource(CaseInsensitiveDict({"path": str(path), **options}))
+def source(path: Path, **options: str) -> DefaultSource:
+    return DefaultSource(CaseInsensitiveDict({"path": str(path), **options}))
 
 
 def read(path: Path, schema: StructType | None = None, **options: str) -> list[tuple[Any, ...]]:

@@ -22,8 +22,8 @@ import bowstring as bs
 from bowstring.datasets.manifest import MANIFEST_FOLDER, Manifest, ManifestEntry, try_create_manifest
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError
 from bowstring.spark.source import stream_reader
-from bowstring.spark.source.data_source import ArrowDataSource
 from bowstring.spark.source.stream_reader import ArrowStreamReader, StreamOffset
+from pyspark_bowstring import DefaultSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def write_numbers(path: Path, *values: int, stream: bool = False) -> None:
 
 
 def create_reader(folder: Path, **options: object) -> ArrowStreamReader:
-    source = ArrowDataSource(CaseInsensitiveDict({"path": str(folder), **{k: str(v) for k, v in options.items()}}))
+    source = DefaultSource(CaseInsensitiveDict({"path": str(folder), **{k: str(v) for k, v in options.items()}}))
     return source.streamReader(SCHEMA)
 
 
@@ -260,7 +260,7 @@ def test_partition_folders_and_options_that_select_files_apply_to_streams(tmp_pa
     schema = StructType([*SCHEMA.fields, *StructType().add("k", LongType()).fields])
 
     def read_rows(**options: str) -> list[tuple[int, int | None]]:
-        reader = ArrowDataSource(CaseInsensitiveDict({"path": str(tmp_path), **options})).streamReader(schema)
+        reader = DefaultSource(CaseInsensitiveDict({"path": str(tmp_path), **options})).streamReader(schema)
         end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
         batches = (batch for part in reader.partitions(reader.initialOffset(), end) for batch in reader.read(part))
         return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())

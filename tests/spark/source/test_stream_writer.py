@@ -28,7 +28,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import WriteOptions
-from bowstring.spark.source.data_source import ArrowDataSource
+from pyspark_bowstring import DefaultSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,4 +165,4 @@ def test_other_columns_than_those_of_the_folder_end_the_query(spark: SparkSessio
 @pytest.mark.parametrize("options", [{"compression": "zip"}, {"path": "dbfs:/key"}, {}])
 def test_wrong_options_are_an_error_before_the_first_batch(options: dict[str, str]) -> None:
     with pytest.raises(InvalidArgumentError):
-        ArrowDataSource(options).streamWriter(StructType().add("a", LongType()), False)
+        DefaultSource(options).streamWriter(StructType().add("a", LongType()), False)

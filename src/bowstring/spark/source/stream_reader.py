@@ -23,21 +23,23 @@ from bowstring.datasets.manifest import (
     remove_old_manifests,
     try_create_manifest,
 )
-from bowstring.errors import InvalidDataError, MissingFileError, NotFoundError, translate_os_error
+from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError, translate_os_error
 from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.ipc.message import END_OF_STREAM
 from bowstring.spark.arrow_files import describe_file
-from bowstring.spark.options import ReadOptions
+from bowstring.spark.options import ReadOptions, check_options, parse_path, parse_storage_options
 from bowstring.spark.runtime.worker_errors import hide_traceback
 from bowstring.spark.source.file_discovery import (
     FolderFiles,
     find_unlisted_files,
     read_listed_file,
 )
+from bowstring.spark.source.planning import ReadPlanner
 from bowstring.spark.source.reader import ArrowReader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -207,6 +209,15 @@ def _to_read_limit(options: ReadOptions) -> ReadLimit:
 
 class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a folder: each batch has the new files, up to the limits."""
+
+    @classmethod
+    def parse(cls, planner: ReadPlanner, schema: StructType) -> Self:
+        """Return a reader with the options of a planner. Raises `InvalidArgumentError`."""
+        check_options(planner.options, "reading a stream")
+        folder = parse_path(planner.options.get("path", ""), parse_storage_options(planner.options))
+        if folder.exists() and not folder.is_dir():
+            raise InvalidArgumentError(f"{folder}: is a file; a stream follows a folder")
+        return cls(folder, planner.files_reader([], schema), ReadOptions.parse(planner.options))
 
     def __init__(self, folder: FolderPath, reader: ArrowReader, options: ReadOptions) -> None:
         self._folder = folder

@@ -11,9 +11,9 @@ the driver ended between our commit and its own, is recognized and has no effect
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -25,7 +25,15 @@ from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.intervals import check_no_interval_columns
-from bowstring.spark.options import SaveMode, WriteOptions
+from bowstring.spark.options import (
+    Action,
+    SaveMode,
+    WriteOptions,
+    check_options,
+    parse_path,
+    parse_save_mode,
+    parse_storage_options,
+)
 from bowstring.spark.runtime.worker_errors import hide_traceback
 from bowstring.spark.types import as_nullable
 
@@ -64,7 +72,12 @@ class StreamCommitMessage(TaskCommitMessage):
 class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
-    def __init__(self, folder: FolderPath, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
+    @classmethod
+    def parse(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Self:
+        """Return a writer with these options. Raises `InvalidArgumentError` for others."""
+        return cls(*_parse_target(options, "writing", overwrite=overwrite), schema)
+
+    def __init__(self, folder: FolderPath, mode: SaveMode, options: WriteOptions, schema: StructType) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
         self.job = FolderJob.begin(folder, as_nullable(schema), mode, options)
         self._created_folders = as_folder(folder).find_missing_folders()
@@ -93,7 +106,12 @@ class ArrowWriter(DataSourceArrowWriter):
 class ArrowStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query to a folder, each of them once."""
 
-    def __init__(self, folder: FolderPath, schema: StructType, mode: SaveMode, options: WriteOptions) -> None:
+    @classmethod
+    def parse(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Self:
+        """Return a writer with these options. Raises `InvalidArgumentError` for others."""
+        return cls(*_parse_target(options, "writing a stream", overwrite=overwrite), schema)
+
+    def __init__(self, folder: FolderPath, mode: SaveMode, options: WriteOptions, schema: StructType) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
         job = FolderJob.begin(folder, as_nullable(schema), mode, options)
         assert job is not None  # only the mode "ignore" has none
@@ -137,6 +155,14 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
             if isinstance(message, StreamCommitMessage):
                 return replace(self._job, id=message.job), message.query
         return None, ""
+
+
+def _parse_target(
+    options: Mapping[str, str], action: Action, *, overwrite: bool
+) -> tuple[FolderPath, SaveMode, WriteOptions]:
+    check_options(options, action)
+    folder = parse_path(options.get("path", ""), parse_storage_options(options))
+    return folder, parse_save_mode(options, overwrite=overwrite), WriteOptions.parse(options)
 
 
 def _find_entries(messages: Sequence[WriterCommitMessage | None]) -> list[ManifestEntry]:
