@@ -33,6 +33,7 @@ _LACKING = re.compile(
     r"needs PySpark \d+\.\d+, this is [^\n]+"
     r"|No module named 'pyspark\.sql\.(?:streaming\.)?datasource'"
     r"|module 'pyspark\.sql\.types' has no attribute '\w+'"
+    r"|'(?:DataFrame|RuntimeConfig)' object has no attribute '(?:toArrow|getAll)'"
 )
 """What the errors of tests say that need more than an older PySpark has."""
 

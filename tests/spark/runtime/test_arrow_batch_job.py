@@ -16,6 +16,7 @@ import pytest
 import bowstring as bs
 from bowstring.spark import publish
 from bowstring.spark.runtime.arrow_batch_job import MAX_BATCH_BYTES
+from bowstring.spark.versions import BATCH_BYTE_LIMIT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,7 @@ WIDE = "if(id % 7 = 3, null, repeat('é', cast(id * id % 5000 as int)))"
 
 @contextmanager
 def spark_setting(spark: SparkSession, name: str, value: int | str) -> Iterator[None]:
-    before = spark.conf.getAll.get(name)
+    before = spark.conf.get(name, None)
     spark.conf.set(name, str(value))
     try:
         yield
@@ -74,6 +75,7 @@ def test_batches_of_narrow_rows_are_as_long_as_the_row_limit_allows(spark: Spark
 
 @pytest.mark.parametrize("limit", [20_000, "20000b", "20k"])
 def test_a_byte_limit_of_the_user_limits_published_batches(spark: SparkSession, limit: int | str) -> None:
+    BATCH_BYTE_LIMIT.check()
     frame = spark.range(0, 2000, 1, 1).selectExpr("id", "repeat('x', 100) as s")
     with (
         spark_setting(spark, MAX_RECORDS, 10_000),

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bowstring as bs
-from bowstring.spark import publish, session
+from bowstring.spark import publish, session, write
+from bowstring.spark.versions import DATA_SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +63,10 @@ def main(folder: str) -> None:
         with publish(frame) as published, bs.connect(published) as dataset:
             report(name, list(dataset), row_bytes)
     images, row_bytes = frames(spark)["images"]
-    images.write.format("arrow").mode("append").save(folder)
+    if DATA_SOURCE.is_available:
+        images.write.format("arrow").mode("append").save(folder)
+    else:
+        write(images, folder, mode="append")
     for path in Path(folder).glob("*.arrow"):
         with bs.open_file(path) as reader:
             report("images in files", list(reader), row_bytes)

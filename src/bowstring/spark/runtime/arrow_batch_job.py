@@ -19,7 +19,6 @@ Seconds for 1 million rows that are only counted in Python, best of 3, in turn, 
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,9 +51,6 @@ _MAX_ROW_BYTES = 1 << 20
 _INDETERMINATE = "INDETERMINATE"
 PANDAS_WARNING = "PySpark does not yet fully support pandas"
 """The beginning of PySpark's warning about pandas 3."""
-
-_setting_lock = threading.Lock()
-"""Held while the session has another limit of rows."""
 
 
 class ArrowBatchJob:
@@ -156,19 +152,17 @@ def _create_joined_batch_rdd(frame: Any) -> RDD[Any]:
     from pyspark.serializers import NoOpSerializer
 
     spark = frame.sparkSession
-    schema = to_arrow_schema(frame.schema)
+    max_records = int(spark.conf.get(_MAX_RECORDS_SETTING))
+    if max_records <= 0:
+        max_records = MAX_BATCH_BYTES
     has_wide_rows = any(_has_variable_width(field.dataType) for field in frame.schema.fields)
     row_bytes = _MAX_ROW_BYTES if has_wide_rows else max(frame._jdf.schema().defaultSize(), 1)
-    frame._jdf.queryExecution().toRdd()  # runs the first stages of an adaptive query, without the lock
-    with _setting_lock:
-        setting = spark.conf.get(_MAX_RECORDS_SETTING)
-        max_records = int(setting) if int(setting) > 0 else MAX_BATCH_BYTES
-        spark.conf.set(_MAX_RECORDS_SETTING, min(max(MAX_BATCH_BYTES // row_bytes, 1), max_records))
-        try:
-            messages = frame._jdf.toArrowBatchRdd().toJavaRDD()
-        finally:
-            spark.conf.set(_MAX_RECORDS_SETTING, setting)
-    join_batches = partial(_join_small_batches, schema, max_records)
+    # Another session, because the setting affects all threads of this one.
+    session = spark._jsparkSession.cloneSession()
+    session.conf().set(_MAX_RECORDS_SETTING, str(min(max(MAX_BATCH_BYTES // row_bytes, 1), max_records)))
+    plan = frame._jdf.queryExecution().analyzed()
+    messages = spark._jvm.org.apache.spark.sql.Dataset.ofRows(session, plan).toArrowBatchRdd().toJavaRDD()
+    join_batches = partial(_join_small_batches, to_arrow_schema(frame.schema), max_records)
     return RDD(messages, spark.sparkContext, NoOpSerializer()).mapPartitions(join_batches)
 
 
