@@ -43,9 +43,9 @@ def test_a_spark_without_any_support_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_limits_of_streams_are_refused_where_spark_does_not_pass_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bowstring.spark.versions.SPARK_VERSION", (4, 1))
     with pytest.raises(UnmetRequirementError, match="maxFilesPerTrigger"):
-        ReadOptions.parse({"maxFilesPerTrigger": "1"})
+        ReadOptions.parse({"maxfilespertrigger": "1"})
     monkeypatch.setattr("bowstring.spark.versions.SPARK_VERSION", READ_LIMITS.since)
-    assert ReadOptions.parse({"maxFilesPerTrigger": "1"}).max_files_per_trigger == 1
+    assert ReadOptions.parse({"maxfilespertrigger": "1"}).max_files_per_trigger == 1
 
 
 @pytest.mark.skipif(DATA_SOURCE.is_available, reason="PySpark has Python data sources since 4.0")
