@@ -699,7 +699,7 @@ def write_batches(out: Any, target_format: str, table: LazyTable, **options: Any
     """Write a table, and return the number of rows. An Arrow file, and a stream if the option `unify_dictionaries` is
     set, has one dictionary for each column, which keeps all batches in memory.
 
-    `options` are those of `new_file` and `new_stream`, or of pyarrow's `ParquetWriter` or `csv.WriteOptions`.
+    `options` are as in `new_file` and `new_stream`, or in pyarrow's `ParquetWriter` or `csv.WriteOptions`.
     """
     rows = 0
 

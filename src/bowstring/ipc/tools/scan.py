@@ -50,7 +50,7 @@ _MAX_PREFETCHED_HEADERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class BatchMessage:
-    """The message of a record batch or a dictionary batch in a source; the sizes and `header` are those of `Message`.
+    """The message of a record batch or a dictionary batch in a source; the sizes and `header` are as in `Message`.
 
     `location_words` name it in errors. `body` is set for sources in memory and with `keeps_bodies`.
     """
