@@ -15,6 +15,9 @@ Seconds for 1 million rows that are only counted in Python, best of 3, in turn, 
 | 4 longs, 4 strings | 1.56 | 1.40 | 1.08 |
 | 8 longs | 0.85 | 0.64 | 0.49 |
 | 1 long, 1 array of 3 longs | 0.76 | 0.64 | 0.27 |
+
+Spark 4.3's serializer of the Arrow cache (`convertInternalRowToCachedBatch`), a developer API, converts rows, too. For
+1 million rows of six columns it took 1.19 s of CPU, and the converter 0.77: it also gathers statistics of each value.
 """
 
 from __future__ import annotations

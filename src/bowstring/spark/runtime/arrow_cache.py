@@ -4,6 +4,14 @@ The cache has an encapsulated message of each batch (`ArrowCachedBatch.arrowData
 of it, and Arrow of the rows. Here, a physical plan calls `arrowData` instead. It is made of classes that are not
 public: where one is missing or differs, and for a column whose type the cache stores in another form (calendar
 intervals), a frame is read like any other.
+
+Seconds for 4 million rows of six columns in 4 partitions, best of 4, in turn, on two busy cores:
+
+| | wall | CPU of all processes but the host agent |
+|---|---|---|
+| `publish` from the cache | 1.18 | 1.30 |
+| `publish` by rows | 2.90 | 2.12 |
+| `toArrow` | 2.81 | 2.78 |
 """
 
 from __future__ import annotations
