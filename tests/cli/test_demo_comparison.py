@@ -14,19 +14,17 @@ from bowstring.cli.demo.comparison import (
     ONE,
     Comparison,
     describe_interval,
-    find_paying_bytes,
     median_interval,
 )
 from tests.cli.demo_reports import compare, create_report
 
 
-def describe_verdict(main: Comparison, other: Comparison | None) -> str:
-    return create_report(main=main, other=other).verdict
+def describe_verdict(main: Comparison) -> str:
+    return create_report(main=main).verdict
 
 
 FAST = compare(100 << 20, (1.0, 0.1, 0.4), (1.4, 0.4, 3.0), (2.0, 0.5, 4.0))
 FEW_ROWS = compare(1 << 10, (0.3, 0.01, 0.05), (0.1, 0.01, 0.05), (0.4, 0.01, 0.05), rows=3)
-FEW_ROWS_FAST = compare(1 << 10, (0.1, 0.01, 0.05), (0.3, 0.01, 0.05), (0.4, 0.01, 0.05), rows=1)
 
 
 @pytest.mark.parametrize(
@@ -60,23 +58,18 @@ def test_the_interval_is_described_if_there_are_enough_rounds() -> None:
     assert describe_interval(5) == "The noise is not known: at least 6 rounds are necessary."
 
 
-def test_publishing_is_the_fastest_with_the_break_even_of_sizes() -> None:
-    assert describe_verdict(FAST, FEW_ROWS) == (
+def test_the_verdict_names_publishing_as_the_fastest() -> None:
+    assert describe_verdict(FAST) == (
         "1,000 rows, 100 MiB: publishing is the fastest for 4 readers that read 3 times each, 3.1 times as fast as "
         "toArrow() and 4.3 times as fast as Parquet; publishing is the fastest for one reader that reads once, 1.6 "
-        "times as fast as toArrow() and 2.3 times as fast as Parquet; publishing pays from about 6 MiB on."
+        "times as fast as toArrow() and 2.3 times as fast as Parquet."
     )
-    assert describe_verdict(FAST, FEW_ROWS_FAST).endswith("; publishing is the fastest even with 1.00 KiB.")
 
 
-def test_a_faster_method_is_named_with_the_size_from_which_publishing_pays() -> None:
-    verdict = describe_verdict(FEW_ROWS, FAST)
-    assert verdict.startswith(
+def test_a_faster_method_is_named() -> None:
+    assert describe_verdict(FEW_ROWS).startswith(
         "3 rows, 1.00 KiB: toArrow() is faster than publishing for 4 readers that read 3 times each, 2.3 times as fast;"
     )
-    assert verdict.endswith("; publishing pays from about 6 MiB on.")
-    slow = compare(100 << 20, (5.0, 0.1, 0.4), (1.4, 0.4, 3.0), (2.0, 0.5, 4.0))
-    assert describe_verdict(FEW_ROWS, slow).endswith("; it is not the fastest even with 100 MiB.")
 
 
 def test_a_difference_within_the_noise_gives_no_verdict() -> None:
@@ -92,7 +85,7 @@ def test_a_difference_within_the_noise_gives_no_verdict() -> None:
     assert not Comparison(1000, toggled).ratios(ALL)["toArrow()"].is_faster
     assert (
         "publishing and toArrow() differ by less than the noise, and publishing is 4.3 times as fast as Parquet;"
-        in describe_verdict(Comparison(1000, toggled), FEW_ROWS)
+        in describe_verdict(Comparison(1000, toggled))
     )
 
 
@@ -103,16 +96,9 @@ def test_ratios_of_the_same_round_cancel_the_load_of_the_machine() -> None:
 
 def test_too_few_rounds_give_no_verdict() -> None:
     main = compare(1 << 20, (1.0, 0.1, 0.4), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0), noise=(1.0,) * 5)
-    assert describe_verdict(main, None) == (
+    assert describe_verdict(main) == (
         "1,000 rows, 1.00 MiB: fewer than 6 rounds, too few to distinguish differences from noise."
     )
-
-
-def test_the_size_that_pays_is_where_the_lines_of_both_sizes_meet() -> None:
-    small = compare(0, (2.0, 0, 0), (1.0, 0, 0), (9.0, 0, 0))
-    large = compare(40, (2.0, 0, 0), (5.0, 0, 0), (9.0, 0, 0))
-    assert find_paying_bytes(small, large) == pytest.approx(10)
-    assert find_paying_bytes(large, small) is None
 
 
 def test_rows_that_differ_from_sparks_are_a_failure() -> None:

@@ -91,16 +91,6 @@ def test_all_methods_deliver_all_rows_to_all_readers(
     assert find_driver_pids(spark) == [os.getpid()]  # its Java is also the executor
 
 
-def test_few_rows_are_compared_with_many_of_them_and_many_with_few(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(1, "a"), (2, None)], "id long, name string")
-    copies = demo_command.create_other_frame(frame, 2, 1 << 20)
-    assert copies.columns == ["id", "name"]
-    assert copies.count() == 2 * (32 + 1)
-    assert copies.where("name is null").count() == 33
-    many = spark.range(1000)
-    assert demo_command.create_other_frame(many, 1000, 16 << 20).count() == 100
-
-
 def test_orders_are_joined_with_those_of_their_customer(spark: SparkSession) -> None:
     rows = create_orders(spark, 20_014).where("customer = 'customer 7919'").orderBy("id").collect()
     assert [(row.id, row.amount) for row in rows] == [(1, Decimal("0.01")), (10_008, Decimal("0.35"))]

@@ -46,10 +46,6 @@ _ROWS = 1_000_000
 _ROUNDS = 7
 # The heap of the executor: many times the default rows.
 _EXECUTOR_MEBIBYTES = 2048
-# A frame below this size is also compared as copies of `_LARGE_BYTES`, a larger one as its first `_FEW_ROWS`.
-_SMALL_BYTES = 16 << 20
-_LARGE_BYTES = 32 << 20
-_FEW_ROWS = 100
 # As many as a page shows without scrolling.
 _SAMPLE_ROWS = 8
 _ORDERS_QUERY = """
@@ -67,16 +63,6 @@ def create_orders(spark: SparkSession, rows: int) -> DataFrame:
     )
     orders.createOrReplaceTempView("orders")
     return spark.sql(_ORDERS_QUERY)
-
-
-def create_other_frame(frame: DataFrame, rows: int, size_bytes: int) -> DataFrame:
-    """Return a few of the rows, or enough copies of a small frame for about `_LARGE_BYTES`."""
-    if size_bytes >= _SMALL_BYTES:
-        return frame.limit(_FEW_ROWS)
-    spark = frame.sparkSession
-    copies = _LARGE_BYTES // max(size_bytes, rows) + 1
-    numbers = spark.range(0, copies, 1, 2 * spark.sparkContext.defaultParallelism).toDF("bowstring copy")
-    return numbers.crossJoin(frame).drop("bowstring copy")
 
 
 def _compare(console: Console, frame: DataFrame, rows: int, rounds: int, readers: Readers) -> Comparison:
@@ -99,8 +85,8 @@ def compare_methods(
     *,
     is_quick: bool = False,
 ) -> DemoReport:
-    """Compute the rows, or read `data`, and compare the methods; unless `is_quick` also with another number of rows,
-    and kill writers. The readers may still be starting.
+    """Compute the rows, or read `data`, and compare the methods; unless `is_quick`, kill writers, too. The readers may
+    still be starting.
     """
     spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
     with console.status("Computing: Spark joins and aggregates"):
@@ -111,12 +97,8 @@ def compare_methods(
         memory = {
             method.name: measure_memory(method, frame, readers, index) for index, method in enumerate(TRANSFER_METHODS)
         }
-    main, other = _compare(console, frame, summary.rows, rounds, readers), None
-    if not is_quick and rounds >= MIN_ROUNDS:
-        other_frame = create_other_frame(frame, main.rows, main.size_bytes).cache()
-        other = _compare(console, other_frame, other_frame.count(), rounds, readers)
-        other_frame.unpersist()
-    report = DemoReport(main, other, memory, summary.names, sum(total is not None for total in summary.sums))
+    main = _compare(console, frame, summary.rows, rounds, readers)
+    report = DemoReport(main, memory, summary.names, sum(total is not None for total in summary.sums))
     read = [found for measurements in main.rounds.values() for run in measurements for found in run.summaries]
     report.differences = list(dict.fromkeys(text for found in read for text in found.find_differences(summary)))
     report.sample = [[str(value) for value in row] for row in frame.limit(_SAMPLE_ROWS).collect()]
@@ -205,9 +187,8 @@ def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | Non
 
     By default Spark computes a million orders, and joins each with the number and the sum of its customer's.
     """
-    warnings.filterwarnings(
-        "ignore", "PySpark does not yet fully support pandas", FutureWarning
-    )  # pandas is not used here
+    # The demo does not use pandas.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     data = None if path is None else dataset(path)
     if data is not None and not data.num_rows:
         raise InvalidArgumentError(f"{path}: there are no rows to publish")

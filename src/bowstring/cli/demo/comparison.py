@@ -110,21 +110,14 @@ class Comparison:
             ratios[name] = Ratio(statistics.median(values), median_interval(values))
         return ratios
 
-    def is_fastest(self, total: Total) -> bool:
-        """Whether publishing is faster than each other method, beyond the noise."""
-        return all(ratio.is_faster for ratio in self.ratios(total).values())
-
 
 @dataclass(slots=True)
 class DemoReport:
     """All that the demo shows, in the terminal and on its page."""
 
     main: Comparison
-    """With the rows of the input."""
-    other: Comparison | None
-    """With many more rows of the same columns, or far fewer; None if not compared."""
     memory: dict[str, MemoryUse]
-    """The measurements of each method, with the rows of the input."""
+    """The measurements of each method."""
     names: list[str]
     """Of the columns."""
     num_sums: int
@@ -148,10 +141,7 @@ class DemoReport:
         subject = f"{format_count(self.main.rows, 'row')}, {format_size(self.main.size_bytes)}"
         if self.main.num_rounds < MIN_ROUNDS:
             return f"{subject}: fewer than {MIN_ROUNDS} rounds, too few to distinguish differences from noise."
-        clauses = [_describe_workload(self.main, total) for total in (ALL, ONE)]
-        if self.other is not None:
-            clauses.append(_describe_sizes(*sorted((self.main, self.other), key=lambda part: part.size_bytes)))
-        return f"{subject}: {'; '.join(filter(None, clauses))}."
+        return f"{subject}: {'; '.join(_describe_workload(self.main, total) for total in (ALL, ONE))}."
 
 
 def _describe_workload(comparison: Comparison, total: Total) -> str:
@@ -169,30 +159,3 @@ def _describe_workload(comparison: Comparison, total: Total) -> str:
         advantage = f", and publishing is {times}" if times else ""
         return f"for {workload}, publishing and {' and '.join(undecided)} differ by less than the noise{advantage}"
     return f"publishing is the fastest for {workload}, {times}"
-
-
-def _describe_sizes(small: Comparison, large: Comparison) -> str:
-    if small.is_fastest(ALL):
-        return f"publishing is the fastest even with {format_size(small.size_bytes)}"
-    paying_bytes = find_paying_bytes(small, large) if large.is_fastest(ALL) else None
-    if paying_bytes is None:
-        return f"it is not the fastest even with {format_size(large.size_bytes)}"
-    mebibytes = max(paying_bytes / 2**20, 1)
-    digit = 10 ** math.floor(math.log10(mebibytes))
-    return f"publishing pays from about {round(mebibytes / digit) * digit} MiB on"
-
-
-def find_paying_bytes(small: Comparison, large: Comparison) -> float | None:
-    """Return the size from which on publishing is faster than each other method for all readers, by a line through both
-    comparisons; None if publishing is slower at the larger size.
-    """
-    paying_bytes = float(small.size_bytes)
-    for name in small.ratios(ALL):
-        slower_by = small.median(PUBLISH.name, ALL) - small.median(name, ALL)
-        faster_by = large.median(name, ALL) - large.median(PUBLISH.name, ALL)
-        if faster_by <= 0:
-            return None
-        if slower_by > 0:
-            share = slower_by / (slower_by + faster_by)
-            paying_bytes = max(paying_bytes, small.size_bytes + share * (large.size_bytes - small.size_bytes))
-    return paying_bytes

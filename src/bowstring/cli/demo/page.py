@@ -36,7 +36,11 @@ _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
 def build_page(report: DemoReport, source: str) -> str:
     """Return the text of the page; `source` names the rows."""
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
-    comparisons = sorted(filter(None, (report.main, report.other)), key=lambda comparison: comparison.size_bytes)
+    ratios = [
+        (name, workload, ratio)
+        for total, workload in WORKLOADS.items()
+        for name, ratio in report.main.ratios(total).items()
+    ]
     return _load_template().render(
         style=style,
         policy=f"{_POLICY}; style-src {hash_content(style)}",
@@ -50,24 +54,9 @@ def build_page(report: DemoReport, source: str) -> str:
             for total, workload in WORKLOADS.items()
         ],
         memory_charts=[(title, *_create_memory_chart(report, count)) for title, count in MEMORY],
-        ratio_axis=_create_axis([1.2, *_ratio_ends(report.main)], "{:g}".format),
-        ratios=[
-            (name, workload, ratio)
-            for total, workload in WORKLOADS.items()
-            for name, ratio in report.main.ratios(total).items()
-        ],
-        reads_chart=_create_line_chart(
-            {
-                name: [(1, report.main.median(name, ONE)), (READERS * READS, report.main.median(name, ALL))]
-                for name in report.main.rounds
-            },
-            "{:g}".format,
-        ),
-        size_chart=_create_line_chart(
-            {name: [(c.size_bytes, c.median(name, ALL)) for c in comparisons] for name in report.main.rounds},
-            lambda size: format_size(round(size)),
-            unit=2**20,
-        ),
+        ratio_axis=_create_axis([1.2, *(max(ratio.interval or [ratio.median]) for *_, ratio in ratios)], "{:g}".format),
+        ratios=ratios,
+        reads_chart=_create_reads_chart(report.main),
         measurements=describe_measurements(report),
         sample=_create_sample(report),
     )
@@ -76,12 +65,8 @@ def build_page(report: DemoReport, source: str) -> str:
 @cache
 def _load_template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"size": format_size, "time": format_time, "slug": _slug}
+    environment.filters |= {"time": format_time, "slug": lambda name: "".join(filter(str.isalpha, name.lower()))}
     return environment.from_string(files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8"))
-
-
-def _slug(name: str) -> str:
-    return "".join(character for character in name.lower() if character.isalpha())
 
 
 def _describe_machine(report: DemoReport) -> list[tuple[str, str]]:
@@ -95,10 +80,7 @@ def _describe_machine(report: DemoReport) -> list[tuple[str, str]]:
         ("processors", str(len(os.sched_getaffinity(0)))),
         ("memory", format_size(memory_bytes)),
         ("system", f"{platform.system()} {platform.machine()}"),
-        (
-            "versions",
-            f"Python {platform.python_version()}, {', '.join(packages)}",
-        ),
+        ("versions", f"Python {platform.python_version()}, {', '.join(packages)}"),
     ]
 
 
@@ -128,22 +110,16 @@ def _create_time_chart(comparison: Comparison, total: Total) -> tuple[Any, list[
 def _create_memory_chart(report: DemoReport, count: Any) -> tuple[Any, list[Any]]:
     sizes = {name: max(count(memory), 0) for name, memory in report.memory.items()}
     rows: list[Any] = [(name, size, format_size(size), []) for name, size in sizes.items()]
-    return _create_axis(sizes.values(), lambda size: format_size(round(size)), _memory_unit(sizes.values())), rows
+    unit = 1024.0 ** min(int(math.log(max(*sizes.values(), 1), 1024)), 3)
+    return _create_axis(sizes.values(), lambda size: format_size(round(size)), unit), rows
 
 
-def _memory_unit(sizes: Iterable[int]) -> float:
-    return float(1024 ** min(int(math.log(max(*sizes, 1), 1024)), 3))
-
-
-def _create_line_chart(series: dict[str, list[tuple[float, float]]], format_x: Any, unit: float = 1.0) -> Any:
-    """Return the axes, and the points of each method."""
-    xs = _create_axis((x for points in series.values() for x, _ in points), format_x, unit)
-    return xs, _create_axis((y for points in series.values() for _, y in points), _format_tick), series
-
-
-def _ratio_ends(comparison: Comparison) -> list[float]:
-    ratios = [ratio for total in WORKLOADS for ratio in comparison.ratios(total).values()]
-    return [ratio.interval[1] if ratio.interval else ratio.median for ratio in ratios]
+def _create_reads_chart(comparison: Comparison) -> Any:
+    """Return the axes, and for each method its time by the number of reads."""
+    reads = {1: ONE, READERS * READS: ALL}
+    series = {name: [(n, comparison.median(name, reads[n])) for n in reads] for name in comparison.rounds}
+    times = [time for points in series.values() for _, time in points]
+    return _create_axis(reads, "{:g}".format), _create_axis(times, _format_tick), series
 
 
 def _create_sample(report: DemoReport) -> dict[str, Any]:
