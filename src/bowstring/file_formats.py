@@ -19,9 +19,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from itertools import chain, pairwise, zip_longest
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -94,6 +96,8 @@ _COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 # As many as Spark passes in a batch, and pyarrow's default for Parquet.
 _BATCH_ROWS = 1 << 16
+# More than any magic number.
+_START_BYTES = 16
 # The head of text determines its delimiter, leading zeros and form of JSON.
 _HEAD_BYTES = 1 << 16
 _JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
@@ -291,15 +295,15 @@ class TableSource(AbstractContextManager["TableSource"]):
 
     def __init__(self, source: Any, format: str | None = None, name: str | None = None) -> None:
         self.source = source
-        is_open = find_store_location(source) is None  # the first bytes of a URL would take another request
-        try:
-            self.source = open_at_position(source) if is_open else source
-        except MissingFileError:
-            is_open = False  # `open_table` raises it, after errors in the use of options
+        self._rows_read = 0
+        with suppress(MissingFileError):  # `open_table` raises it, after errors in the use of options
+            if find_store_location(source) is None:  # the first bytes of a URL would take another request
+                self.source = open_at_position(source)
         self.name = name or get_location(source) or str(self.source.name)
         detected = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(self.name), "arrow")
         detected = "arrow" if detected in ARROW_FORMATS else detected
-        self.format = format or (_detect_format(_peek(self.source), detected) if is_open else detected)
+        is_open = isinstance(self.source, MemorySource | StreamSource)
+        self.format = format or (_detect_format(self.source.peek(_START_BYTES), detected) if is_open else detected)
 
     def __exit__(self, *_: object) -> None:
         if isinstance(self.source, MemorySource | StreamSource | RangeSource):
@@ -313,7 +317,7 @@ class TableSource(AbstractContextManager["TableSource"]):
     @property
     def progress_unit(self) -> str:
         """The unit of progress: rows, record batches, or bytes if only the position in the source is known."""
-        is_stream = isinstance(self.source, MemorySource) and is_stream_start(_peek(self.source))
+        is_stream = isinstance(self.source, MemorySource) and is_stream_start(self.source.peek(_START_BYTES))
         return {"parquet": "rows", "arrow": "bytes" if is_stream else "record batches"}.get(self.format, "bytes")
 
     @contextmanager
@@ -354,29 +358,26 @@ class TableSource(AbstractContextManager["TableSource"]):
         """Return record batches of pyarrow as a table, with only `columns` if any."""
 
         def iterate() -> Iterator[RecordBatch]:
-            rows, batches = 0, iter(pa_batches)
-            while True:
-                with self._translated_errors(rows):
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                rows += batch.num_rows
-                yield record_batch(batch).select(columns) if columns else record_batch(batch)
+            with self._translated_errors():
+                for batch in map(record_batch, pa_batches):
+                    self._rows_read += batch.num_rows
+                    yield batch.select(columns) if columns else batch
 
         with self._translated_errors():
             schema = import_schema(pa_schema)
         return LazyTable(schema.select(columns) if columns else schema, iterate(), num_rows=num_rows)
 
     @contextmanager
-    def _translated_errors(self, rows: int = 0) -> Iterator[None]:
-        """Raise `InvalidDataError` with pyarrow's message, and the number of rows before, if any."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Raise `InvalidDataError` with pyarrow's message, and the number of rows read before, if any."""
         pa = import_pyarrow()
         try:
             yield
         except BowstringError:
             raise
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # an OSError for damaged pages
-            invalid = InvalidDataError(f"{self.name}: {f'after {rows:,} rows: ' if rows else ''}{error}")
+            rows = f"after {self._rows_read:,} rows: " if self._rows_read else ""
+            invalid = InvalidDataError(f"{self.name}: {rows}{error}")
             if self.format != "parquet":
                 invalid.add_note(_NOTE)
             raise invalid from error
@@ -386,12 +387,6 @@ def is_arrow(path: str | os.PathLike[str]) -> bool:
     """Return whether the file at a path or URL is read as Arrow data."""
     with TableSource(path) as file:
         return file.format == "arrow"
-
-
-def _peek(source: MemorySource | StreamSource, size_bytes: int = 16) -> bytes:
-    if isinstance(source, StreamSource):
-        return source.peek(size_bytes)
-    return source.read_at(source.position, min(size_bytes, source.size - source.position))
 
 
 def _detect_format(first_bytes: bytes, default: str) -> str:
@@ -441,8 +436,7 @@ class _SourceFile:
     def read(self, size_bytes: int) -> bytes:
         if self.closed:
             raise ClosedError(f"{self.source.name}: closed")
-        chunk: bytes = self.source.read(size_bytes)
-        return chunk
+        return bytes(self.source.read(size_bytes))
 
     def tell(self) -> int:
         return int(self.source.position)
@@ -454,24 +448,10 @@ class _SourceFile:
         self.closed = True
 
 
-class _SinkFile:
-    """A sink as a file object."""
-
-    closed = False
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-
-    def tell(self) -> int:
-        return self._sink.position
-
-    def write(self, chunk: bytes) -> None:
-        self._sink.write([chunk], len(chunk))
-
-
 def _decompress(source: MemorySource | StreamSource) -> MemorySource | StreamSource:
     """Return the decompressed bytes of a source; codecs are detected by their first bytes."""
-    codec = next((name for magic, name in _CODECS.items() if _peek(source).startswith(magic)), None)
+    start = source.peek(_START_BYTES)
+    codec = next((name for magic, name in _CODECS.items() if start.startswith(magic)), None)
     if codec is None:
         return source
     pa = import_pyarrow()
@@ -485,13 +465,16 @@ def _decompress(source: MemorySource | StreamSource) -> MemorySource | StreamSou
 def _open_csv(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any, Iterable[Any]]:
     """Return pyarrow's schema and record batches."""
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    text = _peek(file.source, _HEAD_BYTES).decode(options.encoding, "ignore").removeprefix("\ufeff")
+    text = file.source.peek(_HEAD_BYTES).decode(options.encoding, "ignore").removeprefix("\ufeff")
     lines = list(io.StringIO(text, newline=""))[options.skip_rows :]
     if options.has_header and not options.column_names and _JSON_START.match("".join(lines).encode()):
         mismatch = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
         mismatch.add_note("rename it to .json or .jsonl")
         raise mismatch
-    delimiter = options.delimiter or _detect_delimiter(lines, default_delimiter(name), len(options.column_names) == 1)
+    delimiter = options.delimiter or default_delimiter(name)
+    if not (options.delimiter or delimiter in "".join(lines[:1]) or len(options.column_names) == 1):
+        with suppress(csv.Error):
+            delimiter = csv.Sniffer().sniff("".join(lines[:100]), ",;\t|").delimiter
     quoting: dict[str, Any] = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
     rows = list(csv.reader(lines, delimiter=delimiter, **quoting))
     first = rows[0] if rows else []
@@ -531,14 +514,6 @@ def _open_csv(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any
         if pa.types.is_binary(each.type) and each.name not in options.column_types:  # as pyarrow reads it
             raise pa.ArrowInvalid(f"column {each.name!r} is not valid UTF-8")
     return reader.schema, reader.to_batches() if is_whole else reader
-
-
-def _detect_delimiter(lines: list[str], default: str, is_single_column: bool) -> str:
-    """Return the default delimiter, or another if the first line does not have it."""
-    if not is_single_column and default not in "".join(lines[:1]):
-        with suppress(csv.Error):
-            return csv.Sniffer().sniff("".join(lines[:100]), ",;\t|").delimiter
-    return default
 
 
 def _loses_digits(value: str) -> bool:
@@ -605,22 +580,19 @@ def _parse_timestamps(table: Any, column: str, formats: Sequence[str], kind: Any
 def _read_json_blocks(source: Any, name: str, options: SourceOptions) -> Iterator[bytes]:
     """Yield lines, about a block at a time. An array, whose objects become lines, is read into memory."""
     block_bytes = options.block_bytes or sys.maxsize
-    if _peek(source, 3) == codecs.BOM_UTF8:
+    if source.peek(3) == codecs.BOM_UTF8:
         source.read(3)
-    if _peek(source, _HEAD_BYTES).lstrip().startswith(b"["):
+    if source.peek(_HEAD_BYTES).lstrip().startswith(b"["):
         source = ensure_random_access(source, options.max_piped_bytes)
         yield from encode_lines(_split_array(source.read(source.size).decode(), name), block_bytes, block_bytes)
     elif options.block_bytes is None:
         source = ensure_random_access(source, sys.maxsize)
-    rest = b""
-    while chunk := source.read(block_bytes):
-        block = rest + chunk
-        end = block.rfind(b"\n") + 1 if len(chunk) == block_bytes else len(block)
+        yield source.read(source.size)
+    while block := source.peek(block_bytes):
+        end = block.rfind(b"\n") + 1 if len(block) == block_bytes else len(block)
         if not end:
             raise LimitError(f"{name}: a line is larger than a block of {block_bytes} bytes (--block-size)")
-        yield block[:end]
-        rest = block[end:]
-    yield rest
+        yield source.read(end)
 
 
 def _split_array(text: str, name: str) -> Iterator[str]:
@@ -715,12 +687,8 @@ def write_batches(out: Any, target_format: str, table: LazyTable, **options: Any
         is_unified = options.get("options", DEFAULT_WRITE_OPTIONS).unify_dictionaries
         if has_dictionary_fields(table.schema) and (is_unified or (is_file and not table.has_fixed_dictionaries)):
             batches = unify_batch_dictionaries(table.schema, list(batches))
-        arguments = (table.schema, table.footer_metadata) if is_file else (table.schema,)
-        with (
-            new_file(out, *arguments, **options)
-            if is_file
-            else new_stream(out, *arguments, atomic=True, **options) as writer
-        ):
+        create = partial(new_file, metadata=table.footer_metadata) if is_file else partial(new_stream, atomic=True)
+        with create(out, table.schema, **options) as writer:
             for batch in batches:
                 writer.write_batch(batch)
         return rows
@@ -747,8 +715,10 @@ def _write_with_pyarrow(sink: Sink, target_format: str, table: LazyTable, option
         for each in table.schema:
             _check_parquet_type(each.type, f"column {each.name!r}")
         open_writer = module.ParquetWriter
+    # What pyarrow uses of a file object.
+    file = SimpleNamespace(closed=False, tell=lambda: sink.position, write=lambda part: sink.write([part], len(part)))
     try:
-        with open_writer(_SinkFile(sink), pa.schema(table.schema), **options) as writer:
+        with open_writer(file, pa.schema(table.schema), **options) as writer:
             for batch in table.batches:
                 check_row_count(batch)
                 writer.write_batch(pa.record_batch(batch))
@@ -795,15 +765,10 @@ def _to_csv_column(column: Array) -> Array:
     return column
 
 
-def _format_json(table: LazyTable, is_array: bool) -> Iterator[str]:
-    """Yield one object per line, or the lines of an array. Raises `InvalidArgumentError` for duplicate column names."""
+def _format_json(table: LazyTable, is_array: bool) -> Iterable[str]:
+    """Return one object per line, or the lines of an array. Raises `InvalidArgumentError` for equal column names."""
     names = table.schema.names
     check_unique_names(names, "write CSV instead")
     objects = (format_json_line(names, row) for batch in table.batches for row in iterate_rows(batch))
-    if not is_array:
-        yield from objects
-        return
-    yield "["
-    for line, next_line in pairwise(chain(objects, [""])):
-        yield f"{line}," if next_line else line
-    yield "]"
+    lines = (f"{line}," if next_line else line for line, next_line in pairwise(chain(objects, [""])))
+    return chain(["["], lines, ["]"]) if is_array else objects

@@ -151,11 +151,11 @@ INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
     "bytes that are not UTF-8 in an array": (b'[{"a": "\xff"}]', "'utf-8' codec can't decode byte 0xff"),
     "another type in a later block": (
         '{"a": 1}\n' * 1000 + '{"a": "x"}\n',
-        "after 910 rows: JSON parse error: Column(/a) changed from number to string in row 90",
+        "after 904 rows: JSON parse error: Column(/a) changed from number to string in row 96",
     ),
     "another key in a later block": (
         '{"a": 1}\n' * 1000 + '{"b": 1}\n',
-        "after 910 rows: JSON parse error: unexpected field",
+        "after 904 rows: JSON parse error: unexpected field",
     ),
     "a line that is larger than a block": (
         '{"a": "' + "x" * 5000 + '"}\n',

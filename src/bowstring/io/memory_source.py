@@ -87,6 +87,10 @@ class MemorySource:
         self.position += size_bytes
         return chunk
 
+    def peek(self, size_bytes: int) -> bytes:
+        """The next bytes, which are read again later; fewer only at the end."""
+        return self.read_at(self.position, min(size_bytes, self.size - self.position))
+
     def read_buffer(self, size_bytes: int) -> Buffer:
         """The next bytes, not copied; fewer only at the end."""
         size_bytes = min(size_bytes, self.size - self.position)
