@@ -31,11 +31,7 @@ def to_mermaid(table: TransitionTable) -> str:
         (
             "stateDiagram-v2",
             f"    [*] --> {table.initial.name}",
-            *(
-                f"    {state.name}: {state.value} — {text}"
-                for state, text in table.descriptions.items()
-                if state not in final
-            ),
+            *(f"    {state.name}: {text}" for state, text in table.descriptions.items() if state not in final),
             *(f"    {before.name} --> {after.name}: {', '.join(texts)}" for (before, after), texts in actions.items()),
             f"    {StreamState.COMPLETE.name} --> [*]",
             "",
