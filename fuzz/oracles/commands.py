@@ -14,8 +14,9 @@ from fuzz.expectations import LIMITS, MAX_ROWS, expect
 from fuzz.temporary_files import folder, write_file
 
 _COMMANDS = (
-    "validate FILE", "validate --json FILE", "validate --quick FILE", "sizes FILE", "sizes --json --all FILE",
-    "info FILE", "info --json FILE", "head FILE", "head --all -n 3 FILE", "head --format jsonl FILE",
+    "validate FILE", "validate --json FILE", "validate --quick FILE",
+    "info --sizes FILE", "info --sizes --json --all FILE", "info FILE",
+    "info --json FILE", "head FILE", "head --all -n 3 FILE", "head --format jsonl FILE",
     "head --format csv FILE", "anatomy FILE -o OUT.html", "recover FILE OUT.arrow",
     "recover --quick --json FILE OUT.arrow",
     "diff FILE OTHER", "diff --json FILE FILE", "concat FILE FILE -o OUT.arrow", "concat --to stream FILE OTHER -o OUT",

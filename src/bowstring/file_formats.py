@@ -697,7 +697,7 @@ def write_batches(out: Any, target_format: str, table: LazyTable, **options: Any
         if target_format in ("parquet", "csv"):
             _write_with_pyarrow(sink, target_format, counted, options)
         else:
-            for chunk in encode_lines(_format_json(counted, is_array=target_format == "json")):
+            for chunk in _encode_json(counted, is_array=target_format == "json"):
                 sink.write([chunk], len(chunk))
         sink.finish()
     return rows
@@ -765,10 +765,15 @@ def _to_csv_column(column: Array) -> Array:
     return column
 
 
-def _format_json(table: LazyTable, is_array: bool) -> Iterable[str]:
-    """Return one object per line, or the lines of an array. Raises `InvalidArgumentError` for equal column names."""
+def _encode_json(table: LazyTable, is_array: bool) -> Iterator[bytes]:
+    """Yield one object per line, or the lines of an array. Raises `InvalidArgumentError` for equal column names."""
     names = table.schema.names
     check_unique_names(names, "write CSV instead")
-    objects = (format_json_line(names, row) for batch in table.batches for row in iterate_rows(batch))
-    lines = (f"{line}," if next_line else line for line, next_line in pairwise(chain(objects, [""])))
-    return chain(["["], lines, ["]"]) if is_array else objects
+    batches = ((format_json_line(names, row) for row in iterate_rows(batch)) for batch in table.batches)
+    if is_array:
+        lines = (
+            f"{line}," if next_line else line for line, next_line in pairwise(chain(chain.from_iterable(batches), [""]))
+        )
+        yield from encode_lines(chain(["["], lines, ["]"]))
+    for objects in () if is_array else batches:  # a reader of a pipe gets the lines of a batch before the next one
+        yield from encode_lines(objects)
