@@ -78,6 +78,7 @@ def test_a_wheel_with_an_older_spark_publishes_writes_and_reads(version: str, tm
     assert process.stdout.endswith("done\n")
 
 
+@pytest.mark.thorough
 def test_this_version_publishes_writes_and_reads(tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, SMOKE_TEST, str(tmp_path / "data")], cwd=tmp_path, capture_output=True, text=True, check=False
