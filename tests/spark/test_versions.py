@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -70,9 +71,7 @@ def test_a_wheel_with_an_older_spark_publishes_writes_and_reads(version: str, tm
     python = environment / "bin" / "python"
     packages = [f"{wheel}[spark]", f"pyspark=={version}.*"]
     subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True, timeout=1500)
-    process = subprocess.run(
-        [python, SMOKE_TEST, str(tmp_path / "data")], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    process = run_smoke_test(python, tmp_path)
     assert process.returncode == 0, process.stderr
     assert process.stdout.startswith(f"PySpark {version}.")
     assert process.stdout.endswith("done\n")
@@ -80,8 +79,14 @@ def test_a_wheel_with_an_older_spark_publishes_writes_and_reads(version: str, tm
 
 @pytest.mark.thorough
 def test_this_version_publishes_writes_and_reads(tmp_path: Path) -> None:
-    process = subprocess.run(
-        [sys.executable, SMOKE_TEST, str(tmp_path / "data")], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    process = run_smoke_test(sys.executable, tmp_path)
     assert process.returncode == 0, process.stderr
     assert process.stdout.endswith("done\n")
+
+
+def run_smoke_test(python: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the smoke test in a folder, without what a session of this process has set for its own workers."""
+    own = ("PYSPARK_", "SPARK_", "PYTHONPATH", "JDK_JAVA_OPTIONS", "JAVA_HOME")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    command = [python, SMOKE_TEST, str(folder / "data")]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
