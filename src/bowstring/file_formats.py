@@ -608,8 +608,8 @@ def _split_array(text: str, name: str) -> Iterator[str]:
     except RecursionError:
         raise LimitError(f"{name}: values are nested too deep") from None
     except json.JSONDecodeError as error:
-        found = f"{error.msg}, found {text[end : end + 20]!r}"
-        raise InvalidDataError(f"{name}: after {count:,} objects of the array: {found}") from None
+        problem = f"{error.msg}, found {text[end : end + 20]!r}"
+        raise InvalidDataError(f"{name}: after {count:,} objects of the array: {problem}") from None
 
 
 def _check_json(block: bytes, name: str) -> None:

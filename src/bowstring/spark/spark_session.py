@@ -195,7 +195,7 @@ def _set_environment_variables(is_local: bool) -> None:
 
 @contextlib.contextmanager
 def _prepend_python_path(folder: Path) -> Iterator[None]:
-    """Have the processes that start meanwhile, and theirs, search a folder for modules."""
+    """Let Python processes that start inside the block, and their children, search a folder for modules first."""
     previous = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(folder) if previous is None else f"{folder}{os.pathsep}{previous}"
     try:

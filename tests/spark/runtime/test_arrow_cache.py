@@ -64,9 +64,9 @@ def convert_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[[DataFrame], Table
     return publish_rows
 
 
-def assert_same(found: Table, expected: Table) -> None:
-    assert found.schema == expected.schema
-    for name, column in zip(found.schema.names, found.columns, strict=True):
+def assert_same(table: Table, expected: Table) -> None:
+    assert table.schema == expected.schema
+    for name, column in zip(table.schema.names, table.columns, strict=True):
         other = expected.column(name)
         assert column.null_count == other.null_count, name
         assert repr(column.to_pylist()) == repr(other.to_pylist()), name  # in which NaN is NaN
@@ -175,5 +175,5 @@ def test_a_cached_frame_is_written_from_its_batches(spark: SparkSession, tmp_pat
     with cached(spark.range(0, 300, 1, 2).selectExpr("id", "id % 2 as part", "string(id) as s")) as frame:
         assert is_read_from_cache(frame)
         write(frame, tmp_path / "files", partition_by=["part"])
-    found = spark.read.format("arrow").load(str(tmp_path / "files")).sort("id").collect()
-    assert [(row.id, row.part, row.s) for row in found] == [(n, n % 2, str(n)) for n in range(300)]
+    rows = spark.read.format("arrow").load(str(tmp_path / "files")).sort("id").collect()
+    assert [(row.id, row.part, row.s) for row in rows] == [(n, n % 2, str(n)) for n in range(300)]
