@@ -619,14 +619,16 @@ def _check_json(block: bytes, name: str) -> None:
     # Without escapes and what is in strings; line ends count for nothing, as pyarrow permits them in values.
     text = re.sub(rb"\\.", b"", block).translate(None, _NOT_NESTING).replace(b'""', b"")
     brackets = np.frombuffer(re.sub(rb'"[^"]*"', b"", text), np.uint8)
-    nesting = np.cumsum(np.where(np.isin(brackets, list(b"[{")), 1, -1)).max(initial=0)
-    if nesting > DEFAULT_LIMITS.max_nesting:
+    is_opening = np.isin(brackets, list(b"[{"))
+    depths = np.cumsum(np.where(is_opening, 1, -1))
+    if depths.max(initial=0) > DEFAULT_LIMITS.max_nesting:
         raise LimitError(f"{name}: values are nested deeper than {DEFAULT_LIMITS.max_nesting} levels")
-    num_lines, num_keys = block.count(b"\n"), block.count(b":")
-    if num_lines * num_keys > expansion_limits.MAX_VALUES:
-        keys = set(re.findall(rb'"([^"\\]*)"\s*:', block))
-        with prefix_errors(f"{name}: {num_lines:,} objects with {len(keys):,} keys"):
-            expansion_limits.check_expanded_values(num_lines * len(keys), num_keys)
+    # Not lines: pyarrow permits several objects in one.
+    num_objects, num_keys = int(np.count_nonzero(is_opening & (depths == 1))), block.count(b":")
+    if num_objects * num_keys > expansion_limits.MAX_VALUES:
+        keys = set(re.findall(rb'"((?:[^"\\]|\\.)*)"\s*:', block))
+        with prefix_errors(f"{name}: {num_objects:,} objects with {len(keys):,} keys"):
+            expansion_limits.check_expanded_values(num_objects * len(keys), num_keys)
 
 
 # Writing

@@ -196,7 +196,9 @@ def test_objects_with_many_different_keys_are_rejected(
     lines = [f'{{"k{number}" : 1}}\n' for number in range(100)]
     assert convert_text(path, "".join(lines)).shape == (100, 100)
     monkeypatch.setattr(expansion_limits, "MAX_VALUES", 99 * 99)
-    for text in ("".join(lines), "".join(f'{{"inside": {line[:-1]}}}\n' for line in lines)):
+    nested = (f'{{"inside": {line[:-1]}}}\n' for line in lines)
+    escaped = (f'{{"\\u006b{number}": 1}}\n' for number in range(100))
+    for text in ("".join(lines), "".join(nested), "".join(escaped), "".join(map(str.rstrip, lines))):
         path.write_text(text)
         assert main(["convert", str(path), str(target)]) == 1
         assert "data.jsonl: 100 objects with 10" in capsys.readouterr().err

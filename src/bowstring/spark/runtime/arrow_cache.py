@@ -47,9 +47,9 @@ def find_cached_messages(frame: Any) -> RDD[bytes] | None:
         return None
     try:
         java = _find_java_objects(context._jvm, _BATCH_CLASS)
-        # Only the plan of a cache has a builder, not that of a projection or filter of it.
+        # Only the plan of a cache has a builder; the plan of its projection or filter has none.
         cache = frame._jdf.queryExecution().optimizedPlan().cacheBuilder()
-        if cache.serializer().getClass().getName() != ARROW_SERIALIZER:  # but that of an earlier session of this JVM
+        if cache.serializer().getClass().getName() != ARROW_SERIALIZER:  # of an earlier session of this JVM
             return None
         # As in the cache: strings have 32-bit offsets, and calendar intervals are structs.
         cached_schema = java.arrow_types.toArrowSchema(frame._jdf.schema(), "UTC", False, False, True)
