@@ -15,6 +15,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.spark import publish
+from bowstring.spark.runtime import arrow_batch_job
 from bowstring.spark.runtime.arrow_batch_job import MAX_BATCH_BYTES
 from bowstring.spark.versions import BATCH_BYTE_LIMIT
 
@@ -156,3 +157,29 @@ def test_java_classes_are_looked_up_once_in_a_session(spark: SparkSession, monke
     publish(frame).close()
     assert commands
     assert [command for command in commands if command.startswith(("r\nu\njava", "r\nu\norg", "r\nu\nscala"))] == []
+
+
+@pytest.mark.parametrize(
+    ("max_messages", "spare_bytes", "max_records", "num_rows"),
+    [
+        (3, 0, 1000, [30, 30, 10]),
+        (3, -1, 1000, [20, 20, 20, 10]),
+        (1, -1, 1000, [10] * 7),
+        (7, 0, 30, [30, 30, 10]),
+        (7, 0, 29, [20, 20, 20, 10]),
+        (7, 0, 9, [10] * 7),
+        (7, 0, 0, [70]),
+        (7, 0, -1, [70]),
+    ],
+)
+def test_small_batches_are_joined_up_to_the_limits_of_bytes_and_rows(
+    monkeypatch: pytest.MonkeyPatch, max_messages: int, spare_bytes: int, max_records: int, num_rows: list[int]
+) -> None:
+    schema = bs.schema({"n": "int64"})
+    messages = [
+        pa.record_batch({"n": range(10 * index, 10 * index + 10)}, pa.schema(schema)).serialize() for index in range(7)
+    ]
+    monkeypatch.setattr(arrow_batch_job, "MAX_BATCH_BYTES", max_messages * messages[0].size + spare_bytes)
+    batches = list(arrow_batch_job._join_small_batches(schema, max_records, map(bytes, messages)))
+    assert [batch.num_rows for batch in batches] == num_rows
+    assert [number for batch in batches for number in batch["n"].to_pylist()] == list(range(70))

@@ -22,6 +22,7 @@ Spark 4.3's serializer of the Arrow cache (`convertInternalRowToCachedBatch`), a
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -159,13 +160,12 @@ def _create_joined_batch_rdd(frame: Any) -> RDD[Any]:
 
     spark = frame.sparkSession
     max_records = int(spark.conf.get(_MAX_RECORDS_SETTING))
-    if max_records <= 0:
-        max_records = MAX_BATCH_BYTES
     has_wide_rows = any(_has_variable_width(field.dataType) for field in frame.schema.fields)
     row_bytes = _MAX_ROW_BYTES if has_wide_rows else max(frame._jdf.schema().defaultSize(), 1)
     # Another session, because the setting affects all threads of this one.
     session = spark._jsparkSession.cloneSession()
-    session.conf().set(_MAX_RECORDS_SETTING, str(min(max(MAX_BATCH_BYTES // row_bytes, 1), max_records)))
+    num_rows = max(MAX_BATCH_BYTES // row_bytes, 1)
+    session.conf().set(_MAX_RECORDS_SETTING, str(min(num_rows, max_records) if max_records > 0 else num_rows))
     plan = frame._jdf.queryExecution().analyzed()
     messages = spark._jvm.org.apache.spark.sql.Dataset.ofRows(session, plan).toArrowBatchRdd().toJavaRDD()
     join_batches = partial(_join_small_batches, to_arrow_schema(frame.schema), max_records)
@@ -180,9 +180,13 @@ def _has_variable_width(data_type: Any) -> bool:
 
 
 def _join_small_batches(schema: Schema, max_records: int, messages: Iterable[bytes]) -> Iterator[Any]:
-    """Yield batches of up to `max_records` rows and some `MAX_BATCH_BYTES`; runs in a task."""
+    """Yield batches of up to `max_records` rows, any number if it is not positive, and `MAX_BATCH_BYTES`, or one larger
+    batch that Spark sends; runs in a task.
+    """
     import pyarrow as pa
 
+    if max_records <= 0:
+        max_records = sys.maxsize
     group: list[Any] = []
     group_bytes = num_rows = 0
     arrow_schema = pa.schema(schema)
