@@ -26,7 +26,7 @@ _SOCKETS = "/proc/net/unix"
 _MAX_AGENTS = 1024
 # Agents that do not answer delay the look-up of others only if there are as many.
 _MAX_THREADS = 32
-_DETACHED_TOKEN = "detached-4-"
+_DETACHED_TOKEN = "detached-5-"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""
 # Each address can be occupied by another user; a host does not have that many.
 _MAX_DETACHED_AGENTS = 64
