@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _ROWS, _QUICK_ROWS = 5_000_000, 200_000
 _SELECTED_ROWS = 1000
 _WRITE_BOUND, _SINK_BOUND = 0.6, 0.9
-_SOURCE_BOUND, _COLUMN_BOUND, _FILTER_BOUND, _COUNT_ROWS_BOUND, _COUNT_BOUND = 1.3, 1.5, 2.0, 1.0, 2.0
+_SOURCE_BOUND, _COLUMN_BOUND, _READ_COLUMN_BOUND, _FILTER_BOUND = 1.3, 1.5, 1.2, 2.0
+_COUNT_ROWS_BOUND, _COUNT_BOUND = 1.0, 2.0
 
 
 def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
@@ -80,6 +81,12 @@ class _Formats:
             "the sum of a column",
             _COLUMN_BOUND,
             lambda: self._check_sum(arrow(columns=SUM_COLUMN)),
+            lambda: self._check_sum(parquet()),
+        )
+        yield compare_reads(
+            "the sum of a column by `read`",
+            _READ_COLUMN_BOUND,
+            lambda: self._check_sum(bowstring.spark.read(self.spark, self.folder / "arrow", columns=[SUM_COLUMN])),
             lambda: self._check_sum(parquet()),
         )
         yield compare_reads(

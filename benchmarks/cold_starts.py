@@ -8,11 +8,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import Candidate, Measurement, Settings, compare
+from benchmarks.measure import Candidate, Measurement, Settings, compare_timings, measure
 
 _BOUND = 1.5
 _PROGRAM = """
@@ -44,17 +45,14 @@ _STREAMS = {"the sink": "start('arrow')", "Parquet": "start('parquet')"}
 
 def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     """Measure Bowstring's functions, and its data source."""
-    long_calls = settings.for_long_calls(0)
     for name in ("write", "Parquet"):  # for the reads
         _run(_WRITES[name], folder / name, folder)
+    rounds = replace(settings.for_long_calls(0), rounds=1 if settings.is_quick else 2)
     for line, statements in (("write", _WRITES), ("read", _READS), ("micro-batch", _STREAMS)):
-        yield from _compare(line, statements, folder, long_calls)
-
-
-def _compare(line: str, statements: Mapping[str, str], folder: Path, settings: Settings) -> Iterator[Measurement]:
-    *own, parquet = [Candidate(name, partial(_sample, each, folder)) for name, each in statements.items()]
-    for candidate in own:
-        yield compare(f"the first {line} of 1,000 rows by {candidate.name}", _BOUND, candidate, [parquet], settings)
+        candidates = [Candidate(name, partial(_sample, each, folder)) for name, each in statements.items()]
+        *timings, parquet = measure(candidates, rounds)
+        for each in timings:
+            yield compare_timings(f"the first {line} of 1,000 rows by {each.name}", _BOUND, each, [parquet])
 
 
 def _sample(statement: str, folder: Path) -> float:

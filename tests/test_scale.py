@@ -1,4 +1,4 @@
-"""docs/evidence/index.md has the tables of the simulation, whose queues are those that an event loop would have."""
+"""docs/evidence/index.md has the times of the simulation, whose queues are those that an event loop would have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.scale.simulation import visit_agents
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "index.md"
 
 
-def test_the_page_has_the_tables_of_the_simulation() -> None:
+def test_the_page_has_the_times_of_the_simulation() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     assert [line for line in simulate(Constants.load()) if line not in lines] == []
 

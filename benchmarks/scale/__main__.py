@@ -1,4 +1,4 @@
-"""Print the tables of docs/evidence/index.md: `python -m benchmarks.scale [measure | check]`."""
+"""Print the times of a large cluster in docs/evidence/index.md: `python -m benchmarks.scale [measure | check]`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from benchmarks.scale.simulation import (
 
 _CLUSTER = Cluster(num_hosts=1000, num_consumers=10_000, num_parts=10_000, part_bytes=64e6)
 _CLIENT_COUNTS, _PART_COUNTS = (200, 1000, 3000), (1000, 10_000)
-_MAX_CLIENTS, _MAX_DESCRIPTORS = 4096, 1024
-"""The limits of an agent's clients, and of a driver's descriptors on most systems."""
+_MAX_CLIENTS = 4096
+"""The limit of an agent's clients."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("action", type=click.Choice(["measure", "check", "simulate"]), default="simulate")
 def main(action: str) -> None:
-    """Measure the constants, check the simulation against this machine, or print the tables."""
+    """Measure the constants, check the simulation against this machine, or print the times."""
     if action == "measure":
         measure_constants().save()
     lines = check(Constants.load()) if action == "check" else simulate(Constants.load())
@@ -37,7 +37,7 @@ def main(action: str) -> None:
 
 
 def simulate(constants: Constants) -> Iterator[str]:
-    """The tables of the cluster."""
+    """The table and the two lines about the cluster."""
     cluster = _CLUSTER
     share = cluster.num_parts // cluster.num_consumers
     readings = {
@@ -46,27 +46,14 @@ def simulate(constants: Constants) -> Iterator[str]:
         "everything, in order": read_everything(cluster, constants),
     }
     yield from _format_table(
-        (
-            "each consumer reads",
-            "first batch",
-            "all batches",
-            "clients of an agent",
-            "memory for them",
-            "agents of a consumer",
-            "busiest agent",
-        ),
+        ("each consumer reads", "first batch", "all batches", "clients of an agent", "memory for them"),
         [_describe_reading(name, reading, constants) for name, reading in readings.items()],
     )
     yield ""
-    description_bytes = cluster.num_parts * constants.description_bytes
-    rows = [
-        ("commit by the driver, one agent after the other", f"{commit(cluster, constants):.1f} s"),
-        ("description of the data set, JSON", f"{description_bytes / 1e6:.1f} MB"),
-        ("parsing it in each consumer", f"{cluster.num_parts * constants.description_parse_s * 1e3:.0f} ms"),
-        ("listing 10,000 data sets of an agent", f"{10_000 * constants.lookup_agent_s * 1e3:.0f} ms"),
-        ("descriptors of the driver", f"{cluster.num_hosts} of {_MAX_DESCRIPTORS}"),
-    ]
-    yield from _format_table(("work", "cost"), rows)
+    description_mb = cluster.num_parts * constants.description_bytes / 1e6
+    parsed_in = _format_seconds(cluster.num_parts * constants.description_parse_s)
+    yield f"The driver commits in {_format_seconds(commit(cluster, constants))}."
+    yield f"Each consumer parses the description of the data set, {description_mb:.1f} MB, in {parsed_in}."
 
 
 def _describe_reading(name: str, reading: Reading, constants: Constants) -> tuple[str, ...]:
@@ -79,8 +66,6 @@ def _describe_reading(name: str, reading: Reading, constants: Constants) -> tupl
         _format_seconds(reading.last_batch_s),
         clients,
         f"{reading.clients_per_agent * constants.connection_agent_bytes / 1e6:.2g} MB",
-        f"{reading.agents_per_consumer:,}",
-        _format_seconds(reading.agent_busy_s),
     )
 
 

@@ -23,7 +23,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocatio
 from bowstring.sharing.agent.control import RemoteAccess
 from bowstring.sharing.stored_parts import store_in_region
 
-_TASKS, _PARTS, _CLIENTS, _DATASETS, _DIALS = 300, 1000, 200, 300, 50
+_TASKS, _PARTS, _CLIENTS, _DIALS = 300, 1000, 200, 50
 _PART_BYTES = 256 << 20
 _PATH = Path(__file__).with_name("constants.json")
 
@@ -56,8 +56,6 @@ class Constants:
     dial_agent_s: float
     """The driver's authenticated connection to an agent of another host, and a commit there."""
     dial_driver_s: float
-    lookup_agent_s: float
-    """One of the data sets in an agent's list, among which a name is looked up."""
     agent_bytes: float
     """The resident memory of an agent without data."""
 
@@ -158,9 +156,6 @@ def measure_constants() -> Constants:
         parts = agent.measure(lambda: read_parts(uris))
         transfer = _measure_tcp(agent)
         dials = agent.measure(lambda: repeat(lambda: dial_and_commit(agent), _DIALS))
-        for number in range(_DATASETS):
-            agent.put(0, f"data set {number}")
-        lookup = agent.measure(agent.client.status)
     return Constants(
         put_agent_s=put.agent_s / _TASKS,
         put_client_s=put.client_s / _TASKS,
@@ -177,7 +172,6 @@ def measure_constants() -> Constants:
         byte_client_s=transfer.client_s / _PART_BYTES,
         dial_agent_s=dials.agent_s / _DIALS,
         dial_driver_s=dials.client_s / _DIALS,
-        lookup_agent_s=lookup.agent_s / _DATASETS,
         agent_bytes=agent_bytes,
     )
 

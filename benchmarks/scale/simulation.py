@@ -49,7 +49,6 @@ class Reading:
     """Until the last consumer has its first batch."""
     last_batch_s: float
     clients_per_agent: int
-    agents_per_consumer: int
     agent_busy_s: float
     """The CPU time of the busiest agent."""
 
@@ -68,7 +67,7 @@ def read_local_parts(cluster: Cluster, constants: Constants, parts_per_consumer:
         [constants.connection_agent_s + more_parts * constants.part_agent_s],
         [constants.connection_client_s + more_parts * constants.part_client_s],
     )
-    return Reading(first, last, cluster.consumers_per_host, 1, busy_s)
+    return Reading(first, last, cluster.consumers_per_host, busy_s)
 
 
 def read_remote_parts(cluster: Cluster, constants: Constants, parts_per_consumer: int) -> Reading:
@@ -83,7 +82,7 @@ def read_remote_parts(cluster: Cluster, constants: Constants, parts_per_consumer
         [constants.connection_agent_s + (parts_per_consumer - 1) * constants.part_agent_s + send_s],
         [constants.connection_client_s + num_bytes * constants.byte_client_s],
     )
-    return Reading(first, last, cluster.consumers_per_host, 1, busy_s)
+    return Reading(first, last, cluster.consumers_per_host, busy_s)
 
 
 def read_everything(cluster: Cluster, constants: Constants) -> Reading:
@@ -100,13 +99,13 @@ def read_everything(cluster: Cluster, constants: Constants) -> Reading:
         [constants.connection_agent_s + parts_s + send_s] * cluster.num_hosts,
         [constants.connection_client_s + receive_s] * cluster.num_hosts,
     )
-    return Reading(first, last, cluster.num_consumers, cluster.num_hosts, busy_s)
+    return Reading(first, last, cluster.num_consumers, busy_s)
 
 
 def open_connections(num_clients: int, constants: Constants) -> Reading:
     """Clients connect to one agent from one process, one after the other, and read one part."""
     seconds = num_clients * (constants.connection_agent_s + constants.connection_client_s)
-    return Reading(seconds, seconds, num_clients, 1, num_clients * constants.connection_agent_s)
+    return Reading(seconds, seconds, num_clients, num_clients * constants.connection_agent_s)
 
 
 def _starts(cluster: Cluster, num_consumers: int) -> Times:
