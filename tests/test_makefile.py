@@ -49,7 +49,12 @@ def test_ci_runs_all_checks_and_prints_the_closing_line_of_the_tests_last(tmp_pa
     process = run(tmp_path, [tmp_path / ".ci" / "run"], failing)
     assert process.returncode == (0 if failing == "nothing" else 2)
     assert process.stdout.splitlines()[-1] == "the end of -m pytest -n 2"
-    assert recorded_commands(tmp_path)[-1] == "-m pytest -n 2"
+    assert recorded_commands(tmp_path)[-4:] == [
+        "-m pytest -n 2 --thorough -m thorough",
+        "-m tests.sharing.soak --time 240",
+        "-m fuzz --time 240",
+        "-m pytest -n 2",
+    ]
 
 
 def test_an_older_spark_is_tested_in_an_environment_of_its_own(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def test_the_site_has_all_pages_the_api_and_the_commands(tmp_path: Path) -> None
     assert "--compression-level" in commands
 
 
+@pytest.mark.thorough
 def test_the_plots_and_the_table_are_those_of_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="requires the extra docs")
     from benchmarks import plots

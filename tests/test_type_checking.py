@@ -55,6 +55,7 @@ CHECKERS = {
 """The arguments of Python that run each checker, in its strict mode."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("checker", ["mypy", *thorough("pyright")])
 def test_a_type_checker_finds_each_mistake_and_nothing_else(checker: str, tmp_path: Path) -> None:
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')

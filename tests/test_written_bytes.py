@@ -29,6 +29,7 @@ def start(fill_byte: int) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.thorough
 def test_written_bytes_do_not_depend_on_uninitialized_memory() -> None:
     with start(0x5A) as one, start(0xA5) as other:
         first, second = (json.loads(process.communicate(timeout=240)[0]) for process in (one, other))

@@ -25,7 +25,7 @@ def raises(function: Callable[[], Any], *errors: type[Exception]) -> bool:
     return False
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(batch=strategies.batches())
 def test_nullability_at_any_depth_survives_streams_and_c_structures(batch: bs.RecordBatch) -> None:
     assume("\\x00" not in str(batch.schema))  # in names, which are C strings

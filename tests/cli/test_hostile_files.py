@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fuzz.seeds import build_seeds
 
 SCRIPT = Path(__file__).parent / "isolated_files.py"
@@ -21,12 +23,14 @@ def find_failures(folder: Path) -> dict[str, list[str]]:
     return {line["path"]: line["failures"] for line in lines}
 
 
+@pytest.mark.thorough
 def test_every_command_reads_or_rejects_files_from_a_fuzzer(shared_folder: Path) -> None:
     failures = find_failures(shared_folder / "corpus" / "fuzz")
     assert len(failures) > 50
     assert {path: names for path, names in failures.items() if names} == {}
 
 
+@pytest.mark.thorough
 def test_every_command_reads_or_rejects_mutations_of_valid_files(tmp_path: Path) -> None:
     rng = random.Random(20_261_121)
     files = [seed for seed in build_seeds(with_shared=False) if seed.kind in ("file", "stream")]

@@ -295,6 +295,7 @@ except bs.errors.ResourceError as error:
     assert not find("too-large")
 
 
+@pytest.mark.thorough
 def test_a_control_group_without_memory_spills_and_no_process_dies(token: str, tmp_path: Path) -> None:
     code = (
         SETUP
@@ -338,6 +339,7 @@ def publish_number(token: str, number: int) -> str:
     return bs.publish(bs.table({"a": [number]}), name=f"n{number}").id
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["fork", "spawn", "threads"])
 def test_workers_publish_at_once_into_one_agent(token: str, method: str) -> None:
     pool: Any = ThreadPoolExecutor(4) if method == "threads" else ProcessPoolExecutor(2, mp_context=get_context(method))
@@ -350,6 +352,7 @@ def test_workers_publish_at_once_into_one_agent(token: str, method: str) -> None
         assert bs.unpublish(name) == name
 
 
+@pytest.mark.thorough
 def test_hundreds_of_data_sets_are_found_and_leave_no_descriptors(token: str) -> None:
     address, agent = agent_directory.open_detached_agent()
     with agent:

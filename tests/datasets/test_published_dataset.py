@@ -126,6 +126,7 @@ def readers(token: str, *, reads: bool) -> Iterator[Callable[[], int]]:
             assert counts
 
 
+@pytest.mark.thorough
 def test_opening_a_name_never_fails_while_newer_data_sets_follow_each_other(token: str) -> None:
     old = bs.publish(TABLE, name="model")
     with readers(token, reads=False) as count:
@@ -137,6 +138,7 @@ def test_opening_a_name_never_fails_while_newer_data_sets_follow_each_other(toke
     old.close()
 
 
+@pytest.mark.thorough
 def test_readers_of_a_name_that_is_replaced_get_the_old_or_the_new_rows(token: str) -> None:
     bs.publish(bs.table({"a": [0]}), name="model")
     with readers(token, reads=True) as count:

@@ -53,6 +53,7 @@ def values_of(follower: Any) -> list[list[int]]:
     return [batch.column(0).to_pylist() for batch in follower]
 
 
+@pytest.mark.thorough
 def test_batches_come_in_order_and_a_restarted_consumer_continues_at_the_next_row(stream: Stream) -> None:
     stream.publish(3, 1, 2, 3)
     stream.publish(4)

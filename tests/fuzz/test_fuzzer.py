@@ -40,12 +40,14 @@ def seeds() -> list[FuzzInput]:
     return list(build_seeds(with_shared=False))
 
 
+@pytest.mark.thorough
 def test_all_seeds_are_valid(seeds: list[FuzzInput]) -> None:
     inputs = [seed for seed in seeds if seed.kind not in PARTLY_VALID]
     assert len(inputs) > 300
     assert [seed.name for seed in inputs if not check(seed)] == []
 
 
+@pytest.mark.thorough
 def test_encoding_a_parsed_structure_returns_valid_data(seeds: list[FuzzInput]) -> None:
     for seed in seeds:
         if seed.kind in STRUCTURED_KINDS:
@@ -71,6 +73,7 @@ def test_mutations_of_files_are_often_valid_and_often_not(seeds: list[FuzzInput]
     assert min(counts.values()) > 60, counts
 
 
+@pytest.mark.thorough
 def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not(seeds: list[FuzzInput]) -> None:
     rng = random.Random(SEED)
     recorded = [seed for seed in seeds if seed.kind in WIRE_KINDS]
@@ -84,6 +87,7 @@ def test_mutations_of_sessions_are_sometimes_valid_and_sometimes_not(seeds: list
     assert all(counts[kind, is_valid] > 5 for kind in WIRE_KINDS for is_valid in (True, False)), counts
 
 
+@pytest.mark.thorough
 def test_mutations_of_texts_are_sometimes_valid_and_sometimes_not(seeds: list[FuzzInput]) -> None:
     rng = random.Random(SEED)
     texts = [seed for seed in seeds if seed.kind in KNOWN_TEXTS]

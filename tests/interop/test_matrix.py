@@ -235,6 +235,7 @@ def test_types_survive_a_round_trip_through_pyarrow(peer: str, name: str) -> Non
     assert PEERS[peer](table_of(name, "whole"))[1].schema.types == [LAYOUTS[name].type]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("peer", "name"), CRASHES)
 def test_the_listed_crashes_of_other_libraries_still_happen(peer: str, name: str) -> None:
     program = f"import bowstring as bs; from tests.interop.layouts import table_of; table = table_of('{name}', 'whole')"

@@ -96,6 +96,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("status", "headers", "gzipped"), ENDLESS, ids=["range", "gzip", "whole", "error"])
 def test_a_server_that_sends_without_end_does_not_exhaust_memory(status: str, headers: str, gzipped: bool) -> None:
     with endless_server(status, headers, gzipped=gzipped) as url:

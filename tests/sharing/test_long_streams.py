@@ -53,6 +53,7 @@ def uri_and_tls(
     UCX.configure(UcxOptions())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("copy", "keeps_batches"), [(False, False), (False, True), (True, False)])
 def test_all_batches_of_a_long_stream_arrive(
     uri_and_tls: tuple[str, TlsOptions | None], copy: bool, keeps_batches: bool

@@ -115,6 +115,7 @@ def command_run(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     return process.stdout.splitlines(), (folder / "bowstring-demo.html").read_text("utf-8")
 
 
+@pytest.mark.thorough
 def test_the_command_prints_rows_checks_methods_and_a_verdict(command_run: tuple[list[str], str]) -> None:
     lines, page = command_run
     assert lines[1].startswith("✓ 10,000 rows match Spark's in each read")
@@ -127,6 +128,7 @@ def test_the_command_prints_rows_checks_methods_and_a_verdict(command_run: tuple
     assert "birdstrikes.csv" in page
 
 
+@pytest.mark.thorough
 def test_killed_writers_of_a_cluster_lose_no_rows(command_run: tuple[list[str], str]) -> None:
     text = "\n".join(command_run[0])
     assert re.search(

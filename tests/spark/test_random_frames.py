@@ -256,6 +256,7 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset(name)
 
 
+@pytest.mark.thorough
 def test_random_queries_of_arrow_files_have_the_rows_of_parquet_files(
     spark: SparkSession, tmp_path: Path, interpreted: None
 ) -> None:

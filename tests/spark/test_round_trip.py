@@ -306,6 +306,7 @@ def test_a_big_file_is_split_and_small_ones_are_grouped(spark: SparkSession, tmp
     assert numbers(spark, tmp_path / "many") == list(range(30))
 
 
+@pytest.mark.thorough
 def test_real_data_of_nested_columns_and_nulls_survives_a_round_trip(
     spark: SparkSession, tmp_path: Path, shared_folder: Path
 ) -> None:
@@ -319,6 +320,7 @@ def test_real_data_of_nested_columns_and_nulls_survives_a_round_trip(
     assert list(sums) == [table.num_rows, pc.sum(table["delay"]).as_py(), pc.sum(table["distance"]).as_py()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["birdstrikes.csv", "flights-20k.json"])
 def test_real_files_come_back_with_the_same_rows(
     spark: SparkSession, shared_folder: Path, tmp_path: Path, name: str

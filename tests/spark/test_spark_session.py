@@ -57,6 +57,7 @@ def test_a_new_session_removes_the_folders_of_killed_processes(tmp_path: Path, m
     assert {"running", "unknown"} < names
 
 
+@pytest.mark.thorough
 def test_a_script_that_uses_pandas_and_closes_nothing_prints_nothing(
     tmp_path: Path,
 ) -> None:

@@ -106,6 +106,7 @@ def test_an_event_loop_answers_requests_of_all_sizes(server: Server, client_tls:
             bs.connect(server.uri("all"), ticket="x" * size_bytes, tls=client_tls)
 
 
+@pytest.mark.thorough
 def test_an_event_loop_receives_freed_addresses_of_all_sizes() -> None:
     limits = (1 << 11, 3 << 10, 1 << 12)  # of two addresses with 8 bytes each
     with bs.serve({}, options=ServerOptions(inline_bytes=0)) as server:

@@ -269,6 +269,7 @@ def test_an_agent_that_is_not_authenticated_can_send_only_a_short_reply(key: Age
         assert not raised
 
 
+@pytest.mark.thorough
 def test_silent_connections_of_other_hosts_displace_neither_tasks_nor_the_driver(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         location = put_partition(agent, [1])

@@ -192,6 +192,7 @@ send((total, len(dialed)))
 """
 
 
+@pytest.mark.thorough
 def test_hundreds_of_partitions_of_two_agents_are_read_over_few_connections() -> None:
     cluster = Cluster(400, 2)
     try:

@@ -126,6 +126,7 @@ def read_numbers(uris: list[str]) -> list[int]:
         return [int(batch["a"].to_numpy()[0]) for batch in data]
 
 
+@pytest.mark.thorough
 def test_two_processes_read_1200_partitions_with_1024_descriptors_each() -> None:
     names = set(os.listdir("/dev/shm"))
     missing, dataset_status, agent_descriptors, answers, codes = run_python(
@@ -321,6 +322,7 @@ with agent_client.AgentClient.open(agent_client.AgentKey(token, ProcessIdentity.
 """
 
 
+@pytest.mark.thorough
 def test_agents_end_after_their_owners_have_died_in_any_order_also_while_they_connected() -> None:
     random = Random(7)
     tokens = [secrets.token_hex(16) for _ in range(3)]

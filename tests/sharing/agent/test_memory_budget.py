@@ -133,6 +133,7 @@ def test_a_reservation_becomes_that_of_the_partition(key: AgentKey) -> None:
         assert wait_until(lambda: agent.status()["memory"]["held_bytes"] == 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", ["_NEXT_REQUEST_S", "_IDLE_S"])
 def test_a_task_may_compute_for_long_between_two_reservations(key: AgentKey, setting: str) -> None:
     with running_agent(key, {}, **{setting: 0.2, "_TICK_S": 0.1}), AgentClient.open(key, start=False) as agent:
@@ -205,6 +206,7 @@ def test_a_file_with_a_name_is_an_error(key: AgentKey, tmp_path: Path) -> None:
         assert agent.status()["memory"]["spilled_bytes"] == 0
 
 
+@pytest.mark.thorough
 def test_thousands_of_small_partitions_in_files_are_packed_into_one(key: AgentKey, tmp_path: Path) -> None:
     with running_agent(key, {"RLIMIT_NOFILE": 1024}) as pid, AgentClient.open(key, start=False) as agent:
         with store_number(-1) as memory:

@@ -188,6 +188,7 @@ def test_without_a_folder_the_error_has_the_shortage(key: AgentKey, monkeypatch:
         memory.reserve(6)
 
 
+@pytest.mark.thorough
 def test_the_limit_holds_for_thousands_of_partitions_of_several_processes(key: AgentKey) -> None:
     count, values = 1000, 2000
     limit = 300 * values * 8

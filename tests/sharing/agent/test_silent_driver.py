@@ -57,6 +57,7 @@ def list_queues(pid: int) -> list[str]:
     return [line[4] for line in lines if line[3] == ESTABLISHED]
 
 
+@pytest.mark.thorough
 def test_an_agent_keeps_the_data_of_a_driver_that_is_cut_off_until_it_expires() -> None:
     try:
         hosts = SimulatedHosts("driver", "worker")

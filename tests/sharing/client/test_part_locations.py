@@ -66,6 +66,7 @@ def test_a_server_of_another_namespace_is_not_asked(dead_uri: str) -> None:
             bs.connect(create_dataset((other, other + "&x=1"), (dead_uri,)))
 
 
+@pytest.mark.thorough
 def test_thousands_of_parts_do_not_wait_for_the_same_dead_server_again(
     dead_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

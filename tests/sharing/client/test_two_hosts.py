@@ -154,6 +154,7 @@ def test_a_table_of_another_host_arrives_over_a_link_with_delay_and_loss(hosts: 
         assert wait_until(lambda: num_clients(server) == 0)
 
 
+@pytest.mark.thorough
 def test_both_ends_lose_the_connection_to_a_host_that_is_cut_off(hosts: Hosts, authority: Authority) -> None:
     with serve(hosts, authority, rows=16 * ROWS, stall_s=1) as server:
         values = {"locations": server.receive(), "tls": authority.client(), "timeout_s": 1}
@@ -166,6 +167,7 @@ def test_both_ends_lose_the_connection_to_a_host_that_is_cut_off(hosts: Hosts, a
             assert wait_until(lambda: num_clients(server) == 0)
 
 
+@pytest.mark.thorough
 def test_a_client_that_stops_acknowledging_packets_is_disconnected(hosts: Hosts, authority: Authority) -> None:
     """The kernel retransmits for about 15 minutes before it reports it."""
     with serve(hosts, authority, rows=1000, stall_s=3) as server:

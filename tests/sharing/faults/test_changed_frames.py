@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import bowstring as bs
 from bowstring.dissociated.messages import BODY_TYPE_SHIFT, AddressBody, BodyType, decode_addresses, encode_addresses
@@ -151,6 +152,7 @@ def read_through(proxy: Proxy, uri: StreamURI, copy: bool, timeout_s: float) -> 
     return None
 
 
+@pytest.mark.thorough
 @MODES
 def test_changed_frames_cause_an_error_or_no_harm(
     children: Children, scheme: str, tls: TlsOptions | None, copy: bool, count_faults: FaultCounter
@@ -175,6 +177,7 @@ def test_changed_frames_cause_an_error_or_no_harm(
     count_faults("changed frames", outcomes.total())
 
 
+@pytest.mark.thorough
 def test_changed_records_of_tls_cause_an_error_or_no_harm(
     children: Children, server_certificates: TlsOptions, count_faults: FaultCounter
 ) -> None:

@@ -37,6 +37,7 @@ def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
     count_faults("stopped processes", 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheme", [SCHEMES[0], *thorough(*SCHEMES[1:])])
 def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
     children: Children, scheme: str, tls: TlsOptions | None, count_faults: FaultCounter

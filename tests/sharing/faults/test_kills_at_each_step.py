@@ -141,6 +141,7 @@ def uri_of_role(uri: str, role: ConnectionRole) -> str:
     return str(replace(parse_uri(uri), want_data=tags[role]))
 
 
+@pytest.mark.thorough
 def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children, count_faults: FaultCounter) -> None:
     key = AgentKey.create()
 

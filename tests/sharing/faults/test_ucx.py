@@ -51,6 +51,7 @@ def read(children: Children, uri: str, shares_memory: bool) -> list[type[Bowstri
     return outcomes
 
 
+@pytest.mark.thorough
 @MODES
 def test_a_server_survives_clients_that_are_killed(
     children: Children, shares_memory: bool, count_faults: FaultCounter
@@ -72,6 +73,7 @@ def test_a_server_survives_clients_that_are_killed(
     count_faults(f"kills of a client over ucx (seed {SEED})", num_kills)
 
 
+@pytest.mark.thorough
 @MODES
 def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
     children: Children, shares_memory: bool, count_faults: FaultCounter
@@ -88,6 +90,7 @@ def test_clients_get_an_error_or_all_data_of_a_server_that_is_killed(
     count_faults(f"kills of a server over ucx (seed {SEED})", num_kills)
 
 
+@pytest.mark.thorough
 @MODES
 def test_a_stopped_server_is_a_deadline_error(
     children: Children, shares_memory: bool, count_faults: FaultCounter
@@ -118,6 +121,7 @@ def changes(num_messages: int) -> list[MessageChange]:
     ]
 
 
+@pytest.mark.thorough
 @MODES
 def test_changed_messages_of_a_server_cause_an_error_or_no_harm(
     children: Children, shares_memory: bool, count_faults: FaultCounter
@@ -142,6 +146,7 @@ def test_changed_messages_of_a_server_cause_an_error_or_no_harm(
     count_faults(f"changed messages over ucx (seed {SEED})", len(faults))
 
 
+@pytest.mark.thorough
 @MODES
 def test_changed_requests_cause_an_error_or_no_harm(
     children: Children, shares_memory: bool, count_faults: FaultCounter

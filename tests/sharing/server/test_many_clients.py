@@ -221,6 +221,7 @@ def test_a_silent_client_is_disconnected_unless_it_leases_memory() -> None:
         assert table.num_rows == 1000
 
 
+@pytest.mark.thorough
 def test_a_client_that_stops_receiving_is_disconnected_but_not_a_slow_one() -> None:
     table = bs.table({"a": np.arange(2_000_000)})
     options = ServerOptions(stall_s=2.0)

@@ -316,6 +316,7 @@ with bs.connect(uris) as data:
 """
 
 
+@pytest.mark.thorough
 def test_more_files_are_served_and_read_than_there_are_descriptors(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.arrow" for number in range(1000)]
     for number, path in enumerate(paths):

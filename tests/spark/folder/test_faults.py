@@ -64,6 +64,7 @@ def data_files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("_"))
 
 
+@pytest.mark.thorough
 def test_failed_attempts_leave_no_rows_and_no_files(spark: SparkSession, tmp_path: Path) -> None:
     write(frame_of_failing_task(spark, attempts=2), tmp_path)
     assert read_ids(spark, tmp_path) == list(range(2000))
@@ -71,6 +72,7 @@ def test_failed_attempts_leave_no_rows_and_no_files(spark: SparkSession, tmp_pat
     assert not (tmp_path / "_staging").exists()
 
 
+@pytest.mark.thorough
 def test_failed_attempts_leave_no_rows_and_no_files_with_any_option(spark: SparkSession, tmp_path: Path) -> None:
     frame = frame_of_failing_task(spark, attempts=2).selectExpr("id", "id % 5 AS k", "string(id % 7) AS text")
     options = {"partitionBy": "k", "sortBy": "text", "dictionaryColumns": "text", "compression": "zstd"}

@@ -20,6 +20,7 @@ from bowstring.sharing.processes import start_ticks
 from bowstring.spark import PublishedFrame, RemoteOptions, publish
 from tests.polling import wait_until
 from tests.spark.publication.test_publish import agent_datasets, agent_of
+from tests.thorough import thorough
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,16 +88,10 @@ def published_rows(published: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     "kind",
     [
-        "narrow",
         "padded",
-        "Python",
-        "grouped",
-        "sorted",
-        "round robin",
-        "random",
-        "joined",
-        "cached",
-        "uncached columns",
+        *thorough(
+            "narrow", "Python", "grouped", "sorted", "round robin", "random", "joined", "cached", "uncached columns"
+        ),
     ],
 )
 def test_each_row_is_published_once_although_the_agent_was_killed_during_the_job(
@@ -130,6 +125,7 @@ def test_all_partitions_of_an_indeterminate_frame_are_computed_again(
     assert tasks_per_partition(tmp_path) == Counter(dict.fromkeys(range(5), 2))
 
 
+@pytest.mark.thorough
 def test_partitions_that_are_lost_in_each_attempt_are_an_error_after_as_many_as_spark_makes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +209,7 @@ def test_all_parts_of_an_indeterminate_frame_are_replaced(spark: SparkSession) -
         spark.conf.unset("spark.sql.execution.sortBeforeRepartition")
 
 
+@pytest.mark.thorough
 def test_a_data_set_without_rows_is_restored(spark: SparkSession) -> None:
     for frame in (spark.createDataFrame([], "id long"), spark.range(0, 10, 1, 3).where("id < 0")):
         with publish(frame) as published:
@@ -221,6 +218,7 @@ def test_a_data_set_without_rows_is_restored(spark: SparkSession) -> None:
             assert bs.connect(published).read_all().to_pydict() == {"id": []}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("remote", "lifetime"), [(False, "application"), (True, "detached")])
 def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: bool, lifetime: Lifetime
@@ -257,6 +255,7 @@ def test_a_computation_that_fails_changes_nothing_and_can_be_repeated(
         assert [each.lifetime for each in bs.published() if each.id == published.id] == [lifetime]
 
 
+@pytest.mark.thorough
 def test_a_restored_data_set_expires_when_it_would_have(spark: SparkSession) -> None:
     published = publish(spark.range(10), ttl_s=5)
     time.sleep(1)

@@ -80,6 +80,7 @@ def test_small_partitions_in_files_are_packed(spark: SparkSession) -> None:
         assert sum_ids(published) == sum(range(2000))
 
 
+@pytest.mark.thorough
 def test_failed_attempts_leave_no_reservation_and_no_file(spark: SparkSession) -> None:
     frame = wide_frame(spark, 8, 2).select("id", "text").mapInArrow(fail_first_attempts(2), "id long, text string")
     with publish(spark.range(1)) as other:

@@ -103,6 +103,7 @@ def test_a_certificate_that_does_not_exist_is_an_error(spark: SparkSession, auth
         publish(spark.range(10), remote=RemoteOptions("127.0.0.1", tls=TlsOptions("/missing.pem")))
 
 
+@pytest.mark.thorough
 def test_attempts_that_were_never_reported_are_dropped_on_the_hosts_of_the_executors(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

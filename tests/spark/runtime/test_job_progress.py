@@ -97,9 +97,9 @@ def test_there_is_no_progress_and_no_thread(spark: SparkSession, monkeypatch: py
             monkeypatch.setitem(sys.modules, "rich.progress", None)
         if case == "other bar":
             monkeypatch.setattr("bowstring.spark.runtime.job_progress._has_console_progress", lambda _spark: True)
-        watcher = threading.Timer(0.8, lambda: seen.extend(progress_threads()))
+        watcher = threading.Timer(0.4, lambda: seen.extend(progress_threads()))
         watcher.start()
-        publish(slow_frame(spark, 0.6), progress=False if case == "off" else None).close()
+        publish(slow_frame(spark, 0.3), progress=False if case == "off" else None).close()
         watcher.join()
     assert texts == [""]
     assert seen == []

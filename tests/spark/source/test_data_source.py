@@ -201,6 +201,7 @@ def test_a_traceback_is_hidden_only_in_sparks_workers() -> None:
     assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 
+@pytest.mark.thorough
 def test_a_session_finds_the_source_without_a_call(spark: SparkSession, tmp_path: Path) -> None:
     session = spark.newSession()  # has none of the sources that were registered in the other
     session.range(3).write.format("arrow").mode("append").save(str(tmp_path))

@@ -75,6 +75,7 @@ def test_data_sets_and_globs_read_a_folder_of_a_store(
         load(spark, store_folder, "/day=7").schema  # noqa: B018
 
 
+@pytest.mark.thorough
 def test_concurrent_commits_of_a_store_are_both_kept(spark: SparkSession, store_folder: StorePath) -> None:
     frame = spark.range(0, 10, 1, 1)
     with ThreadPoolExecutor(2) as threads:
@@ -119,6 +120,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("moment", "rows"), [("before", 0), ("after", 10)])
 def test_a_writer_that_is_killed_leaves_all_rows_or_none(
     spark: SparkSession, store_folder: StorePath, moment: str, rows: int
@@ -135,6 +137,7 @@ def test_a_writer_that_is_killed_leaves_all_rows_or_none(
     assert len(names) == 2 + bool(rows), "the next writer removes what the killed one left"
 
 
+@pytest.mark.thorough
 def test_a_stream_between_folders_of_a_store_writes_each_row_once(
     spark: SparkSession, store_folder: StorePath, tmp_path: Path
 ) -> None:

@@ -324,6 +324,7 @@ def test_a_body_is_not_copied_on_the_sending_side() -> None:
         assert one.is_closed
 
 
+@pytest.mark.thorough
 def test_a_steady_slow_transfer_may_take_longer_than_the_deadline(peer: Peer) -> None:
     hostile, transport = peer
     hostile.settimeout(20)

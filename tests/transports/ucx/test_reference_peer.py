@@ -106,6 +106,7 @@ def test_faults_of_the_server_of_the_reference_are_errors(
         assert all(column.to_pylist() for batch in data for column in batch.columns)
 
 
+@pytest.mark.thorough
 def test_clients_of_the_reference_that_crash_leave_the_server_working() -> None:
     table = reference_peer.example_table(9)
     words = pa.table({"word": pa.array(["a", "b"]).dictionary_encode()})

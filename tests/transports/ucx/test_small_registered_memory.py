@@ -98,12 +98,14 @@ def assert_memory_is_free(server: Server) -> None:
         assert client.receive() == ([EXPECTED[number] for number in last], [True] * 3)
 
 
+@pytest.mark.thorough
 def test_a_client_that_frees_each_table_maps_all_of_them(server: Server) -> None:
     for _ in range(2):
         assert run_python(READ_AND_FREE, uris=uris(server)) == (EXPECTED, [True] * NUM_TABLES)
     assert_memory_is_free(server)
 
 
+@pytest.mark.thorough
 def test_a_client_that_keeps_all_tables_receives_those_as_bytes_that_do_not_fit(server: Server) -> None:
     with PythonProcess(READ_AND_KEEP, uris=uris(server)) as client:
         assert client.receive() == (EXPECTED, [True] * 3 + [False] * (NUM_TABLES - 3))
@@ -118,6 +120,7 @@ def test_all_tables_are_read_in_one_request(server: Server) -> None:
     assert_memory_is_free(server)
 
 
+@pytest.mark.thorough
 def test_the_blocks_of_a_killed_client_are_used_again(server: Server) -> None:
     with PythonProcess(READ_AND_KEEP, uris=uris(server)[:3]) as client:
         assert client.receive() == (EXPECTED[:3], [True] * 3)
@@ -125,6 +128,7 @@ def test_the_blocks_of_a_killed_client_are_used_again(server: Server) -> None:
         assert_memory_is_free(server)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_killed", [False, True], ids=["ends", "is killed"])
 def test_a_refused_client_keeps_its_memory_until_it(server: Server, is_killed: bool) -> None:
     server.add("removed", bs.record_batch({"x": np.full(4 * ROWS - 1024, 77)}))  # all of the registered memory

@@ -206,6 +206,7 @@ def test_an_idle_worker_sleeps_until_its_event_descriptor_is_readable(worker: Wo
         assert wake_ups <= 5
 
 
+@pytest.mark.thorough
 def test_descriptors_stay_flat_over_200_connections(worker: Worker) -> None:
     with UcpListener(worker, "127.0.0.1") as listener:
         counts = []
