@@ -73,17 +73,18 @@ def open_publish_methods(folder: Path) -> Iterator[Callable[[int], PublishMethod
         spark = bowstring.spark.session("local[*]", arrow_cache=True)
         try:
             yield lambda rows: PublishMethods(
-                create_dataframe(spark, rows), consumer, local, folder, expected_sum(rows)
+                create_dataframe(spark, rows), rows, consumer, local, folder, expected_sum(rows)
             )
         finally:
             spark.stop()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PublishMethods:
     """The methods to pass a DataFrame to the consumer, each until it has replied with the right sum."""
 
     df: DataFrame
+    rows: int
     consumer: WorkerProcess
     connection: socket.socket
     folder: Path
@@ -93,17 +94,22 @@ class PublishMethods:
         """`publish`, then two methods with `toArrow`, then two with Parquet."""
         handles: list[bowstring.spark.PublishedFrame] = []
         parquet, arrow = self.folder / "parquet", self.folder / "table.arrow"
+        new_frame = self._create_frame
         return [
-            Candidate.of_call("bowstring", lambda: self._publish(handles), teardown=lambda: handles.pop().close()),
-            Candidate.of_call("toArrow, stream through a socket", self._send_stream),
-            Candidate.of_call("toArrow, mapped file", lambda: self._write_file(arrow), teardown=arrow.unlink),
+            Candidate.of_call("bowstring", lambda: self._publish(handles), new_frame, lambda: handles.pop().close()),
+            Candidate.of_call("toArrow, stream through a socket", self._send_stream, new_frame),
+            Candidate.of_call("toArrow, mapped file", lambda: self._write_file(arrow), new_frame, arrow.unlink),
             *(
                 Candidate.of_call(
-                    f"Parquet, {codec}", self._parquet_writer(parquet, codec), teardown=lambda: shutil.rmtree(parquet)
+                    f"Parquet, {codec}", self._parquet_writer(parquet, codec), new_frame, lambda: shutil.rmtree(parquet)
                 )
                 for codec in ("snappy", "uncompressed")
             ),
         ]
+
+    def _create_frame(self) -> None:
+        """Create the frame again, since users transfer a new query: Spark keeps the plan of an earlier one."""
+        self.df = create_dataframe(self.df.sparkSession, self.rows)
 
     def candidates_without_consumer(self) -> list[Candidate]:
         """`publish` alone, then the JVM's step, then ``mapInArrow`` that counts."""

@@ -116,14 +116,18 @@ class ProcessIdentity:
         return None
 
 
+@cache  # the kernel takes a millisecond for /proc/PID/stat of a JVM with many threads
 def find_java_ancestor() -> ProcessIdentity | None:
-    """The nearest Java ancestor of this process: Spark's driver or executor."""
+    """The nearest Java ancestor of this process when it was first asked: Spark's driver or executor."""
     pid = os.getpid()
     while pid > 1:
         pid = parent_pid(pid)
         if _read_program_name(pid) == "java":
             return ProcessIdentity.from_pid(pid)
     return None
+
+
+os.register_at_fork(after_in_child=find_java_ancestor.cache_clear)
 
 
 def wait_for_exit(pidfd: int, timeout_s: float = 0) -> bool:
