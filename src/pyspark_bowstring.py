@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bowstring.spark.runtime.worker_errors import hide_traceback
+from bowstring.spark.versions import READ_LIMITS, ROWS_WITHOUT_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -33,8 +34,11 @@ class DefaultSource(DataSource):
     spark-stream.md. All others are an `InvalidArgumentError`.
     """
 
+    @hide_traceback()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__({name.lower(): value for name, value in options.items()})
+        if {"maxfilespertrigger", "maxbytespertrigger"} & self.options.keys():
+            READ_LIMITS.check()  # here, because PySpark 4.0 replaces errors of `streamReader` by its own
         self._planner: ReadPlanner | None = None
 
     @classmethod
@@ -50,6 +54,8 @@ class DefaultSource(DataSource):
     @hide_traceback()
     def reader(self, schema: StructType) -> ArrowSourceReader:
         """Return a reader of the columns of `schema`, which may have other types than the files."""
+        if not schema.fields:
+            ROWS_WITHOUT_COLUMNS.check()
         return ArrowSourceReader(self._get_planner().reader(schema))
 
     @hide_traceback()

@@ -34,12 +34,18 @@ _LACKING = re.compile(
     r"|No module named 'pyspark\.sql\.(?:streaming\.)?datasource'"
     r"|module 'pyspark\.sql\.types' has no attribute '\w+'"
     r"|'(?:DataFrame|RuntimeConfig)' object has no attribute '(?:toArrow|getAll)'"
+    r"|cannot import name '\w+' from 'pyspark\.sql\.types'"
+    r"|DataTypeSingleton\.__call__\(\) takes 1 positional argument but 2 were given"
+    r"|Unsupported data type \"TIME"
+    r"|time64\[ns\] is not supported in conversion to Arrow"
+    r"|Failed to find the data source: arrow"
 )
 """What the errors of tests say that need more than an older PySpark has."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        item.add_marker(pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning"))  # of 3.5
         if STARTS_SPARK & set(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
             # Warnings of PySpark and py4j.
@@ -58,6 +64,18 @@ def pytest_runtest_setup() -> Generator[None]:
 def pytest_runtest_call() -> Generator[None]:
     with _skip_what_spark_lacks():
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a file of tests that imports what this version of PySpark lacks."""
+    report = yield
+    lacking = _LACKING.search(str(report.longrepr)) if report.failed and SPARK_VERSION < NEWEST_SPARK_VERSION else None
+    if lacking is not None:
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 1, f"Skipped: {lacking[0]}")
+    return report
 
 
 @contextmanager

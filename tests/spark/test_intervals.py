@@ -18,6 +18,7 @@ from bowstring.spark import publish, read, write
 from bowstring.spark.intervals import CALENDAR_FIELDS, INTERVAL_KEY, split_intervals
 from bowstring.spark.source.schema_compatibility import check_read_conversions
 from bowstring.spark.types import as_nullable
+from tests.spark.needs_spark import available_columns
 from tests.spark.test_round_trip import SPARK_TYPES
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ INTERVALS = """
     map(make_ym_interval(1, 2), array(make_interval(0, 0, 0, id))) as maps,
     if(id = 1, null, named_struct('m', make_ym_interval(0, 1), 'i', null, 'v', parse_json('1'))) as structs
 """
-EVERY_INTERVAL = ",\n".join(map(str.strip, (INTERVALS, SPARK_TYPES)))
+EVERY_INTERVAL = ",\n".join(map(str.strip, (available_columns(INTERVALS), SPARK_TYPES)))
 
 
 @pytest.fixture(scope="module")

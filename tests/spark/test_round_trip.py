@@ -21,11 +21,12 @@ from pyspark.sql import functions
 from bowstring.spark import read
 from bowstring.spark.options import ReadArguments
 from bowstring.spark.types import as_nullable
+from tests.spark.needs_spark import available_columns, needs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EVERY_TYPE = """
+EVERY_TYPE = available_columns("""
     if(id % 3 = 0, null, id % 2 = 0) as bools,
     cast(if(id % 3 = 1, null, id % 200 - 100) as tinyint) as bytes,
     cast(id as smallint) as shorts,
@@ -45,9 +46,9 @@ EVERY_TYPE = """
     if(id % 4 = 1, null, sequence(0, id % 3)) as lists,
     map(concat('k', id), if(id % 2 = 0, null, id)) as maps,
     if(id % 5 = 1, null, named_struct('a', id, 'b', array(named_struct('c', if(id % 2 = 0, null, 'x'))))) as structs
-"""
+""")
 
-SPARK_TYPES = """
+SPARK_TYPES = available_columns("""
     cast(time '23:59:59.123' as time(3)) as millis,
     cast('00:00:00.123456789' as time(9)) as nanos,
     cast(make_dt_interval(cast(id as int)) as interval hour) as hours,
@@ -59,7 +60,7 @@ SPARK_TYPES = """
     cast(id as string) collate UNICODE_CI as collated,
     map('k' collate UTF8_LCASE, array('v' collate UNICODE)) as nested_collated,
     array() as empty_lists
-"""
+""")
 """Types that have no Arrow type of their own, or that pyarrow does not convert to Python values."""
 
 
@@ -283,6 +284,7 @@ FOREIGN: dict[str, tuple[Any, list[Any], str]] = {
 }
 
 
+@needs_spark(4, 1)  # which has times of day
 def test_types_that_spark_lacks_are_read_as_its_own(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table({name: column for name, (column, _, _) in FOREIGN.items()})
     with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:

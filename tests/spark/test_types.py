@@ -31,6 +31,7 @@ from bowstring.spark.types import (
     to_json_value,
     to_spark_schema,
 )
+from bowstring.spark.versions import SPARK_VERSION
 
 
 def single_field(spark_type: Any, nullable: bool = True) -> Any:
@@ -104,6 +105,11 @@ def test_the_metadata_of_a_column_survives_a_round_trip() -> None:
     assert to_spark_schema(malformed)["c"].metadata == {}
 
 
+def newer_types(name: str, *parameters: Any) -> list[Any]:
+    """A type, if this version of Spark has it."""
+    return [getattr(sql, name)(*parameters)] if hasattr(sql, name) else []
+
+
 WIDER_TYPES = [
     (arrow.uint8(), "smallint"),
     (arrow.uint16(), "int"),
@@ -125,7 +131,7 @@ WIDER_TYPES = [
     (arrow.decimal128(5, -2), "decimal(7,0)"),
     (arrow.decimal128(2, 5), "decimal(5,5)"),
     (arrow.decimal256(36, -2), "decimal(38,0)"),
-    (arrow.day_time_interval(), "interval"),
+    *[(arrow.day_time_interval(), "interval") for _ in newer_types("CalendarIntervalType")],
     (arrow.sparse_union([("a", arrow.int8()), ("b", arrow.Utf8())]), "struct<a:tinyint,b:string>"),
     (uuid(), "binary"),
     (bool8(), "boolean"),
@@ -259,23 +265,25 @@ SPARK_TYPES_BY_ROW: dict[str, list[Any]] = {
     "`float`, `double`": [sql.FloatType(), sql.DoubleType()],
     "`decimal(p,s)`": [sql.DecimalType()],
     "`string`, `binary`": [sql.StringType(), sql.BinaryType()],
-    "`string collate c`, `char(n)`, `varchar(n)`": [sql.StringType("UNICODE"), sql.CharType(1), sql.VarcharType(1)],
+    "`string collate c`, `char(n)`, `varchar(n)`": [sql.CharType(1), sql.VarcharType(1)],
     "`date`": [sql.DateType()],
-    "`time(p)`": [sql.TimeType()],
+    "`time(p)`": newer_types("TimeType"),
     "`timestamp`": [sql.TimestampType()],
     "`timestamp_ntz`": [sql.TimestampNTZType()],
     "`interval day to second`": [sql.DayTimeIntervalType()],
     "`interval year to month`": [sql.YearMonthIntervalType()],
-    "`interval`": [sql.CalendarIntervalType()],
+    "`interval`": newer_types("CalendarIntervalType"),
     "`array`, `map`, `struct`": [
         sql.ArrayType(sql.NullType()),
         sql.MapType(sql.StringType(), sql.NullType()),
         sql.StructType([sql.StructField("a", sql.NullType())]),
     ],
-    "`variant`": [sql.VariantType()],
-    "`geometry(s)`, `geography(s)`": [sql.GeometryType(4326), sql.GeographyType(4326)],
+    "`variant`": newer_types("VariantType"),
+    "`geometry(s)`, `geography(s)`": [*newer_types("GeometryType", 4326), *newer_types("GeographyType", 4326)],
     "user-defined types": [PointType()],
 }
+if SPARK_VERSION >= (4, 0):
+    SPARK_TYPES_BY_ROW["`string collate c`, `char(n)`, `varchar(n)`"].append(sql.StringType("UNICODE"))
 
 
 def read_documented_types() -> dict[str, tuple[str, str]]:
@@ -323,11 +331,11 @@ READ_TYPES = [
     ("`arrow.uuid` as 16 bytes", uuid()),
     ("`arrow.bool8`", bool8()),
     ("date64[ms]", arrow.date64()),
-    ("time32", arrow.Time("s")),
+    *[("time32", arrow.Time("s")) for _ in newer_types("TimeType")],
     ("any zone and unit", arrow.timestamp("ns", "Asia/Tokyo")),
     ("any unit", arrow.timestamp("s")),
     ("any unit", arrow.duration("ns")),
-    ("day_time_interval", arrow.day_time_interval()),
+    *[("day_time_interval", arrow.day_time_interval()) for _ in newer_types("CalendarIntervalType")],
     ("large, fixed-size and view lists", arrow.list_view(arrow.int8())),
     ("large, fixed-size and view lists", arrow.list_(arrow.int8(), 2)),
     ("unions as structs", arrow.dense_union([("a", arrow.int8())])),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bowstring.errors import UnmetRequirementError
-from bowstring.spark.options import ReadOptions
 from bowstring.spark.versions import DATA_SOURCE, READ_LIMITS, SPARK_VERSION, SparkFeature, check_spark_version
+from tests.spark.needs_spark import needs_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,12 +41,27 @@ def test_a_spark_without_any_support_is_refused(monkeypatch: pytest.MonkeyPatch)
         check_spark_version()
 
 
+@needs_spark(4, 0)
 def test_limits_of_streams_are_refused_where_spark_does_not_pass_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark_bowstring import DefaultSource
+
     monkeypatch.setattr("bowstring.spark.versions.SPARK_VERSION", (4, 1))
-    with pytest.raises(UnmetRequirementError, match="maxFilesPerTrigger"):
-        ReadOptions.parse({"maxfilespertrigger": "1"})
+    for option in ("maxFilesPerTrigger", "maxBytesPerTrigger"):
+        with pytest.raises(UnmetRequirementError, match="maxFilesPerTrigger"):
+            DefaultSource({option: "1"})
     monkeypatch.setattr("bowstring.spark.versions.SPARK_VERSION", READ_LIMITS.since)
-    assert ReadOptions.parse({"maxfilespertrigger": "1"}).max_files_per_trigger == 1
+    DefaultSource({"maxFilesPerTrigger": "1"})
+
+
+@needs_spark(4, 0)
+def test_rows_without_columns_are_refused_where_spark_loses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.types import StructType
+
+    from pyspark_bowstring import DefaultSource
+
+    monkeypatch.setattr("bowstring.spark.versions.SPARK_VERSION", (4, 0))
+    with pytest.raises(UnmetRequirementError, match="count_rows"):
+        DefaultSource({"path": "data"}).reader(StructType())
 
 
 @pytest.mark.skipif(DATA_SOURCE.is_available, reason="PySpark has Python data sources since 4.0")

@@ -26,7 +26,6 @@ from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.spark.path_globs import compile_glob
 from bowstring.spark.time_texts import parse_time_zone, parse_timestamp, to_microseconds
-from bowstring.spark.versions import READ_LIMITS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -177,8 +176,6 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.max_files_per_trigger is not None and self.max_bytes_per_trigger is not None:
             raise InvalidArgumentError("maxFilesPerTrigger and maxBytesPerTrigger can't be combined: choose one")
-        if self.max_files_per_trigger is not None or self.max_bytes_per_trigger is not None:
-            READ_LIMITS.check()
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:

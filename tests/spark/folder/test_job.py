@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import GeographyType, GeometryType, LongType, StructType, VariantType
+from pyspark.sql.types import LongType, StructType
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
@@ -23,6 +23,7 @@ from bowstring.errors import InvalidArgumentError, ResourceError
 from bowstring.spark.folder import job as folder_job, staging
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import SaveMode, WriteOptions
+from tests.spark.needs_spark import needs_spark
 
 
 def begin_job(folder: Path, mode: SaveMode = "append") -> tuple[FolderJob, ManifestEntry]:
@@ -42,7 +43,10 @@ def test_a_job_that_ignores_data_keeps_files_that_another_program_wrote_meanwhil
     assert [path.name for path in tmp_path.iterdir()] == ["other.arrow"]
 
 
+@needs_spark(4, 1)
 def test_rows_are_not_sorted_by_types_without_an_order(tmp_path: Path) -> None:
+    from pyspark.sql.types import GeographyType, GeometryType, VariantType
+
     for column_type in (VariantType(), GeometryType(4326), GeographyType(4326)):
         schema = StructType().add("x", column_type).add("k", LongType())
         with pytest.raises(InvalidArgumentError, match="sortBy: column x: expected a type with an order"):

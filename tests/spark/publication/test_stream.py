@@ -15,10 +15,15 @@ import bowstring as bs
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing import PublishedSummary
 from bowstring.spark import publish_stream
+from bowstring.spark.versions import READ_LIMITS
 from tests.polling import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+# Older versions do not limit the files of a batch by format("arrow").
+FORMAT = "arrow" if READ_LIMITS.is_available else "parquet"
 
 
 def add_rows(folder: Path, *batches: range) -> None:
@@ -27,14 +32,13 @@ def add_rows(folder: Path, *batches: range) -> None:
     source.mkdir(exist_ok=True)
     for ids in batches:
         table = bs.table({"id": bs.array(list(ids), "int64")})
-        with bs.new_file(source / f".{ids.start:06d}", table.schema) as writer:
-            writer.write_table(table)
-        (source / f".{ids.start:06d}").rename(source / f"{ids.start:06d}.arrow")
+        bs.write_table(table, source / f".{ids.start:06d}.{FORMAT}")
+        (source / f".{ids.start:06d}.{FORMAT}").rename(source / f"{ids.start:06d}.{FORMAT}")
 
 
 def stream_writer(spark: SparkSession, folder: Path) -> Any:
     """A query that processes one file in each batch."""
-    stream = spark.readStream.format("arrow").schema("id long").option("maxFilesPerTrigger", 1)
+    stream = spark.readStream.format(FORMAT).schema("id long").option("maxFilesPerTrigger", 1)
     writer = stream.load(str(folder / "source")).writeStream
     return writer.option("checkpointLocation", str(folder / "checkpoint"))
 
@@ -110,7 +114,7 @@ def test_a_failed_query_frees_its_batches_and_options_are_checked(
         return frame.mapInArrow(fail, "id long").writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
 
     add_rows(tmp_path, range(3), range(3, 6))
-    stream = spark.readStream.format("arrow").schema("id long").option("maxFilesPerTrigger", 1)
+    stream = spark.readStream.format(FORMAT).schema("id long").option("maxFilesPerTrigger", 1)
     query = publish_stream(with_failure(stream.load(str(tmp_path / "source"))), name)
     with pytest.raises(Exception, match="as planned"):
         query.awaitTermination(200)

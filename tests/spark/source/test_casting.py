@@ -9,6 +9,7 @@ import pytest
 
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.spark.source.casting import cast_batch
+from tests.spark.needs_spark import needs_spark
 
 pa = pytest.importorskip("pyarrow")
 sql = pytest.importorskip("pyspark.sql.types")
@@ -166,6 +167,7 @@ REQUIRED = {
 }
 
 
+@needs_spark(4, 1)  # older versions do not know that elements are required
 @pytest.mark.parametrize(("column", "data_type"), REQUIRED.values(), ids=REQUIRED.keys())
 def test_nulls_in_required_elements_are_an_error(column: Any, data_type: Any) -> None:
     assert cast(column.slice(0, 2), data_type).to_pylist() == column.slice(0, 2).to_pylist()

@@ -12,6 +12,7 @@ import pytest
 
 from bowstring.errors import InvalidArgumentError
 from bowstring.spark.runtime.worker_errors import hide_traceback
+from tests.spark.needs_spark import needs_spark
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -167,6 +168,7 @@ def test_nanoseconds_of_a_time_of_six_digits_are_an_error_or_truncated(spark: Sp
     assert truncated.where("t = time '00:00:00.000001'").count() == 2
 
 
+@needs_spark(4, 1)  # 4.0 plans the query again
 def test_a_view_after_an_overwrite_names_the_cure(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     spark.range(3).write.format("arrow").mode("append").save(path)

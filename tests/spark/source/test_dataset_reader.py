@@ -36,7 +36,8 @@ def test_all_types_come_back_in_as_many_partitions_as_their_bytes_need(spark: Sp
     with publish(frame) as published:
         again = load(spark, published, splitBytes=split_bytes)
         # Arrow's times of day do not have Spark's precision.
-        assert again.withColumn("times", again["times"].cast("time(6)")).dtypes == frame.dtypes
+        times = {"times": again["times"].cast("time(6)")} if "times" in again.columns else {}
+        assert again.withColumns(times).dtypes == frame.dtypes
         num_pieces = sum(-(-part.nbytes // split_bytes) for part in published.parts)
         assert again.rdd.getNumPartitions() == (1 if split_bytes > published.nbytes else num_pieces)
         assert (num_pieces > 4) == (split_bytes < published.nbytes)

@@ -25,6 +25,7 @@ from bowstring.spark.source.schema_compatibility import (
     merge_schemas,
 )
 from bowstring.spark.types import UnsupportedType
+from bowstring.spark.versions import SPARK_VERSION
 
 A, B = Path("/a.arrow"), Path("/b.arrow")
 LONG, INT, STRING = spark.LongType(), spark.IntegerType(), spark.StringType()
@@ -80,8 +81,6 @@ LOSSLESS: list[tuple[Any, Any]] = [
     (spark.DecimalType(10, 2), spark.DecimalType(5, 1)),
     (spark.NullType(), spark.ArrayType(LONG)),
     (spark.BinaryType(), STRING),
-    (spark.TimeType(3), spark.TimeType(6)),
-    (spark.TimeType(9), spark.TimeType(6)),
     (spark.DayTimeIntervalType(0, 0), spark.DayTimeIntervalType()),
     (struct_type(("a", LONG), ("b", STRING)), struct_type(("b", STRING))),
     (VectorUDT.sqlType(), VectorUDT()),
@@ -100,9 +99,11 @@ LOSSY: list[tuple[Any, Any]] = [
     (spark.TimestampType(), spark.DateType()),
     (spark.TimestampType(), spark.TimestampNTZType()),
     (spark.TimestampNTZType(), spark.TimestampType()),
-    (spark.TimeType(6), spark.TimeType(4)),
     (spark.DayTimeIntervalType(), spark.DayTimeIntervalType(0, 0)),
 ]
+if SPARK_VERSION >= (4, 1):
+    LOSSLESS += [(spark.TimeType(3), spark.TimeType(6)), (spark.TimeType(9), spark.TimeType(6))]
+    LOSSY.append((spark.TimeType(6), spark.TimeType(4)))
 
 
 def test_a_type_without_a_counterpart_is_an_error_if_it_is_read() -> None:

@@ -167,9 +167,25 @@ def _create_joined_batch_rdd(frame: Any) -> RDD[Any]:
     num_rows = max(MAX_BATCH_BYTES // row_bytes, 1)
     session.conf().set(_MAX_RECORDS_SETTING, str(min(num_rows, max_records) if max_records > 0 else num_rows))
     plan = frame._jdf.queryExecution().analyzed()
-    messages = spark._jvm.org.apache.spark.sql.Dataset.ofRows(session, plan).toArrowBatchRdd().toJavaRDD()
+    messages = _find_dataset_class(spark._jvm).ofRows(session, plan).toArrowBatchRdd().toJavaRDD()
     join_batches = partial(_join_small_batches, to_arrow_schema(frame.schema), max_records)
-    return RDD(messages, spark.sparkContext, NoOpSerializer()).mapPartitions(join_batches)
+    batches = RDD(messages, spark.sparkContext, NoOpSerializer()).mapPartitions(join_batches)
+    if spark.conf.get(_LARGE_TYPES_SETTING, None) != "true":
+        return batches
+    # `toArrowBatchRdd` does not regard the setting.
+    return batches.mapPartitions(partial(_cast_batches, to_arrow_schema(frame.schema, prefers_large_types=True)))
+
+
+@lru_cache(maxsize=1)
+def _find_dataset_class(jvm: Any) -> Any:
+    return jvm.org.apache.spark.sql.Dataset
+
+
+def _cast_batches(schema: Schema, batches: Iterable[Any]) -> Iterator[Any]:
+    import pyarrow as pa
+
+    target = pa.schema(schema)
+    return (batch.cast(target) for batch in batches)
 
 
 def _has_variable_width(data_type: Any) -> bool:

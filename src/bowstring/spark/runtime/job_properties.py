@@ -36,7 +36,7 @@ def local_property(spark: SparkSession, key: str, value: str) -> Iterator[None]:
 def describe_jobs(spark: SparkSession, description: str, tag: str) -> Iterator[None]:
     """Show a description in Spark's UI, unless the caller has set one, and add a tag to the jobs.
 
-    On Spark Connect only the tag. The caller's job group and tags are not changed. KeyboardInterrupt cancels the jobs.
+    On Spark Connect only the tag. The caller's job group and tags are not changed. Any exception cancels the jobs.
     """
     context: Any = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
     if context is None:
@@ -59,8 +59,9 @@ def _tag_jobs(
     add(tag)
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
-        # PySpark's handler of SIGINT fails to do so in the thread that waits for a job, whose connection is in use.
+    except BaseException:
+        # PySpark's handler of SIGINT fails to do so in the thread that waits for a job, whose connection is in use. In
+        # PySpark 3.5 its error replaces the KeyboardInterrupt.
         with suppress(Exception):  # Java may have ended
             cancel(tag)
         raise
