@@ -10,6 +10,7 @@ from bowstring.spark.versions import SPARK_VERSION
 
 _NEW_SQL = {
     r"\btime[ (]": (4, 1),
+    r"\btime\(9\)": (4, 3),
     r"\bparse_json\b": (4, 0),
     r"\bcollate\b": (4, 0),
     r"\bst_geo[mg]": (4, 1),

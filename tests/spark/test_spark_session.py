@@ -123,7 +123,7 @@ def test_workers_print_nothing_when_spark_closes_their_sockets(spark: SparkSessi
         assert "BrokenPipeError" in printed, "PySpark does so itself: remove bowstring.spark.runtime.worker_daemon"
 
 
-@needs_spark(4, 1)  # older daemons import NumPy themselves
+@needs_spark(4, 2)  # older daemons import NumPy themselves
 @pytest.mark.parametrize(
     "daemon",
     [("bowstring.spark.runtime.worker_daemon", "pyspark.worker"), ("pyspark.daemon", "pyspark.serializers")],

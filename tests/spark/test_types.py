@@ -32,6 +32,7 @@ from bowstring.spark.types import (
     to_spark_schema,
 )
 from bowstring.spark.versions import SPARK_VERSION
+from tests.spark.needs_spark import needs_spark
 
 
 def single_field(spark_type: Any, nullable: bool = True) -> Any:
@@ -200,6 +201,7 @@ def test_a_class_that_a_file_names_is_not_imported(monkeypatch: pytest.MonkeyPat
     assert as_nullable(parse_struct_type(tmp_path, to_json_value(table))) == storage
 
 
+@needs_spark(4, 3)
 def test_times_of_day_have_the_number_of_digits_where_spark_has_it() -> None:
     table = single_field(sql.ArrayType(sql.TimeType(3)))
     there = to_arrow_schema(table)
@@ -209,6 +211,7 @@ def test_times_of_day_have_the_number_of_digits_where_spark_has_it() -> None:
     assert to_spark_schema(malformed).simpleString() == "struct<c:time(9)>"
 
 
+@needs_spark(4, 2)  # which takes a time zone in its conversion
 @pytest.mark.parametrize("name", ["GeometryType", "GeographyType"])
 def test_spatial_types_are_marked_as_spark_marks_them(name: str) -> None:
     for srid in (4326, "ANY"):

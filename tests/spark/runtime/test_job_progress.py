@@ -128,8 +128,8 @@ def test_ctrl_c_cancels_the_job_and_ends_the_thread(spark: SparkSession, monkeyp
         os.kill(os.getpid(), signal.SIGINT)
 
     interrupter = threading.Thread(target=interrupt)
-    # PySpark 3.5 fails to cancel the job in its handler of the signal, and raises that error.
-    interruption = KeyboardInterrupt if SPARK_VERSION >= (4, 0) else Py4JError
+    # Older versions of PySpark fail to cancel the job in their handler of the signal, and raise that error.
+    interruption = KeyboardInterrupt if SPARK_VERSION >= (4, 2) else Py4JError
     with terminal(monkeypatch) as texts, pytest.raises(interruption):
         interrupter.start()
         publish(slow_frame(spark, 20), name="interrupted")

@@ -60,8 +60,8 @@ def _tag_jobs(
     try:
         yield
     except BaseException:
-        # PySpark's handler of SIGINT fails to do so in the thread that waits for a job, whose connection is in use. In
-        # PySpark 3.5 its error replaces the KeyboardInterrupt.
+        # PySpark's handler of SIGINT fails to do so in the thread that waits for a job, whose connection is in use. Its
+        # error replaces the KeyboardInterrupt before PySpark 4.2.
         with suppress(Exception):  # Java may have ended
             cancel(tag)
         raise
