@@ -14,7 +14,6 @@ _NEW_SQL = {
     r"\bparse_json\b": (4, 0),
     r"\bcollate\b": (4, 0),
     r"\bst_geo[mg]": (4, 1),
-    r"\bmake_interval\b": (4, 0),  # PySpark 3.5 has no type for it
 }
 """Patterns of SQL, and the first version of Spark that has it."""
 

@@ -136,7 +136,7 @@ WIDER_TYPES = [
     (arrow.sparse_union([("a", arrow.int8()), ("b", arrow.Utf8())]), "struct<a:tinyint,b:string>"),
     (uuid(), "binary"),
     (bool8(), "boolean"),
-    (parquet_variant(arrow.struct([*reversed(VARIANT_FIELDS)])), "variant"),
+    *[(parquet_variant(arrow.struct([*reversed(VARIANT_FIELDS)])), "variant") for _ in newer_types("VariantType")],
     (
         parquet_variant(arrow.struct([VARIANT_FIELDS[1], ("typed_value", arrow.int64())])),
         "struct<metadata:binary,typed_value:bigint>",
