@@ -13,7 +13,7 @@ _NEW_SQL = {
     r"\btime\(9\)": (4, 3),
     r"\bparse_json\b": (4, 0),
     r"\bcollate\b": (4, 0),
-    r"\bst_geo[mg]": (4, 1),
+    r"\bst_geo[mg]": (4, 2),
 }
 """Patterns of SQL, and the first version of Spark that has it."""
 
