@@ -128,6 +128,7 @@ def test_child_process():
 """
 
 
+@pytest.mark.thorough
 def test_data_for_some_readers_is_kept_in_adjacent_folders(tmp_path: Path, repository: Path) -> None:
     (tmp_path / "test_sample.py").write_text(f"FOLDER = {str(tmp_path)!r}\n{TESTS}")
     folder = tmp_path / "kept"

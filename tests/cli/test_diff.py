@@ -79,6 +79,7 @@ def test_one_side_may_be_a_pipe(tmp_path: Path, repository: Path) -> None:
     assert not {key for key in {*document, "row", "cells"} if f"`{key}`" not in page}
 
 
+@pytest.mark.thorough
 def test_a_damaged_or_missing_file_is_one_error_line(tmp_path: Path) -> None:
     left, right = write(tmp_path / "a.arrow", TABLE), write(tmp_path / "b.arrow", TABLE)
     right.write_bytes(right.read_bytes()[:-9])

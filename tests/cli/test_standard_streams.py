@@ -169,6 +169,7 @@ def test_characters_that_the_output_can_not_encode_are_escaped(path: Path, tmp_p
     assert b"/\xe9\\u0171.arrow: 100,000 rows" in process.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_terminated_process_leaves_no_partial_file(number: int, tmp_path: Path) -> None:
     source = write(tmp_path / "data.arrow", pa.table({"n": range(1_000_000)}))

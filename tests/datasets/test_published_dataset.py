@@ -78,6 +78,7 @@ def sum_published(token: str, name: str) -> int:
         return sum(dataset.read_all()["a"].to_pylist())
 
 
+@pytest.mark.thorough
 def test_each_worker_of_a_pool_opens_and_closes_the_same_data_set(token: str) -> None:
     with (
         bs.publish(TABLE, name="shared-by-workers"),
@@ -233,6 +234,7 @@ def has_lost_its_agent(dataset: PublishedDataset) -> bool:
     return False
 
 
+@pytest.mark.thorough
 def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token: str) -> None:
     with bs.publish(TABLE, name="stopped") as dataset:
         with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:

@@ -62,6 +62,7 @@ def test_every_kind_has_seeds_and_an_oracle(seeds: list[FuzzInput]) -> None:
     assert {seed.kind for seed in seeds} == set(KINDS) == set(ORACLES)
 
 
+@pytest.mark.thorough
 def test_mutations_of_files_are_often_valid_and_often_not(seeds: list[FuzzInput]) -> None:
     rng = random.Random(SEED)
     files = [seed for seed in seeds if seed.kind == "file"]

@@ -198,6 +198,7 @@ def test_the_page_of_a_url_equals_that_of_a_local_file(
         assert bs.inspection.build_anatomy_page(url, "it") == build_page_and_count_faults(data, "it", full=False)[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("edge_bytes", [16, 1 << 16])
 @EVERY_FORMAT
 @pytest.mark.parametrize(("look", "batches"), [(inspect_or_error, 2), (describe_anatomy, 4)])

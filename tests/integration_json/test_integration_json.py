@@ -529,6 +529,7 @@ INVALID_VALUES = st.one_of(
 )
 
 
+@pytest.mark.thorough
 @given(st.data())
 @settings(max_examples=400)
 def test_a_damaged_document_is_a_bowstring_error_or_valid(data: st.DataObject) -> None:

@@ -277,6 +277,7 @@ print("ready")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "ending", ["", "sys.exit(3)", "raise SystemExit(3)", "import os; sys.stdout.flush(); os._exit(3)"]
 )

@@ -594,6 +594,7 @@ def test_the_error_for_a_read_only_store_mentions_writing() -> None:
 # Hostile files
 
 
+@pytest.mark.thorough
 @given(st.data())
 @settings(max_examples=150)
 def test_a_damaged_file_reads_the_same_from_ranges_and_from_memory_or_is_an_error(data: st.DataObject) -> None:

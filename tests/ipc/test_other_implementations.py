@@ -76,6 +76,7 @@ def write_all(folder: Path, names: list[str]) -> None:
                     writer.write(batch.slice(1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [["plain", "big"], *thorough([*WRITE_OPTIONS])], ids=" ".join)
 def test_other_implementations_read_every_type_in_every_encoding(
     shared_folder: Path, tmp_path: Path, names: list[str]

@@ -69,6 +69,7 @@ def test_readers_read_what_spark_computes_of_real_files(
     assert TableSummary(**reply["summary"]).find_differences(summary) == []
 
 
+@pytest.mark.thorough
 def test_all_methods_deliver_all_rows_to_all_readers(
     spark: SparkSession, shared_folder: Path, readers: Readers
 ) -> None:
@@ -144,6 +145,7 @@ def test_killed_writers_of_a_cluster_lose_no_rows(command_run: tuple[list[str], 
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("process_name", "number", "status"),
     [("SparkSubmit", signal.SIGTERM, 143), *thorough(("CoarseGrainedExecutorBackend", signal.SIGINT, 130))],

@@ -130,6 +130,7 @@ def test_fields_read_in_one_pass_equal_those_read_one_by_one(columns: list[tuple
             assert declarations.get(index, ()) == dictionaries
 
 
+@pytest.mark.thorough
 def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
     kinds = [*_FLAT, *_NESTED]
     schema = bs.schema([bs.field(f"c{i}", kinds[i % len(kinds)], metadata={"k": str(i)}) for i in range(60)])

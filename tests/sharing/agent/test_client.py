@@ -182,6 +182,7 @@ def test_the_agent_ends_with_its_owner_and_its_memory_is_freed() -> None:
         bs.connect(uri)
 
 
+@pytest.mark.thorough
 def test_the_agent_survives_killed_writers(key: AgentKey) -> None:
     with PythonProcess(PUT_PARTITION + "\nreceive()", key=key, values=[7], place=(0, 0)) as other:
         uri = other.receive()
@@ -256,6 +257,7 @@ def test_memory_with_another_number_of_rows_is_an_error(key: AgentKey) -> None:
         assert agent.status()["datasets"] == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", ["_IDLE_S", "_FIRST_OWNER_S"])
 def test_an_unused_agent_ends_although_its_owner_runs(key: AgentKey, setting: str) -> None:
     with PythonProcess(RUN_AGENT_WITH_SETTING, address=key.address, setting=setting) as agent_process:

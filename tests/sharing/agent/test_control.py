@@ -160,6 +160,7 @@ def test_a_driver_with_the_secret_commits_and_drops_over_tcp(key: AgentKey) -> N
             control.drop("d")
 
 
+@pytest.mark.thorough
 def test_a_driver_owns_an_agent_until_the_last_of_its_connections_ends(key: AgentKey) -> None:
     with PythonProcess(PUT_AND_END, key=key) as executor:
         location, pid = executor.receive()
@@ -309,6 +310,7 @@ def test_signatures_of_tickets_are_in_no_text(key: AgentKey) -> None:
         assert not [text for text in texts if signature in text]
 
 
+@pytest.mark.thorough
 def test_an_agent_is_owned_by_a_process_with_a_connection_until_that_ends(key: AgentKey) -> None:
     with PythonProcess(PUT_AND_END, key=key) as executor:
         location, agent_pid = executor.receive()
@@ -325,6 +327,7 @@ def test_an_agent_is_owned_by_a_process_with_a_connection_until_that_ends(key: A
             bs.connect(location.uris[1])
 
 
+@pytest.mark.thorough
 def test_a_later_connection_of_an_owner_replaces_an_earlier_one(key: AgentKey) -> None:
     with PythonProcess(PUT_AND_END, key=key) as executor:
         location, agent_pid = executor.receive()

@@ -131,6 +131,7 @@ def test_nothing_is_committed_if_an_agent_lacks_partitions(cluster: Cluster) -> 
     assert bs.connect(cluster.tcp_uris[0]).read_all().num_rows == 3
 
 
+@pytest.mark.thorough
 def test_agents_outlive_executors_and_end_with_the_driver(cluster: Cluster) -> None:
     with PythonProcess(DRIVER, key=cluster.key, attempts=cluster.attempts, forks=True) as driver:
         assert driver.receive() == {}

@@ -297,6 +297,7 @@ def test_an_agent_whose_owner_died_before_it_connected_ends_although_others_ask_
         assert ask_until_the_end(key, ask)
 
 
+@pytest.mark.thorough
 def test_an_unused_agent_ends_although_others_ask_it(key: AgentKey) -> None:
     with running_agent(key, {}, _IDLE_S=1.0):
         with AgentClient.open(key, start=False):  # owns it until the end of this process

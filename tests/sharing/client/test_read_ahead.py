@@ -218,6 +218,7 @@ def test_the_bytes_of_columns_that_are_not_selected_count(monkeypatch: pytest.Mo
     assert max(waiting) <= 2
 
 
+@pytest.mark.thorough
 def test_a_forked_child_does_not_wait_for_the_thread_of_its_parent() -> None:
     with PythonProcess(SERVE) as server:
         _, uri = server.receive()

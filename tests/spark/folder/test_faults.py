@@ -237,6 +237,7 @@ def test_requesting_a_session_with_another_master_is_an_error(spark: SparkSessio
         session("local[7]")
 
 
+@pytest.mark.thorough
 def test_a_failed_first_append_leaves_no_folder(spark: SparkSession, tmp_path: Path) -> None:
     error_message(lambda: write(frame_of_failing_task(spark, attempts=9), tmp_path / "new" / "deep"))
     assert list(tmp_path.iterdir()) == []

@@ -22,6 +22,7 @@ from bowstring.spark import write
 from bowstring.spark.folder import data_files
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import WriteOptions
+from tests.thorough import thorough
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +62,7 @@ PARTITION_VALUES = [
 ]
 
 
-@pytest.mark.parametrize("is_function", [False, True])
+@pytest.mark.parametrize("is_function", [True, *thorough(False)])
 def test_the_folders_of_partitions_are_those_that_spark_writes(
     spark: SparkSession, tmp_path: Path, is_function: bool
 ) -> None:

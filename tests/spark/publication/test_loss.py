@@ -153,7 +153,7 @@ def drop_parts(published: PublishedFrame, indices: list[int]) -> None:
         assert agent.commit_attempts(published.id, remaining) == []
 
 
-@pytest.mark.parametrize("kind", ["padded", "sorted", "random", "cached"])
+@pytest.mark.parametrize("kind", ["padded", "random", *thorough("sorted", "cached")])
 def test_lost_parts_are_computed_again_and_connecting_before_is_an_error(spark: SparkSession, kind: str) -> None:
     frame = frames(spark)[kind]
     expected = sorted(tuple(row) for row in frame.collect())

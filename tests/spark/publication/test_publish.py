@@ -304,6 +304,7 @@ def test_invalid_options_are_an_error(spark: SparkSession, options: dict[str, An
         publish(spark.range(1), **options)
 
 
+@pytest.mark.thorough
 def test_the_drivers_memory_does_not_grow_with_the_data(spark: SparkSession) -> None:
     def resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -19,6 +19,7 @@ from tests.polling import wait_until
 from tests.sharing.python_process import run_python
 from tests.spark.folder.test_faults import fail_first_attempts
 from tests.spark.publication.test_publish import agent_of
+from tests.thorough import thorough
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +46,7 @@ def sum_ids(published: PublishedFrame) -> int:
     return total
 
 
-@pytest.mark.parametrize("limit", [0, "15m", 25 * MB, "1g"])
+@pytest.mark.parametrize("limit", [0, "15m", *thorough(25 * MB, "1g")])
 def test_partitions_beyond_the_limit_are_written_to_files(spark: SparkSession, limit: int | str) -> None:
     with publish(spark.range(1)) as other:
         before = read_memory_status(other)["held_bytes"]

@@ -117,6 +117,7 @@ def test_attempts_that_were_never_reported_are_dropped_on_the_hosts_of_the_execu
         monkeypatch.undo()
 
 
+@pytest.mark.thorough
 def test_an_agent_killed_during_the_job_is_replaced(spark: SparkSession) -> None:
     with publish(spark.range(1), remote=LOCAL) as other:
         assert other._job is not None

@@ -70,6 +70,7 @@ def test_a_part_is_read_at_its_nearest_location(spark: SparkSession) -> None:
         assert load(spark, " ".join(locations)).count() == 1000
 
 
+@pytest.mark.thorough
 def test_many_small_parts_are_few_partitions(spark: SparkSession) -> None:
     with publish(spark.range(0, 500, 1, 100)) as published:
         assert len(published.uris) == 100

@@ -170,6 +170,7 @@ def test_data_sets_and_several_paths_are_read(spark: SparkSession, tmp_path: Pat
     assert read(spark, [tmp_path / "a", str(tmp_path / "b")]).count() == 80
 
 
+@pytest.mark.thorough
 def test_a_folder_of_a_store_is_read(spark: SparkSession, store_folder: StorePath) -> None:
     frame = spark.range(10).selectExpr("id", "id % 2 k")
     write(frame, store_folder.url, partition_by=["k"], storage_options=store_folder.options)

@@ -114,6 +114,7 @@ def test_complete_mode_replaces_the_rows_of_the_batch_before(spark: SparkSession
     assert len(list((tmp_path / "data").glob("part-*.arrow"))) == len(manifest.entries)
 
 
+@pytest.mark.thorough
 def test_a_failed_batch_leaves_no_rows_and_its_files_go_with_the_next_one(spark: SparkSession, tmp_path: Path) -> None:
     flag = tmp_path / "fail"
     flag.touch()

@@ -49,6 +49,7 @@ def uris() -> Iterator[list[str]]:
         server.communicate(timeout=TIMEOUT_S)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ticket", "num_rows"), TICKETS)
 def test_the_client_of_the_reference_reads_what_its_server_sends(uris: list[str], ticket: str, num_rows: int) -> None:
     assert fetch_with_reference_client(uris, ticket).equals(reference_peer.example_table(num_rows))

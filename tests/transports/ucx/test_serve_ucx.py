@@ -67,6 +67,7 @@ receive()
 """
 
 
+@pytest.mark.thorough
 def test_a_connection_that_arrives_while_another_is_accepted_is_accepted_too() -> None:
     with PythonProcess(SERVE_ROLES) as other:
         base = other.receive()

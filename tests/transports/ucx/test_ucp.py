@@ -100,6 +100,7 @@ def test_tagged_messages_go_both_ways_between_processes(options: dict[str, str])
             drive_until_exit(worker, process)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", OPTIONS)
 def test_active_messages_go_both_ways_between_processes(options: dict[str, str]) -> None:
     with Context(FEATURES, options) as context:
@@ -134,6 +135,7 @@ def receive_memory_key(worker: Worker, endpoint: UcpEndpoint) -> tuple[RemoteKey
     return RemoteKey(endpoint, bytes(described[16:])), address, size_bytes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", OPTIONS)
 def test_memory_of_another_process_is_fetched(options: dict[str, str]) -> None:
     with Context(FEATURES, options) as context:

@@ -193,6 +193,7 @@ def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str
                 assert second_exporter.export(other).address == address
 
 
+@pytest.mark.thorough
 def test_arrays_of_a_closed_dataset_keep_their_values() -> None:
     command = [sys.executable, "-c", REPLACING_SERVER]
     UCX.configure(UcxOptions(shares_memory=True))
