@@ -24,7 +24,7 @@ lint: $(READY) ## Check format, lint and types.
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy $(CODE)
 
-thorough: $(READY) ## Run the long tests, servers and clients with kills, and the fuzzer: 25 minutes.
+thorough: $(READY) ## Run the long tests, servers and clients with kills, and the fuzzer: 20 minutes.
 	@$(BIN)/python -m pytest -n 2 --thorough -m thorough
 	@$(BIN)/python -m tests.sharing.soak --time 240
 	@$(BIN)/python -m fuzz --time 240
