@@ -172,6 +172,7 @@ def test_an_owner_connects_again_to_an_agent_that_ended_the_connection(
     assert cluster.group.commit("d", cluster.attempts, 3600.0) == {}
     (uri, *_) = cluster.attempts
     owned = agent_group._ownership._agents[uri]
+    assert wait_until(lambda: owned._client is not None)  # set by the loop's thread
     first: Any = owned._client
     first._channel.channel.shut_down()  # as if the network had lost the connection
     assert wait_until(lambda: owned._client is not None and owned._client is not first)
