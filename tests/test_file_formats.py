@@ -89,6 +89,15 @@ def test_a_type_that_a_format_lacks_is_an_error_with_the_column(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_malformed_metadata_of_an_extension_type_is_an_error(tmp_path: Path, name: str) -> None:
+    metadata = {"ARROW:extension:name": "arrow.opaque", "ARROW:extension:metadata": "{}"}
+    table = bs.table({"c": ["a"]}, schema=bs.schema([bs.field("c", bs.string(), metadata=metadata)]))
+    with pytest.raises(UnsupportedTypeError, match=r"pyarrow can't write this as \w+: Key 'type_name' does not exist$"):
+        bs.write_table(table, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_types_are_inferred_from_all_rows(tmp_path: Path) -> None:
     rows = 1_000_000  # more than a block of pyarrow
     (tmp_path / "t.csv").write_text("a,zip\n" + "1,01067\n" * rows + "x,2\n")

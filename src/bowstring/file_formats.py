@@ -724,8 +724,9 @@ def _write_with_pyarrow(sink: Sink, target_format: str, table: LazyTable, option
             for batch in table.batches:
                 check_row_count(batch)
                 writer.write_batch(pa.record_batch(batch))
-    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise UnsupportedTypeError(f"pyarrow can't write this as {target_format}: {error}") from error
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        # Without quotes around the message of a KeyError.
+        raise UnsupportedTypeError(f"pyarrow can't write this as {target_format}: {error.args[0]}") from error
 
 
 def _check_parquet_type(type: t.DataType, path: str) -> None:
