@@ -52,7 +52,7 @@ def test_ci_runs_all_checks_and_prints_the_closing_line_of_the_tests_last(tmp_pa
     assert recorded_commands(tmp_path)[-4:] == [
         "-m pytest -n 2 --thorough -m thorough",
         "-m tests.sharing.soak --time 240",
-        "-m fuzz --time 240",
+        "-m fuzz --time 240 --seed 1",
         "-m pytest -n 2",
     ]
 

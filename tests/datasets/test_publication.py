@@ -463,7 +463,7 @@ receive()
 
 
 def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: str) -> None:
-    with bs.publish(TABLE, name="this-one"), pytest.raises(NotFoundError, match="the newest are: (.+, )?this-one"):
+    with bs.publish(TABLE, name="this-one"), pytest.raises(NotFoundError, match=r"the newest are: (.+, )?this-one"):
         bs.open_published("other")
     assert run_python("import bowstring as bs\nsend([s.name for s in bs.published() if s.name == 'this-one'])") == []
 
