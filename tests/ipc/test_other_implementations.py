@@ -21,7 +21,6 @@ import bowstring as bs
 from bowstring.datatypes import types as t
 from tests.cases import CASES, Case
 from tests.ipc.samples import as_file, as_stream, batch
-from tests.thorough import thorough
 from tests.written_files import is_swapped_by_pyarrow
 
 ROWS = 2
@@ -77,7 +76,7 @@ def write_all(folder: Path, names: list[str]) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("names", [["plain", "big"], *thorough([*WRITE_OPTIONS])], ids=" ".join)
+@pytest.mark.parametrize("names", [[*WRITE_OPTIONS]], ids=" ".join)
 def test_other_implementations_read_every_type_in_every_encoding(
     shared_folder: Path, tmp_path: Path, names: list[str]
 ) -> None:

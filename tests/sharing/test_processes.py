@@ -53,6 +53,27 @@ def test_a_reused_process_id_is_another_process() -> None:
         replace(own, host="elsewhere").check_alive("this")
 
 
+JAVA_THAT_FORKS = """
+import os
+from bowstring.sharing.processes import find_java_ancestor
+open("/proc/self/comm", "w").write("java")
+before = find_java_ancestor()
+read_end, write_end = os.pipe()
+if os.fork() == 0:
+    java = find_java_ancestor()
+    os.write(write_end, str(java and java.pid).encode())
+    os._exit(0)
+os.wait()
+send((before, os.getpid(), os.read(read_end, 100)))
+"""
+
+
+def test_a_forked_child_looks_for_java_again() -> None:
+    before, pid, child_found = run_python(JAVA_THAT_FORKS)
+    assert before is None
+    assert child_found == str(pid).encode()
+
+
 def test_java_above_is_the_nearest_java_ancestor() -> None:
     java, parent = run_python(NAMED_JAVA)
     assert parent == java

@@ -32,7 +32,6 @@ from bowstring.cli.demo.methods import (
 from bowstring.cli.demo.summary import TableSummary
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
 from tests.polling import wait_until
-from tests.thorough import thorough
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,7 +147,7 @@ def test_killed_writers_of_a_cluster_lose_no_rows(command_run: tuple[list[str], 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("process_name", "number", "status"),
-    [("SparkSubmit", signal.SIGTERM, 143), *thorough(("CoarseGrainedExecutorBackend", signal.SIGINT, 130))],
+    [("SparkSubmit", signal.SIGTERM, 143), ("CoarseGrainedExecutorBackend", signal.SIGINT, 130)],
 )
 def test_a_signal_ends_the_command_and_its_processes_without_a_traceback(
     tmp_path: Path, process_name: str, number: int, status: int

@@ -60,7 +60,7 @@ def test_rows_without_columns_are_refused_where_spark_loses_them(monkeypatch: py
     from pyspark_bowstring import DefaultSource
 
     monkeypatch.setattr("bowstring.spark.versions.SPARK_VERSION", (4, 0))
-    with pytest.raises(UnmetRequirementError, match="count_rows"):
+    with pytest.raises(UnmetRequirementError, match="num_rows of the data set"):
         DefaultSource({"path": "data"}).reader(StructType())
 
 

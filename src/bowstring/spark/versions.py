@@ -56,7 +56,7 @@ READ_LIMITS = SparkFeature(
     "maxFilesPerTrigger or maxBytesPerTrigger", (4, 2), "leave it out: a batch has all new files"
 )
 ROWS_WITHOUT_COLUMNS = SparkFeature(
-    'format("arrow") of rows without columns', (4, 1), "count them by bowstring.spark.count_rows"
+    'format("arrow") of rows without columns', (4, 1), "use num_rows of the data set, or bowstring.spark.count_rows"
 )
 BATCH_BYTE_LIMIT = SparkFeature("a limit of the bytes of a batch", (4, 0), "set maxRecordsPerBatch")
 ARROW_CACHE = SparkFeature("session(arrow_cache=True)", (4, 3), "leave it out: frames are cached in Spark's own format")

@@ -15,7 +15,6 @@ from tests.polling import wait_until
 from tests.sharing.faults.children import SCHEMES, numbers
 from tests.sharing.faults.conftest import MODES, FaultCounter
 from tests.sharing.faults.processes import Children, nothing_left, num_descriptors
-from tests.thorough import thorough
 
 
 @MODES
@@ -38,7 +37,7 @@ def test_a_stopped_server_is_a_deadline_error_when_it_has_to_answer(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("scheme", [SCHEMES[0], *thorough(*SCHEMES[1:])])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
     children: Children, scheme: str, tls: TlsOptions | None, count_faults: FaultCounter
 ) -> None:

@@ -131,13 +131,15 @@ def test_timestamps_can_be_read_with_any_time_zone_of_the_session(spark: SparkSe
 def test_strings_have_64_bit_offsets_if_the_session_prefers_them(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
     try:
-        with publish(spark.range(2).selectExpr("string(id) as s", "array(binary('x')) as b")) as published:
+        columns = "string(id) as s", "array(binary('x')) as b", "map('k', struct(if(id = 0, null, 'v') as x)) as m"
+        with publish(spark.range(2).selectExpr(*columns)) as published:
             table = bs.connect(published).read_all()
     finally:
         spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
     assert table.schema == published.schema
     assert table.schema["s"].type == bs.large_string()
-    assert table.to_pydict() == {"s": ["0", "1"], "b": [[b"x"], [b"x"]]}
+    maps = [[("k", {"x": None})], [("k", {"x": "v"})]]
+    assert table.to_pydict() == {"s": ["0", "1"], "b": [[b"x"], [b"x"]], "m": maps}
 
 
 def test_names_with_dots_and_duplicate_names_are_preserved(spark: SparkSession) -> None:

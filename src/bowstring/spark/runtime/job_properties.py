@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _DESCRIPTION = "spark.job.description"
+_INTERRUPTIONS = (KeyboardInterrupt, SystemExit)
 
 
 def has_local_properties(spark: SparkSession) -> bool:
@@ -36,8 +37,10 @@ def local_property(spark: SparkSession, key: str, value: str) -> Iterator[None]:
 def describe_jobs(spark: SparkSession, description: str, tag: str) -> Iterator[None]:
     """Show a description in Spark's UI, unless the caller has set one, and add a tag to the jobs.
 
-    On Spark Connect only the tag. The caller's job group and tags are not changed. Any exception cancels the jobs.
+    On Spark Connect only the tag. The caller's job group and tags are not changed. KeyboardInterrupt cancels the jobs.
     """
+    from py4j.protocol import Py4JError
+
     context: Any = spark.sparkContext if hasattr(spark, "_jsparkSession") else None
     if context is None:
         with _tag_jobs(tag, spark.addTag, spark.removeTag, spark.interruptTag):
@@ -46,7 +49,9 @@ def describe_jobs(spark: SparkSession, description: str, tag: str) -> Iterator[N
         yield  # a property could be left in another thread
     else:
         with ExitStack() as stack:
-            stack.enter_context(_tag_jobs(tag, context.addJobTag, context.removeJobTag, context.cancelJobsWithTag))
+            calls = context.addJobTag, context.removeJobTag, context.cancelJobsWithTag
+            # Before PySpark 4.2, the error of its handler of SIGINT replaces the KeyboardInterrupt.
+            stack.enter_context(_tag_jobs(tag, *calls, (*_INTERRUPTIONS, Py4JError)))
             if context.getLocalProperty(_DESCRIPTION) is None:
                 stack.enter_context(local_property(spark, _DESCRIPTION, description))
             yield
@@ -54,14 +59,17 @@ def describe_jobs(spark: SparkSession, description: str, tag: str) -> Iterator[N
 
 @contextmanager
 def _tag_jobs(
-    tag: str, add: Callable[[str], object], remove: Callable[[str], object], cancel: Callable[[str], object]
+    tag: str,
+    add: Callable[[str], object],
+    remove: Callable[[str], object],
+    cancel: Callable[[str], object],
+    interruptions: tuple[type[BaseException], ...] = _INTERRUPTIONS,
 ) -> Iterator[None]:
     add(tag)
     try:
         yield
-    except BaseException:
-        # PySpark's handler of SIGINT fails to do so in the thread that waits for a job, whose connection is in use. Its
-        # error replaces the KeyboardInterrupt before PySpark 4.2.
+    except interruptions:
+        # PySpark's handler of SIGINT fails to do so in the thread that waits for a job, whose connection is in use.
         with suppress(Exception):  # Java may have ended
             cancel(tag)
         raise
