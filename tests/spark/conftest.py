@@ -38,7 +38,6 @@ _LACKING = re.compile(
     r"|DataTypeSingleton\.__call__\(\) takes 1 positional argument but 2 were given"
     r"|Unsupported data type \"TIME"
     r"|time64\[ns\] is not supported in conversion to Arrow"
-    r"|Failed to find the data source: arrow"
 )
 """What the errors of tests say that need more than an older PySpark has."""
 

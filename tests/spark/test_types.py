@@ -106,6 +106,11 @@ def test_the_metadata_of_a_column_survives_a_round_trip() -> None:
     assert to_spark_schema(malformed)["c"].metadata == {}
 
 
+def if_spark_has(name: str, *entries: Any) -> list[Any]:
+    """Return the entries of a list that need a type of Spark, if this version has it."""
+    return list(entries) if hasattr(sql, name) else []
+
+
 def newer_types(name: str, *parameters: Any) -> list[Any]:
     """A type, if this version of Spark has it."""
     return [getattr(sql, name)(*parameters)] if hasattr(sql, name) else []
@@ -132,11 +137,11 @@ WIDER_TYPES = [
     (arrow.decimal128(5, -2), "decimal(7,0)"),
     (arrow.decimal128(2, 5), "decimal(5,5)"),
     (arrow.decimal256(36, -2), "decimal(38,0)"),
-    *[(arrow.day_time_interval(), "interval") for _ in newer_types("CalendarIntervalType")],
+    *if_spark_has("CalendarIntervalType", (arrow.day_time_interval(), "interval")),
     (arrow.sparse_union([("a", arrow.int8()), ("b", arrow.Utf8())]), "struct<a:tinyint,b:string>"),
     (uuid(), "binary"),
     (bool8(), "boolean"),
-    *[(parquet_variant(arrow.struct([*reversed(VARIANT_FIELDS)])), "variant") for _ in newer_types("VariantType")],
+    *if_spark_has("VariantType", (parquet_variant(arrow.struct([*reversed(VARIANT_FIELDS)])), "variant")),
     (
         parquet_variant(arrow.struct([VARIANT_FIELDS[1], ("typed_value", arrow.int64())])),
         "struct<metadata:binary,typed_value:bigint>",
@@ -334,11 +339,11 @@ READ_TYPES = [
     ("`arrow.uuid` as 16 bytes", uuid()),
     ("`arrow.bool8`", bool8()),
     ("date64[ms]", arrow.date64()),
-    *[("time32", arrow.Time("s")) for _ in newer_types("TimeType")],
+    *if_spark_has("TimeType", ("time32", arrow.Time("s"))),
     ("any zone and unit", arrow.timestamp("ns", "Asia/Tokyo")),
     ("any unit", arrow.timestamp("s")),
     ("any unit", arrow.duration("ns")),
-    *[("day_time_interval", arrow.day_time_interval()) for _ in newer_types("CalendarIntervalType")],
+    *if_spark_has("CalendarIntervalType", ("day_time_interval", arrow.day_time_interval())),
     ("large, fixed-size and view lists", arrow.list_view(arrow.int8())),
     ("large, fixed-size and view lists", arrow.list_(arrow.int8(), 2)),
     ("unions as structs", arrow.dense_union([("a", arrow.int8())])),

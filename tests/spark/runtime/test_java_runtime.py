@@ -15,12 +15,15 @@ import pytest
 import bowstring as bs
 from bowstring.errors import UnmetRequirementError
 from bowstring.spark.runtime import java_runtime
-from bowstring.spark.runtime.java_runtime import find_java
+from bowstring.spark.runtime.java_runtime import JAVA_VERSIONS, find_java
 from bowstring.spark.versions import SPARK_VERSION
 from tests.polling import wait_until
 from tests.spark.needs_spark import needs_spark
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts require a POSIX shell")
+
+OLDEST, NEWEST = JAVA_VERSIONS.start, min(JAVA_VERSIONS.stop - 1, 25)
+"""Versions of Java that this PySpark runs on."""
 
 PRINT_VERSION = """
 echo '    java.home = {home}'
@@ -57,14 +60,21 @@ def test_unreadable_folders_of_the_path_are_skipped(tmp_path: Path) -> None:
 
 
 def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
-    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version="1.7"))
-    new = make_java(tmp_path / "new", PRINT_VERSION.format(home=tmp_path / "new", version=17))
-    assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).version == 17
+    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version=OLDEST - 1))
+    new = make_java(tmp_path / "new", PRINT_VERSION.format(home=tmp_path / "new", version=OLDEST))
+    assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}).version == OLDEST
+
+
+@pytest.mark.skipif(SPARK_VERSION >= (4, 0), reason="Spark 4 has no newest Java")
+def test_a_java_that_is_too_new_is_skipped(tmp_path: Path) -> None:
+    new = make_java(tmp_path / "new", PRINT_VERSION.format(home=tmp_path / "new", version=NEWEST + 1))
+    newest = make_java(tmp_path / "newest", PRINT_VERSION.format(home=tmp_path / "newest", version=NEWEST))
+    assert find_java({"JAVA_HOME": str(new), "PATH": str(newest / "bin")}).version == NEWEST
 
 
 def test_a_shim_on_the_path_leads_to_its_java_home(tmp_path: Path) -> None:
-    real = make_java(tmp_path / "real", PRINT_VERSION.format(home=tmp_path / "real", version=17))
-    shim = make_java(tmp_path / "shim", PRINT_VERSION.format(home=real, version=17))
+    real = make_java(tmp_path / "real", PRINT_VERSION.format(home=tmp_path / "real", version=NEWEST))
+    shim = make_java(tmp_path / "shim", PRINT_VERSION.format(home=real, version=NEWEST))
     assert find_java({"PATH": str(shim / "bin")}).home == real
 
 
@@ -138,7 +148,7 @@ def test_a_cache_that_is_not_writable_is_skipped(tmp_path: Path) -> None:
 
 
 def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path: Path, no_wheel: None) -> None:
-    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version="1.7"))
+    old = make_java(tmp_path / "old", PRINT_VERSION.format(home=tmp_path / "old", version=OLDEST - 1))
     not_executable = make_java(tmp_path / "denied", "")
     (not_executable / "bin" / "java").chmod(0o644)
     strange = make_java(tmp_path / "strange", "echo hello")
@@ -148,7 +158,7 @@ def test_the_error_names_why_each_java_was_skipped_and_what_to_install(tmp_path:
         find_java({"JAVA_HOME": str(old), "PATH": path})
     message = str(caught.value)
     assert "\n" not in message
-    assert "old/bin/java: Java 7, which is too old" in message
+    assert f"old/bin/java: Java {OLDEST - 1}, which is too old" in message
     assert "denied/bin/java: Permission denied" in message
     assert "strange/bin/java: its -version does not name a Java version" in message
     assert "broken/bin/java: its -version ended with 3" in message

@@ -218,6 +218,7 @@ def dropped_tables(spark: SparkSession) -> Iterator[None]:
     assert spark.catalog.listTables() == []
 
 
+@needs_spark(4, 0)
 @pytest.mark.parametrize(
     "statement",
     [
