@@ -21,6 +21,7 @@ from bowstring.spark import publish, write  # noqa: E402
 from bowstring.spark.runtime import arrow_batch_job  # noqa: E402
 from bowstring.spark.runtime.arrow_cache import find_cached_messages  # noqa: E402
 from bowstring.spark.versions import ARROW_CACHE  # noqa: E402
+from tests.polling import wait_until  # noqa: E402
 from tests.spark.runtime.test_arrow_batch_job import MAX_RECORDS, spark_setting  # noqa: E402
 from tests.spark.test_round_trip import EVERY_TYPE, SPARK_TYPES  # noqa: E402
 
@@ -136,16 +137,17 @@ def test_missing_blocks_are_computed_again_and_kept(spark: SparkSession) -> None
         plan: Any = frame.alias("other")._jdf.queryExecution().optimizedPlan()
         blocks = plan.cacheBuilder().cachedColumnBuffers()
         frame.count()
-        assert count_blocks(spark, blocks) == 4
+        assert wait_until(lambda: count_blocks(spark, blocks) == 4)
         level = blocks.getStorageLevel()
         blocks.unpersist(True).persist(level)
-        assert count_blocks(spark, blocks) == 0
+        assert wait_until(lambda: count_blocks(spark, blocks) == 0)
         assert is_read_from_cache(frame)
         assert sorted(read_published(frame).column("n").to_pylist()) == [-number for number in reversed(range(100))]
-        assert count_blocks(spark, blocks) == 4
+        assert wait_until(lambda: count_blocks(spark, blocks) == 4)
 
 
 def count_blocks(spark: SparkSession, rdd: Any) -> int:
+    """The blocks in Spark's storage status, which follows the blocks with a delay."""
     context: Any = spark.sparkContext
     return sum(info.numCachedPartitions() for info in context._jsc.sc().getRDDStorageInfo() if info.id() == rdd.id())
 
