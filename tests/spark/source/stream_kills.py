@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import bowstring as bs
 from bowstring.datasets.manifest import Manifest, ManifestEntry, read_manifest, try_create_manifest
 from bowstring.sharing.processes import parent_pid
+from bowstring.spark.versions import READ_LIMITS
 from tests.polling import wait_until
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ def start_query(spark: SparkSession, folder: str, query: str) -> StreamingQuery:
     from pyspark.sql import functions as f
 
     schema = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-    stream = spark.readStream.format("arrow").schema(schema).option("maxFilesPerTrigger", 1)
+    stream = spark.readStream.format("arrow").schema(schema)
+    if READ_LIMITS.is_available:
+        stream = stream.option("maxFilesPerTrigger", 1)
     rows = stream.load(f"{folder}/source")
     sums = (f.count("*").alias("rows"), f.sum("id").alias("sum"))
     if query == "windows":
