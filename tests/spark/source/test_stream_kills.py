@@ -11,11 +11,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from tests.spark.needs_spark import needs_spark
 from tests.spark.source import stream_kills
 
 
 @pytest.mark.thorough
 @pytest.mark.spark
+@needs_spark(4, 0)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("scenario", stream_kills.SCENARIOS, ids=lambda each: f"{each.query} on {each.master}")
 def test_each_row_arrives_once_whatever_is_killed(tmp_path: Path, scenario: stream_kills.Scenario) -> None:
