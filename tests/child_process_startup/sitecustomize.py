@@ -22,7 +22,9 @@ NEEDED_BY_WORKERS = (
 
 sys.path.sort(key=lambda path: path.endswith(".zip"))  # after the installed PySpark
 if DAEMONS & set(sys.orig_argv[:3]):
-    for module in (sys.orig_argv[-1], *NEEDED_BY_WORKERS):
+    # PySpark 3.5 does not name the module of the workers.
+    worker = "pyspark.worker" if sys.orig_argv[-1] in DAEMONS else sys.orig_argv[-1]
+    for module in (worker, *NEEDED_BY_WORKERS):
         importlib.import_module(module)
 
 if "BOWSTRING_TESTS_KEEP_WRITTEN" in os.environ:

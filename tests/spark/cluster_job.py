@@ -69,7 +69,8 @@ def disturb_tasks(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 def save(frame: DataFrame, data: str, mode: Literal["append", "overwrite"]) -> None:
     """Write by the data source, or in Spark 3.5, which has none, by `bowstring.spark.write`."""
-    options: dict[str, Any] = {"partition_overwrite_mode": "dynamic", "compression": "zstd", "max_records_per_file": 1500}
+    options: dict[str, Any] = {"partition_overwrite_mode": "dynamic", "compression": "zstd"}
+    options["max_records_per_file"] = 1500
     if DATA_SOURCE.is_available:
         options = {name.replace("_", ""): value for name, value in options.items()}
         frame.write.format("arrow").mode(mode).options(partitionBy="k", **options).save(data)

@@ -254,6 +254,7 @@ spark.stop()
 
 @pytest.mark.thorough
 @pytest.mark.spark
+@needs_spark(4, 0)  # the package of 3.5 lacks the server
 def test_a_connect_session_writes_reads_and_publishes(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("grpc", reason="Spark Connect requires grpcio")
