@@ -246,7 +246,9 @@ def test_samplers_choose_the_rows_of_a_table_data_set(dataset: Dataset, context:
     assert len(rows_by_index) == NUM_ROWS
     rows: list[int] = []
     for rank in range(2):
-        sampler = DistributedSampler(rows_by_index, num_replicas=2, rank=rank, shuffle=True, seed=3)
+        sampler: DistributedSampler[Any] = DistributedSampler(
+            rows_by_index, num_replicas=2, rank=rank, shuffle=True, seed=3
+        )
         num_workers = 0 if context is None else 2
         loader = DataLoader(
             rows_by_index, batch_size=64, sampler=sampler, num_workers=num_workers, multiprocessing_context=context
@@ -284,7 +286,8 @@ def test_served_tables_and_selected_columns_are_read(table: bs.Table) -> None:
 
 def test_the_path_of_a_file_is_a_source(tmp_path: Path) -> None:
     bs.write_table(bs.table({"x": [5, 6]}), tmp_path / "t.arrow")
-    assert [row["x"].item() for row in TableDataset(tmp_path / "t.arrow")] == [5, 6]
+    rows = TableDataset(tmp_path / "t.arrow")
+    assert [rows[index]["x"].item() for index in range(len(rows))] == [5, 6]
 
 
 def test_a_table_without_an_epoch_reader_is_an_error(table: bs.Table) -> None:

@@ -37,7 +37,7 @@ def read(dataset: Dataset) -> Any:
         ray.init()
     nodes = {
         name: node["NodeID"]
-        for node in ray.nodes()
+        for node in ray.nodes()  # type: ignore[no-untyped-call, unused-ignore]
         if node["Alive"]
         for name in (node["NodeManagerAddress"], node["NodeManagerHostname"])
     }
@@ -68,7 +68,7 @@ class _PartSource(ray.data.Datasource):  # type: ignore[misc, unused-ignore]
     """Parts, each of which is a read task."""
 
     def __init__(self, dataset: Dataset) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self._dataset = dataset
 
     def get_name(self) -> str:

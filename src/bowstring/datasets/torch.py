@@ -46,13 +46,17 @@ class TensorBatch(dict[str, Any]):
         return (TensorBatch(zip(names, pieces, strict=True)) for pieces in zip(*columns, strict=True))
 
 
+class TensorRow(dict[str, Any]):
+    """A row of a `TableDataset`: a tensor or value by column."""
+
+
 def _split_column(column: Any, lengths: Sequence[int]) -> Sequence[Any]:
     if torch.is_tensor(column):
-        return column.split(lengths)  # type: ignore[no-any-return, unused-ignore]
+        return column.split(lengths)  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
     return [column[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0))]
 
 
-class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
+class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-ignore]
     """Yields the batches of a reader as dictionaries of tensors, for ``DataLoader(dataset, batch_size=None)``.
 
     The workers of a `DataLoader` divide the batches of the rank, and the loop receives them in the order of the reader.
@@ -76,7 +80,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
         self._reader = reader
         self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)
         # In shared memory, so that workers that persist see it, too.
-        self._position = torch.tensor([reader.epoch, reader.next_batch]).share_memory_()
+        self._position = torch.tensor([reader.epoch, reader.next_batch]).share_memory_()  # type: ignore[no-untyped-call, unused-ignore]
         self._state: Mapping[str, Any] | None = None
         """The position of this worker, for the next iteration."""
         self._running: EpochReader | None = None
@@ -87,7 +91,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
         if to_integer("epoch", epoch) != self._position[0]:
             self._position.copy_(torch.tensor([epoch, 0]))
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[TensorBatch]:
         info = get_worker_info()
         reader = self._create_reader(0 if info is None else info.id, 1 if info is None else info.num_workers)
         if self._state is not None:
@@ -136,7 +140,7 @@ class EpochDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
         return {**self.__dict__, "_running": None}
 
 
-class TableDataset(TorchDataset):  # type: ignore[misc, unused-ignore]
+class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore]
     """The rows of a source by index, for ``DataLoader(dataset, batch_size=256, sampler=…)``.
 
     A row is a dictionary of a tensor or value by column; a batch is as in `to_tensors`, gathered at once: the
@@ -165,7 +169,7 @@ class TableDataset(TorchDataset):  # type: ignore[misc, unused-ignore]
     def __len__(self) -> int:
         return self._num_rows
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int) -> TensorRow:
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> TensorRows:
@@ -176,10 +180,6 @@ class TableDataset(TorchDataset):  # type: ignore[misc, unused-ignore]
 
     def _open(self) -> RowSelection:
         return self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
-
-
-class TensorRow(dict[str, Any]):
-    """A row of a `TableDataset`: a tensor or value by column."""
 
 
 class TensorRows(Sequence[TensorRow]):
@@ -260,7 +260,7 @@ def _to_tensor(name: str, column: Any) -> Any:
         raise InvalidDataError(f"column {name!r}: a tensor has no nulls: use fill_null")
     if isinstance(column.type, Bool):
         return torch.from_numpy(column.to_numpy(zero_copy_only=False))
-    return torch.from_dlpack(column)
+    return torch.from_dlpack(column)  # type: ignore[attr-defined, unused-ignore]
 
 
 def _has_tensors(data_type: DataType) -> bool:
