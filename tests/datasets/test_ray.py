@@ -61,16 +61,22 @@ def test_a_part_is_read_on_the_node_of_its_host(dataset: Dataset, monkeypatch: p
     read_datasource = ray.data.read_datasource
 
     def record_options(source: Any, **arguments: Any) -> Any:
-        options.append((arguments["override_num_blocks"], arguments["ray_remote_args"]))
+        options.append((arguments["override_num_blocks"], arguments.get("label_selector")))
         return read_datasource(source, **arguments)
 
     monkeypatch.setattr(ray.data, "read_datasource", record_options)
     assert sorted(row["row"] for row in read(dataset).take_all()) == list(range(400))
     (near_count, near), (other_count, other) = options
     assert (near_count, other_count) == (1, 2)
-    assert near["scheduling_strategy"].node_id == ray.nodes()[0]["NodeID"]
-    assert near["scheduling_strategy"].soft
-    assert other == {}
+    assert near == {"ray.io/node-id": ray.nodes()[0]["NodeID"]}
+    assert other is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_part_is_read_elsewhere_if_its_node_is_lost(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node,) = ray.nodes()
+    monkeypatch.setattr(ray, "nodes", lambda: [node | {"NodeID": "ab" * 28}])
+    assert sorted(row["row"] for row in read(dataset).take_all()) == list(range(400))
 
 
 @pytest.mark.filterwarnings("ignore")

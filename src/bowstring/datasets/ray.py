@@ -15,7 +15,6 @@ with require_package("Ray", "ray"):
     import ray
     import ray.data
     from ray.data.block import BlockMetadata
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 __all__ = ["read"]
 
@@ -52,16 +51,18 @@ def read(dataset: Dataset) -> Any:
         ray.data.read_datasource(
             _PartSource(dataset.with_parts(parts)),
             override_num_blocks=len(parts),
-            ray_remote_args=_remote_options(node_id),
+            **_task_options(node_id),
         )
         for node_id, parts in parts_by_node.items()
     ]
     return first.union(*others) if others else first
 
 
-def _remote_options(node_id: str | None) -> dict[str, Any]:
-    """Return the options of tasks that prefer a node, but run elsewhere if it has no free processor."""
-    return {} if node_id is None else {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=True)}
+def _task_options(node_id: str | None) -> dict[str, Any]:
+    """Return the options of tasks that prefer a node, but run elsewhere if it is busy or lost."""
+    if node_id is None:
+        return {}
+    return {"label_selector": {"ray.io/node-id": node_id}, "fallback_strategy": [{"label_selector": {}}]}
 
 
 class _PartSource(ray.data.Datasource):  # type: ignore[misc, unused-ignore]
