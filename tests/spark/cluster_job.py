@@ -90,8 +90,9 @@ def write_and_read(spark: SparkSession, folder: Path, mode: Literal["append", "o
     )
     save(frame, data, mode)
     saved_frame = bowstring.spark.read(spark, data)
+    loaded_frame = spark.read.format("arrow").load(data) if DATA_SOURCE.is_available else saved_frame
     counts = "count(id)", "count(distinct id)", "sum(id)"
-    rows, distinct, total = saved_frame.where("s != 'old'").selectExpr(*counts).collect()[0]
+    rows, distinct, total = loaded_frame.where("s != 'old'").selectExpr(*counts).collect()[0]
     old = sorted(row.id for row in saved_frame.where("s = 'old'").collect())
     names = sorted(str(path.relative_to(data)) for path in Path(data).rglob("*") if path.is_file())
     return {"rows": rows, "distinct": distinct, "sum": total, "old": old, "names": names}
