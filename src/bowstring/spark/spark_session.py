@@ -32,7 +32,7 @@ from bowstring.spark.folder.staging import OWNER_FILE_NAME, encode_owner_json, r
 from bowstring.spark.reader_writer_methods import extend_reader_and_writer
 from bowstring.spark.runtime.arrow_batch_job import MAX_BATCH_BYTES, PANDAS_WARNING
 from bowstring.spark.runtime.arrow_cache import ARROW_SERIALIZER, SERIALIZER_SETTING
-from bowstring.spark.versions import ARROW_CACHE, BATCH_BYTE_LIMIT, DATA_SOURCE, check_spark_version
+from bowstring.spark.versions import ARROW_CACHE, BATCH_BYTE_LIMIT, DATA_SOURCE, SPARK_VERSION, check_spark_version
 
 check_spark_version()
 if DATA_SOURCE.is_available:
@@ -224,6 +224,7 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
     }
     if BATCH_BYTE_LIMIT.is_available:  # otherwise so many wide rows would exhaust the memory of the JVM
         settings["spark.sql.execution.arrow.maxRecordsPerBatch"] = MAX_RECORDS_PER_BATCH
+    if SPARK_VERSION == (4, 0):  # later versions have this default, this one 256 MiB
         settings["spark.sql.execution.arrow.maxBytesPerBatch"] = MAX_BATCH_BYTES
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -17,7 +17,7 @@ import bowstring as bs
 from bowstring.spark import publish
 from bowstring.spark.runtime import arrow_batch_job
 from bowstring.spark.runtime.arrow_batch_job import MAX_BATCH_BYTES
-from bowstring.spark.versions import BATCH_BYTE_LIMIT
+from bowstring.spark.versions import BATCH_BYTE_LIMIT, SPARK_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,8 +113,9 @@ def test_publishing_does_not_change_settings_of_other_threads(spark: SparkSessio
     assert all(observations == before for observations in settings)
 
 
-def test_a_session_of_bowstring_leaves_the_byte_limit_to_spark(spark: SparkSession) -> None:
-    assert MAX_BYTES not in spark.conf.getAll
+def test_a_session_of_bowstring_changes_only_the_high_byte_limit_of_spark_4_0(spark: SparkSession) -> None:
+    expected = str(MAX_BATCH_BYTES) if SPARK_VERSION == (4, 0) else None
+    assert spark.conf.getAll.get(MAX_BYTES) == expected
 
 
 @pytest.mark.parametrize("has_converter", [True, False])
