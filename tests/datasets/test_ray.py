@@ -15,6 +15,7 @@ from bowstring.datasets import Dataset, DatasetPart
 
 ray = pytest.importorskip("ray", reason="requires Ray: pip install 'ray[data]'")
 
+import bowstring.datasets.ray  # noqa: E402
 from bowstring.datasets.ray import read  # noqa: E402
 
 SCHEMA = bs.schema({"row": "int64", "text": "string"})
@@ -77,6 +78,13 @@ def test_a_part_is_read_elsewhere_if_its_node_is_lost(dataset: Dataset, monkeypa
     (node,) = ray.nodes()
     monkeypatch.setattr(ray, "nodes", lambda: [node | {"NodeID": "ab" * 28}])
     assert sorted(row["row"] for row in read(dataset).take_all()) == list(range(400))
+
+
+def test_nothing_is_read_by_what_ray_has_deprecated(dataset: Dataset) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read(dataset)
+    assert [each for each in caught if each.filename == bowstring.datasets.ray.__file__] == []
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -62,6 +62,8 @@ def _task_options(node_id: str | None) -> dict[str, Any]:
     """Return the options of tasks that prefer a node, but run elsewhere if it is busy or lost."""
     if node_id is None:
         return {}
+    # An empty selector allows any node. A soft `NodeAffinitySchedulingStrategy` would wait for a busy one, and can only
+    # be passed by `ray_remote_args`, which Ray 2.64 removes.
     return {"label_selector": {"ray.io/node-id": node_id}, "fallback_strategy": [{"label_selector": {}}]}
 
 
