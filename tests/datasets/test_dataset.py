@@ -13,6 +13,7 @@ import bowstring as bs
 from bowstring.datasets import Dataset, DatasetPart
 from bowstring.errors import InvalidDataError, NotFoundError
 from bowstring.ipc import FileReader
+from bowstring.kernels.list_lengths import NO_LISTS
 
 
 @pytest.fixture
@@ -96,6 +97,37 @@ def test_a_description_survives_json_and_pickling(served: Dataset) -> None:
 def test_malformed_json_is_invalid_data(served: Dataset, change: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidDataError, match=message):
         Dataset.from_json(json.dumps({**json.loads(served.to_json()), **change}))
+
+
+LISTS = bs.schema({"n": bs.int64(), "lists": bs.list_("int8"), "nested": bs.list_(bs.list_("int8"), 3)})
+
+
+def test_the_lengths_of_lists_survive_json_and_pickling_and_may_be_absent() -> None:
+    lengths = ((1, (NO_LISTS,)), (2, ((3, 3), (0, 5))))
+    dataset = Dataset("lists", LISTS, [DatasetPart(0, 0, ()), DatasetPart(0, 0, (), None, lengths)])
+    for copy in (Dataset.from_json(dataset.to_json()), pickle.loads(pickle.dumps(dataset))):
+        assert copy == dataset
+        assert hash(copy) == hash(dataset)
+        assert copy.parts[1].list_lengths == lengths
+    description = json.loads(dataset.to_json())
+    del description["parts"][1]["list_lengths"]
+    assert Dataset.from_json(json.dumps(description)).parts == (DatasetPart(0, 0, ()),) * 2
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        3, None, {"1": [[1, 1]]}, "ab", [3], [[1]], [[1, []]], [[1, [1, 2]]], [[1, [[1]]]], [[1, [[2, 1]]]],
+        [[1, [[-1, 1]]]], [[1, [[1, 1 << 63]]]], [[1, [[1, 1.0]]]], [[1, [[False, True]]]], [[0, [[1, 1]]]],
+        [[3, [[1, 1]]]], [[-2, [[1, 1]]]], [["1", [[1, 1]]]], [[2, [[3, 3]]]], [[1, [[1, 1], [1, 1]]]],
+        [[1, [[1, 1]]], [1, [[1, 1]]]], [[2, [[3, 3], [1, 1]]], [1, [[1, 1]]]], [[[], [[1, 1]]]],
+    ],
+)  # fmt: skip
+def test_malformed_lengths_of_lists_are_invalid_data(lengths: object) -> None:
+    part = {"rows": 0, "bytes": 0, "locations": [], "list_lengths": lengths}
+    description = {**json.loads(Dataset("lists", LISTS, []).to_json()), "parts": [part]}
+    with pytest.raises(InvalidDataError, match="list_lengths: expected list columns of the schema and their bounds"):
+        Dataset.from_json(json.dumps(description))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, b"\xff"])

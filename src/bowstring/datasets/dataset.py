@@ -11,16 +11,18 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.schema import Schema
 from bowstring.display.tables import MAX_HTML_ROWS, to_html_table
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, check_count, format_count
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.kernels.filters import FiltersLike, parse_filters
+from bowstring.kernels.list_lengths import NO_LISTS, ListLengthBounds, ListLengths, count_list_levels
 from bowstring.sharing.client.connect import connect
 from bowstring.sharing.dataset_locations import hide_secrets, sort_by_distance
 from bowstring.sharing.uris import parse_scheme
@@ -50,6 +52,10 @@ class DatasetPart:
     """
     host: str | None = None
     """The name of the host whose memory or disk has it, if known."""
+    list_lengths: ListLengths = ()
+    """The bounds of the lengths of lists, for columns by their index in the part, as far as they were recorded: a
+    column is dense if its shortest and longest lists are equal in all parts.
+    """
 
     def __repr__(self) -> str:
         locations = ", ".join(map(hide_secrets, self.locations)) or "no location"
@@ -235,7 +241,8 @@ class Dataset:
         """Return the description as JSON, for `from_json` or another language. URIs may have secret tickets.
 
         `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), the schema of the parts;
-        `columns` are the indices of the columns that are read, or null.
+        `columns` are the indices of the columns that are read, or null. `list_lengths` of a part, which may be absent,
+        has pairs of a column's index and the lengths of its shortest and longest list at each level, outermost first.
 
         >>> import json
         >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
@@ -251,7 +258,13 @@ class Dataset:
                 "schema": _encode_schema(self.part_schema),
                 "columns": self.column_indices,
                 "parts": [
-                    {"rows": part.num_rows, "bytes": part.nbytes, "locations": part.locations, "host": part.host}
+                    {
+                        "rows": part.num_rows,
+                        "bytes": part.nbytes,
+                        "locations": part.locations,
+                        "host": part.host,
+                        "list_lengths": part.list_lengths,
+                    }
                     for part in self.parts
                 ],
             }
@@ -275,7 +288,7 @@ class Dataset:
         if header != (_FORMAT, _FORMAT_VERSION):
             raise InvalidDataError(f"data set: expected {_FORMAT!r}, version {_FORMAT_VERSION}, found {header}")
         schema = _decode_schema(_read_field(description, "schema", str))
-        parts = [_parse_part(part) for part in _read_field(description, "parts", list)]
+        parts = [_parse_part(part, schema) for part in _read_field(description, "parts", list)]
         columns = description.get("columns")
         if columns is not None and not (isinstance(columns, list) and all(_is_index(n, len(schema)) for n in columns)):
             raise InvalidDataError(
@@ -324,13 +337,36 @@ def _decode_schema(text: str) -> Schema:
         raise InvalidDataError(f"data set: schema: expected the Base64 text of an IPC stream: {error}") from error
 
 
-def _parse_part(part: object) -> DatasetPart:
+def _parse_part(part: Any, schema: Schema) -> DatasetPart:
     num_rows, nbytes = _read_field(part, "rows", int), _read_field(part, "bytes", int)
     locations = tuple(_read_field(part, "locations", list))
-    host = part.get("host") if isinstance(part, dict) else None
+    host = part.get("host")
     if num_rows < 0 or nbytes < 0 or not all(isinstance(uri, str) for uri in (*locations, host or "")):
         raise InvalidDataError(f"data set: expected a part's rows, bytes, locations and host, found {part!s:.80}")
-    return DatasetPart(num_rows, nbytes, locations, host)
+    return DatasetPart(num_rows, nbytes, locations, host, parse_list_lengths(part.get("list_lengths", ()), schema))
+
+
+def parse_list_lengths(value: Any, schema: Schema) -> ListLengths:
+    """Return `DatasetPart.list_lengths` of a part with this schema from its JSON. Raises `InvalidDataError`."""
+    try:
+        lengths = tuple((index, tuple((low, high) for low, high in bounds)) for index, bounds in value)
+        is_valid = all(_is_index(index, len(schema)) for index, _ in lengths)
+    except (TypeError, ValueError):
+        is_valid = False  # these are not pairs
+    is_valid = is_valid and all(_has_bounds(schema.field(index).type, bounds) for index, bounds in lengths)
+    if not is_valid or any(right[0] <= left[0] for left, right in pairwise(lengths)):
+        raise InvalidDataError(
+            f"data set: list_lengths: expected list columns of the schema and their bounds, found {value!s:.80}"
+        )
+    return lengths
+
+
+def _has_bounds(data_type: DataType, bounds: ListLengthBounds) -> bool:
+    """Whether a type has lists with as many levels, and each has a pair of lengths, or no lists."""
+    return 0 < len(bounds) == count_list_levels(data_type) and all(
+        pair == NO_LISTS or (all(_is_index(length, 1 << 63) for length in pair) and pair[0] <= pair[1])
+        for pair in bounds
+    )
 
 
 def _read_field(value: object, name: str, kind: type[_FieldType]) -> _FieldType:

@@ -14,7 +14,7 @@ def flatten(array: ArrayData) -> ArrayData:
 
     Raises `LimitError` if lists of views share elements so that there are many more of them than the child has bytes.
     """
-    starts, sizes = _offsets_and_sizes(array)
+    starts, sizes = offsets_and_sizes(array)
     valid = array.validity_mask()
     if valid is not None:
         starts, sizes = starts[valid], sizes[valid]
@@ -28,12 +28,13 @@ def flatten(array: ArrayData) -> ArrayData:
 
 def value_lengths(array: ArrayData) -> ArrayData:
     """Return the number of elements of each list, null for null; int32, for large lists int64."""
-    _, sizes = _offsets_and_sizes(array)
+    _, sizes = offsets_and_sizes(array)
     layout = primitive_layout(int64() if isinstance(array.type, LargeList | LargeListView) else int32())
     return layout.create_array(sizes.astype(layout.dtype), array.validity_mask())
 
 
-def _offsets_and_sizes(array: ArrayData) -> tuple[Values, Values]:
+def offsets_and_sizes(array: ArrayData) -> tuple[Values, Values]:
+    """Return the start of each list in the child and its size, of null lists too. Raises `InvalidDataError`."""
     layout = array.layout
     assert isinstance(layout, AnyListLayout)
     return layout.offsets_and_sizes(array)
