@@ -303,17 +303,20 @@ def test_columns_become_tensors_or_lists() -> None:
             "b": [True, False],
             "v": bs.array([[1.0, 2.0], [3.0, 4.0]], bs.list_(bs.float32(), 2)),
             "s": ["a", None],
-            "l": [[1], None],
+            "l": [[1], [2, 3]],
+            "m": [[[1], [2, 3]], None],
         }
     )
-    tensors = to_tensors(batch)
+    tensors = to_tensors(batch, fill_null={"m": 0})
     assert [tensors[name].dtype for name in "ifbv"] == [torch.int8, torch.float16, torch.bool, torch.float32]
     assert tensors["v"].shape == (2, 2)
     assert tensors["b"].tolist() == [True, False]
     assert tensors["s"] == ["a", None]
-    assert tensors["l"] == [[1], None]
+    assert tensors["l"].layout == torch.jagged
+    assert [row.tolist() for row in tensors["l"].unbind()] == [[1], [2, 3]]
+    assert tensors["m"] == [[[1], [2, 3]], []]
     for column in ([1, None], bs.array([[1.0, None]], bs.list_(bs.float32(), 2))):
-        with pytest.raises(InvalidDataError, match="column 'n': a tensor has no nulls"):
+        with pytest.raises(InvalidDataError, match=r"column .n.: row [01]: found null: use fill_null"):
             to_tensors(bs.record_batch({"n": column}))
 
 
@@ -322,10 +325,10 @@ def test_nulls_are_replaced_and_marked_on_request() -> None:
     tensors = to_tensors(batch, fill_null={"i": 7, "b": False, "f": -1})
     assert [tensors[name].tolist() for name in "ibf"] == [[1, 7], [False, True], [-1, 2.5]]
     assert to_tensors(batch, fill_null=0)["b"].tolist() == [False, True]
-    with pytest.raises(InvalidDataError, match="column 'b': a tensor has no nulls"):
+    with pytest.raises(InvalidDataError, match="column 'b': row 0: found null"):
         to_tensors(batch, fill_null={"i": 7})
     tensors = to_tensors(batch, validity_suffix="_is_valid", fill_null={"i": 7})
-    assert list(tensors) == ["i_is_valid", "i", "b_is_valid", "b", "s", "f_is_valid", "f"]
+    assert list(tensors) == ["i", "i_is_valid", "b", "b_is_valid", "s", "f", "f_is_valid"]
     assert [tensors[f"{name}_is_valid"].tolist() for name in "ibf"] == [[True, False], [False, True], [False, True]]
     assert [tensors[name].tolist() for name in "ibf"] == [[1, 7], [False, True], [0, 2.5]]
     whole = bs.record_batch([bs.array([1])], schema=bs.schema([bs.field("i", bs.int64(), nullable=False)]))
@@ -338,4 +341,5 @@ def test_nulls_are_replaced_and_marked_on_request() -> None:
 def test_dir_lists_only_the_names_of_the_module() -> None:
     import bowstring.datasets.torch as module
 
-    assert dir(module) == ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "to_tensors"]
+    names = ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "loader", "to_tensors"]
+    assert dir(module) == names

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
+from bowstring.arrays.array import Array, concat_arrays
+from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
-from bowstring.datasets.dataset import Dataset
+from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
+from bowstring.datatypes.types import Dictionary
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
+from bowstring.kernels.list_lengths import (
+    NO_LISTS,
+    ListLengthBounds,
+    count_list_levels,
+    list_length_bounds,
+    merge_list_length_bounds,
+)
+from bowstring.kernels.ml_vectors import read_vectors
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client.connect import Target, connect
 from bowstring.sharing.client.dataset_reader import DatasetReader
-from bowstring.sharing.dataset_locations import DatasetLocations, is_shared_memory
+from bowstring.sharing.dataset_locations import DatasetLocations, is_shared_memory, sort_by_distance
 from bowstring.sharing.share import SharedTableHandle, attach
 from bowstring.transports.tls import TlsOptions
 
@@ -78,12 +90,16 @@ class PartTables:
         self._process = os.getpid()
         self._selection: RowSelection | None = None
         if isinstance(source, Dataset):
+            self._source_schema = source.schema
             self._dataset = source if columns is None else source.select(columns)
+            self.schema = self._dataset.schema
             self.part_rows = [part.num_rows for part in source.parts]
             self._part_bytes = [part.nbytes for part in source.parts]
         else:
             table = _open_table(source, tls)
+            self._source_schema = table.schema
             table = table if columns is None else table.select(columns)
+            self.schema = table.schema
             self._parts[0] = OpenPart(table, is_mapped=True)
             self.part_rows, self._part_bytes = [table.num_rows], [table.nbytes]
         self._first_rows = np.cumsum([0, *self.part_rows])
@@ -95,6 +111,94 @@ class PartTables:
     def nbytes(self) -> int:
         """The bytes of all parts."""
         return sum(self._part_bytes)
+
+    def select_columns(self, names: Sequence[str]) -> PartTables:
+        """Return the tables with some of the columns, in this order. Raises `NotFoundError`."""
+        columns: ColumnKeys = range(len(self._source_schema)) if self._columns is None else self._columns
+        indices = self._source_schema.resolve_indices(columns)
+        tables = copy.copy(self)
+        tables._columns = [indices[index] for index in self.schema.resolve_indices(names)]
+        tables.schema = self.schema.select(names)
+        tables._futures, tables._selection, tables._pool = {}, None, None
+        if self._dataset is None:
+            tables._parts = {0: OpenPart(self._parts[0].table.select(names), is_mapped=True)}
+        else:
+            tables._dataset, tables._parts = self._dataset.select(names), {}
+        return tables
+
+    def locate_row(self, row: int) -> tuple[str, int]:
+        """Return the part of a row as the beginning of a message, and the index of the row in it."""
+        if self._dataset is None:
+            return "", row
+        part = int(np.searchsorted(self._first_rows, row, "right")) - 1
+        return f"data set {self._dataset.name!r}: part {part}: ", row - int(self._first_rows[part])
+
+    # All rows of a column, for `bowstring.datasets.batch_arrays`
+
+    def find_list_bounds(self, name: str) -> ListLengthBounds | None:
+        """Return the lengths of a column's lists or vectors, None if they are not known.
+
+        Parts record them; otherwise they are read from shared memory of this host.
+        """
+        bounds: ListLengthBounds = (NO_LISTS,) * count_list_levels(self.schema.field(name).type)
+        unrecorded = []
+        for index, part in self._parts_with_rows():
+            recorded = self._find_recorded_bounds(part, name)
+            if recorded is None:
+                unrecorded.append(index)
+            else:
+                bounds = merge_list_length_bounds(bounds, recorded)
+        tables = self._open_mapped(unrecorded)
+        if tables is None:
+            return None
+        for chunk in (chunk for table in tables for chunk in table.column(name).chunks):
+            found = list_length_bounds(chunk)
+            assert found is not None
+            bounds = merge_list_length_bounds(bounds, found)
+        return bounds
+
+    def has_dense_vectors(self, name: str) -> bool:
+        """Whether all vectors of a column are known to be dense, since they are in shared memory of this host."""
+        tables = self._open_mapped([index for index, _ in self._parts_with_rows()])
+        chunks = [] if tables is None else [chunk for table in tables for chunk in table.column(name).chunks]
+        return tables is not None and all(read_vectors(chunk).is_dense for chunk in chunks)
+
+    def find_distinct_values(self, name: str) -> Array:
+        """Return the distinct values of a column, sorted, without null. All parts are read."""
+        if self._dataset is None:
+            chunks = list(self._parts[0].table.column(name).chunks)
+        else:
+            chunks = [batch.column(0).unique() for batch in self._dataset.select([name])]
+        values = [chunk.dictionary_decode() if isinstance(chunk.type, Dictionary) else chunk for chunk in chunks]
+        if not values:
+            return array([], self.schema.field(name).type)
+        return concat_arrays(values).unique().drop_null().sort()
+
+    def _parts_with_rows(self) -> list[tuple[int, DatasetPart | None]]:
+        parts = [None] if self._dataset is None else self._dataset.parts
+        return [(index, part) for index, part in enumerate(parts) if self.part_rows[index]]
+
+    def _find_recorded_bounds(self, part: DatasetPart | None, name: str) -> ListLengthBounds | None:
+        if part is None or self._dataset is None:
+            return None
+        columns = self._dataset.column_indices
+        index = self.schema.resolve_indices(name)[0]
+        return dict(part.list_lengths).get(index if columns is None else columns[index])
+
+    def _open_mapped(self, parts: Sequence[int]) -> list[Table] | None:
+        """Return these parts if all are in shared memory of this host, or None."""
+        if self._dataset is not None:
+            nearest = [sort_by_distance(self._dataset.parts[index].locations)[:1] for index in parts]
+            if not all(map(is_shared_memory, chain.from_iterable(nearest))) or not all(nearest):
+                return None
+            missing = [index for index in parts if index not in self._parts]
+            opened = open_parts(self._dataset, missing, self._tls) if missing else {}
+            self._parts.update({index: part for index, part in opened.items() if part.is_mapped})
+            if not all(part.is_mapped for part in opened.values()):
+                return None
+        return [self._parts[index].table for index in parts]
+
+    # Reading
 
     def select(self, parts: RowIndices, next_parts: RowIndices) -> RowSelection:
         """Return the rows of some parts, and begin to read those that are needed next.

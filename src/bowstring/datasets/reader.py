@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
+from functools import partial
+from typing import Any, Literal, Self, TypeAlias, TypeVar, Unpack, get_args
 
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
+from bowstring.datasets.batch_arrays import ArrayOptions, ArraySource, BatchArrays
+from bowstring.datasets.column_arrays import RowError, SparseRows
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
+from bowstring.datatypes.schema import Schema
 from bowstring.display.tables import to_html_table
 from bowstring.errors import InvalidArgumentError, InvalidDataError, check_count, format_count
 from bowstring.layouts.indexing import to_integer
@@ -21,12 +25,11 @@ End: TypeAlias = Literal["keep", "drop", "pad"]
 """What to do with the last batches of an epoch, which are not enough for all ranks."""
 
 # Of `state_dict`; others are rejected.
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 _MAX_GATHERED_ROWS = 1 << 16
-_MAX_GATHERED_BYTES = 64 << 20
-"""Shuffled rows are copied ahead of the loop, as many as have about this size."""
-
-
+# Shuffled rows are copied ahead of the loop, as many as have about this size: the processor's cache keeps them until
+# they are converted, and the allocator's memory is used again. With 64 MiB an epoch takes up to twice as long.
+_MAX_GATHERED_BYTES = 4 << 20
 Rows = TypeVar("Rows")
 """Rows of any form, such as a record batch."""
 Split: TypeAlias = Callable[[Rows, Sequence[int]], Iterable[Rows]]
@@ -38,7 +41,10 @@ class EpochReader:
 
     The rows of an epoch are in one order (`RowOrder`), which all readers with equal arguments share, and are cut into
     batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank; `for_worker`
-    divides them further. Each iteration is an epoch, or the rest of the one that `load_state_dict` names.
+    divides them further.
+
+    Each iteration is an epoch of its own: the first is epoch 0, or the rest of the one that `load_state_dict` names,
+    and each later one is the next epoch, also if the loop before was left early.
 
     `source` is a `Dataset`, such as a published one, or the `Path` of a file or folder, and is read part by part: parts
     in shared memory of this host are mapped once, others are read ahead and dropped. About one window of parts is in
@@ -46,8 +52,8 @@ class EpochReader:
     handle of a shared table; or anything that `bowstring.connect` accepts or returns. `columns` selects columns by name
     or index, and `tls` is as in `connect`.
 
-    Batches in order share the memory of a record batch if they are within one; shuffled rows are copied, about 64 MiB
-    at once. `end` is "keep" (the last batch may be shorter, and ranks may differ by a batch), "drop" (all batches are
+    Batches in order share the memory of a record batch if they are within one; shuffled rows are copied, a few MiB at
+    once. `end` is "keep" (the last batch may be shorter, and ranks may differ by a batch), "drop" (all batches are
     full and ranks have equally many, so some rows are left out) or "pad" (the same, but rows from the beginning of the
     epoch are repeated instead).
 
@@ -89,13 +95,66 @@ class EpochReader:
         self._tables = PartTables(source, columns, prefetch_bytes, tls)
         self.order = RowOrder(self._tables.part_rows, seed, window_rows)
         self.batch_rows = batch_rows
-        self.epoch = 0
-        """The epoch of the next batch."""
-        self.next_batch = 0
-        """The index in the epoch of the next batch of any rank; those before have been read by all ranks."""
+        self._start = self._position = (0, 0)
+        """Where the next iteration begins, and where the last one is: the epoch and the index in it of a batch."""
         self.rank, self.world_size = rank, world_size
         self._worker, self._num_workers = 0, 1
         self._end = end
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the batches."""
+        return self._tables.schema
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch of the last iteration."""
+        return self._position[0]
+
+    @property
+    def next_batch(self) -> int:
+        """The index in the epoch of the next batch of any rank; those before have been read by all ranks."""
+        return self._position[1]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch, or the rest of it if its position has been loaded."""
+        if to_integer("epoch", epoch) != self._start[0]:
+            self.seek(epoch, 0)
+
+    def seek(self, epoch: int, next_batch: int) -> None:
+        """Let the next iteration begin at this batch of an epoch."""
+        self._start = self._position = (epoch, next_batch)
+
+    def select(self, columns: Sequence[str]) -> Self:
+        """Return a reader at the same position that reads only some of the columns. Raises `NotFoundError`."""
+        reader = copy.copy(self)
+        reader._tables = self._tables.select_columns(columns)
+        return reader
+
+    def to_numpy(self, **options: Unpack[ArrayOptions]) -> ArrayBatches:
+        """Return the batches as dictionaries of NumPy arrays by column, from the same position.
+
+        Numbers and lists become arrays, other values lists of Python objects; docs/reference/datasets.md#tensors lists
+        them. The options are those of `bowstring.datasets.batch_arrays.ArrayOptions`: `columns`, `dtypes`, `features`,
+        `shapes`, `fill_null`, `validity_suffix`, `pad`, `categories` and `transform`. Arrays in shuffled order are
+        copies; otherwise they may share read-only memory. Raises as `ArrayBatches`.
+
+        >>> reader = bs.datasets.EpochReader(bs.table({"x": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]}), batch_rows=2)
+        >>> for batch in reader.to_numpy(dtypes="float32"):
+        ...     batch["x"].shape, batch["x"].dtype, batch["y"].tolist()
+        ((2, 2), dtype('float32'), [0.0, 1.0])
+        """
+        return ArrayBatches(self, options)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether rows are copied together for each batch, since they are not adjacent."""
+        return self.order.seed is not None or self._end == "pad"
+
+    @property
+    def arrays_source(self) -> ArraySource:
+        """What the conversion to arrays depends on in all rows."""
+        return self._tables
 
     def for_worker(self, worker: int, num_workers: int) -> Self:
         """Return a reader at the same position that yields every `num_workers`-th batch of this rank.
@@ -120,18 +179,20 @@ class EpochReader:
     def iterate(self, convert: Callable[[RecordBatch], Rows], split: Split[Rows]) -> Iterator[Rows]:
         """Iterate over the batches, converted.
 
-        Shuffled rows are converted when they are copied, many batches at once, and then split.
+        Shuffled rows are converted when they are copied, many batches at once, and then split. A `RowError` of
+        `convert` becomes an `InvalidDataError` that names the part, the column and the row.
         """
-        batches = self._remaining_batches()
+        epoch, batches = self._start[0], self._remaining_batches()
+        self._position, self._start = self._start, (epoch + 1, 0)
         first_of_round = self.rank + self._worker * self.world_size
         try:
-            for batch, rows in zip(batches, self._read_batches(batches, convert, split), strict=True):
+            for batch, rows in zip(batches, self._read_batches(epoch, batches, convert, split), strict=True):
                 # Counted before it is passed on: a caller that saves the state has received the batch.
-                self.next_batch = batch - first_of_round + self.world_size * self._num_workers
+                self._position = epoch, batch - first_of_round + self.world_size * self._num_workers
                 yield rows
         finally:
             self._tables.stop_reading_ahead()
-        self.epoch, self.next_batch = self.epoch + 1, 0
+        self._position = epoch + 1, 0
 
     def __len__(self) -> int:
         """Return the number of batches that the next iteration yields."""
@@ -139,35 +200,46 @@ class EpochReader:
 
     def _remaining_batches(self) -> range:
         """Return the indices of the batches of this worker that remain in the epoch."""
+        first = self._start[1]
         full, rest = divmod(self.order.num_rows, self.batch_rows)
         if self._end == "drop":
-            count = max(full - self.next_batch, 0) // self.world_size * self.world_size
+            count = max(full - first, 0) // self.world_size * self.world_size
         else:
-            count = max(full + bool(rest) - self.next_batch, 0)
+            count = max(full + bool(rest) - first, 0)
             if self._end == "pad":
                 count = -(-count // self.world_size) * self.world_size
-        batches = range(self.next_batch + self.rank, self.next_batch + count, self.world_size)
+        batches = range(first + self.rank, first + count, self.world_size)
         return batches[self._worker :: self._num_workers]
 
     def _read_batches(
-        self, batches: range, convert: Callable[[RecordBatch], Rows], split: Split[Rows]
+        self, epoch: int, batches: range, convert: Callable[[RecordBatch], Rows], split: Split[Rows]
     ) -> Iterator[Rows]:
-        """Yield the batches of these indices, of which many are read at once."""
+        """Yield the batches of these indices of an epoch, of which many are read at once."""
         count = self._count_gathered_batches()
         for first in range(0, len(batches), count):
             group = batches[first : first + count]
-            selection = self._select_rows(group)
-            if self.order.seed is None and self._end != "pad":
+            selection = self._select_rows(epoch, group)
+            if not self.is_copied:
                 for batch in group:
                     start = batch * self.batch_rows
                     stop = min(start + self.batch_rows, self.order.num_rows)
-                    yield convert(_to_batch(selection.slice(start, stop)))
+                    rows = self._convert(convert, selection.slice(start, stop), np.arange(start, stop))
+                    yield from split(rows, [stop - start])
                 continue
             # One gather of many rows takes a small part of the time of one for each batch.
-            indices = self._order_rows(group)
-            rows = convert(_to_batch(selection.take(np.concatenate(indices))))
+            indices = self._order_rows(epoch, group)
+            all_indices = np.concatenate(indices)
+            rows = self._convert(convert, selection.take(all_indices), all_indices)
             del selection  # of parts that may be dropped while these rows are used
             yield from split(rows, [len(each) for each in indices])
+
+    def _convert(self, convert: Callable[[RecordBatch], Rows], table: Table, indices: RowIndices) -> Rows:
+        """Convert the rows of these indices. An error for one of them names its place in the data set."""
+        try:
+            return convert(_to_batch(table))
+        except RowError as error:
+            location, row = self._tables.locate_row(int(indices[error.index]))
+            raise error.locate(location, row) from None
 
     def _count_gathered_batches(self) -> int:
         """Return the number of batches of this rank that are copied at once.
@@ -179,17 +251,17 @@ class EpochReader:
         span_rows = max(self.order.window_rows, _MAX_GATHERED_ROWS)
         return max(min(num_rows, span_rows // (self.world_size * self._num_workers)) // self.batch_rows, 1)
 
-    def _select_rows(self, batches: range) -> RowSelection:
+    def _select_rows(self, epoch: int, batches: range) -> RowSelection:
         """Return the rows of the parts that these batches need."""
         order, num_rows = self.order, self.order.num_rows
         start = batches[0] * self.batch_rows % num_rows
         stop = start + (batches[-1] - batches[0] + 1) * self.batch_rows
-        parts = order.parts(self.epoch, start, min(stop, num_rows))
+        parts = order.parts(epoch, start, min(stop, num_rows))
         if self._end == "pad" and stop > num_rows:  # positions begin again at 0
-            parts = np.concatenate((parts, order.parts(self.epoch, 0, min(stop - num_rows, num_rows))))
-        return self._tables.select(parts, order.parts(self.epoch, min(stop, num_rows), num_rows))
+            parts = np.concatenate((parts, order.parts(epoch, 0, min(stop - num_rows, num_rows))))
+        return self._tables.select(parts, order.parts(epoch, min(stop, num_rows), num_rows))
 
-    def _order_rows(self, batches: range) -> list[RowIndices]:
+    def _order_rows(self, epoch: int, batches: range) -> list[RowIndices]:
         """Return the indices of the rows of each batch. If the end is padded, positions begin again at 0."""
         position, num_rows = batches[0] * self.batch_rows, self.order.num_rows
         stop, ranges = (batches[-1] + 1) * self.batch_rows, list[RowIndices]()
@@ -198,11 +270,14 @@ class EpochReader:
         while position < stop:
             first = position % num_rows
             last = min(first + stop - position, num_rows)
-            ranges.append(self.order.rows(self.epoch, first, last))
+            ranges.append(self.order.rows(epoch, first, last))
             position += last - first
         rows = ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
         starts = range(0, len(rows), self.batch_rows * batches.step)
         return [rows[start : start + self.batch_rows] for start in starts]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_start": self._position}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as a dictionary of numbers, which can be stored as JSON.
@@ -249,7 +324,7 @@ class EpochReader:
         # Not bool, which is an int, too, and could be the number of another field.
         if not all(type(number) is int and 0 <= number < 1 << 63 for number in (epoch, next_batch)):
             raise InvalidDataError(f"state: expected a position, found epoch {epoch!r:.40}, batch {next_batch!r:.40}")
-        self.epoch, self.next_batch = epoch, next_batch
+        self.seek(epoch, next_batch)
 
     def __repr__(self) -> str:
         shuffled = "in order" if self.order.seed is None else f"shuffled with seed {self.order.seed}"
@@ -268,6 +343,55 @@ class EpochReader:
             "position": f"batch {self.next_batch:,} of epoch {self.epoch:,}",
         }
         return to_html_table("EpochReader", ("", ""), properties.items())
+
+
+class ArrayBatches:
+    """The batches of a reader as dictionaries of NumPy arrays, as `EpochReader.to_numpy`. Iterate as over the reader.
+
+    Raises `InvalidArgumentError` and `TypeMismatchError` for options that do not fit the columns, and `NotFoundError`
+    for columns that do not exist. An iteration raises as that of the reader, and `InvalidDataError` for a value that
+    does not fit, with its part, column and row.
+    """
+
+    def __init__(self, reader: EpochReader, options: ArrayOptions) -> None:
+        self._arrays = BatchArrays(reader.schema, options, reader.arrays_source)
+        self._reader = reader.select(self._arrays.column_names)
+
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of each column of codes, in the order of the codes."""
+        return self._arrays.categories
+
+    @property
+    def signature(self) -> dict[str, tuple[tuple[int | None, ...], np.dtype[Any]]]:
+        """The shape and type of each array, with None for the number of rows and for a length that differs by batch.
+
+        Lists of Python values, ragged and sparse rows are left out, and `transform` is not considered.
+        """
+        return self._arrays.signature
+
+    def set_epoch(self, epoch: int) -> None:
+        """As `EpochReader.set_epoch`."""
+        self._reader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `EpochReader.state_dict`."""
+        return self._reader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As `EpochReader.load_state_dict`."""
+        self._reader.load_state_dict(state)
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def __iter__(self) -> Iterator[Any]:
+        convert = partial(self._arrays.convert, is_copied=self._reader.is_copied)
+        for arrays in self._reader.iterate(convert, self._arrays.split):
+            batch = {
+                name: values.to_scipy() if isinstance(values, SparseRows) else values for name, values in arrays.items()
+            }
+            yield batch if self._arrays.transform is None else self._arrays.transform(batch)
 
 
 def _to_batch(table: Table) -> RecordBatch:

@@ -1,33 +1,38 @@
 """Tensors for PyTorch's `DataLoader`, in its workers and on several ranks.
 
 `EpochDataset` is iterable: an `EpochReader` shuffles, divides and resumes. `TableDataset` has rows by index, which
-samplers choose. Both convert columns as `to_tensors`.
+samplers choose. `loader` returns a `DataLoader` in one line. All convert columns as `to_tensors`.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, pairwise
-from typing import Any, overload
+from typing import Any, Unpack, cast, overload
 
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datasets.part_tables import ColumnKeys, PartTables, RowSelection, Source
+from bowstring.arrays.table import Table
+from bowstring.datasets.batch_arrays import ArrayOptions, Arrays, ArraySource, BatchArrays
+from bowstring.datasets.column_arrays import ColumnValues, RaggedArray, RowError, SparseRows
+from bowstring.datasets.part_tables import PartTables, RowSelection, Source
 from bowstring.datasets.reader import EpochReader
-from bowstring.datatypes.nested import FixedSizeList
-from bowstring.datatypes.types import Bool, DataType, FloatingPoint, Int
-from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package
+from bowstring.datatypes.schema import Schema
+from bowstring.errors import InvalidArgumentError, require_package, suggest
 from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
 
 with require_package("PyTorch", "torch"):
     import torch
-    from torch.utils.data import Dataset as TorchDataset, IterableDataset, get_worker_info
+    from torch.utils.data import DataLoader, Dataset as TorchDataset, IterableDataset, get_worker_info
     from torch.utils.data._utils.collate import default_collate_fn_map
 
-__all__ = ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "to_tensors"]
+__all__ = ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "loader", "to_tensors"]
+
+_MAX_WORKERS = 1024
 
 
 def __dir__() -> list[str]:
@@ -35,109 +40,172 @@ def __dir__() -> list[str]:
 
 
 class TensorBatch(dict[str, Any]):
-    """The columns of rows by name: tensors of numbers and booleans, lists of other values."""
-
-    def split(self, lengths: Sequence[int]) -> Iterator[TensorBatch]:
-        """Return the rows in pieces of these lengths; the tensors share memory."""
-        if not self:
-            return iter([TensorBatch() for _ in lengths])
-        names = list(self)
-        columns = [_split_column(column, lengths) for column in self.values()]
-        return (TensorBatch(zip(names, pieces, strict=True)) for pieces in zip(*columns, strict=True))
+    """The columns of rows by name: tensors of numbers, booleans and lists of them, lists of other values."""
 
 
 class TensorRow(dict[str, Any]):
     """A row of a `TableDataset`: a tensor or value by column."""
 
 
-def _split_column(column: Any, lengths: Sequence[int]) -> Sequence[Any]:
-    if torch.is_tensor(column):
-        return column.split(lengths)  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
-    return [column[start:stop] for start, stop in pairwise(accumulate(lengths, initial=0))]
-
-
 class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-ignore]
     """Yields the batches of a reader as dictionaries of tensors, for ``DataLoader(dataset, batch_size=None)``.
 
     The workers of a `DataLoader` divide the batches of the rank, and the loop receives them in the order of the reader.
-    `fill_null` and `validity_suffix` are as in `to_tensors`.
+    The options are as in `to_tensors`; what depends on all rows, such as whether lists are equally long, is found here.
 
     A worker that is forked shares the open source, and one that is spawned opens it again. A data set in parts, the
-    handle of a shared table, and URIs are small; a table is copied to workers that are spawned. Without shuffling,
-    tensors may share read-only memory: do not write to them.
+    handle of a shared table, and URIs are small; a table is copied to workers that are spawned.
 
-    The epoch is as in `set_epoch`, as with torch's `DistributedSampler`: iterating again repeats it. An iteration
-    raises `InvalidDataError`, naming the column, for nulls that are not replaced, and the errors of an `EpochReader`.
+    Each iteration is an epoch: the first that of the reader, or of `set_epoch` or `load_state_dict`, and each later one
+    the next epoch, with any number of workers, also if the loop before was left early.
+
+    Raises as `EpochReader.to_numpy`. An iteration raises `InvalidDataError` for a value that does not fit, with its
+    part, column and row, and the errors of an `EpochReader`.
     """
 
-    def __init__(self, reader: EpochReader, *, fill_null: Any = None, validity_suffix: str | None = None) -> None:
+    def __init__(self, reader: EpochReader, **options: Unpack[ArrayOptions]) -> None:
         super().__init__()
         if not isinstance(reader, EpochReader):
             class_name = type(reader).__name__
             raise InvalidArgumentError(
                 f"EpochDataset: expected an EpochReader, such as EpochReader(table, batch_rows=256), found {class_name}"
             )
-        self._reader = reader
-        self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)
-        # In shared memory, so that workers that persist see it, too.
-        self._position = torch.tensor([reader.epoch, reader.next_batch]).share_memory_()  # type: ignore[no-untyped-call, unused-ignore]
+        self._tensors = TensorConverter(reader.schema, options, reader.arrays_source)
+        self._reader = reader.select(self._tensors.column_names)
+        self._progress = _Progress(reader.epoch, reader.next_batch)
         self._state: Mapping[str, Any] | None = None
         """The position of this worker, for the next iteration."""
         self._running: EpochReader | None = None
         """The reader of the last iteration in this process."""
 
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of each column of codes, in the order of the codes."""
+        return self._tensors.categories
+
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iterations. They begin at its start, or at the loaded position in it."""
-        if to_integer("epoch", epoch) != self._position[0]:
-            self._position.copy_(torch.tensor([epoch, 0]))
+        """Let the next iteration be this epoch, or the rest of it if its position has been loaded."""
+        self._progress.set_epoch(to_integer("epoch", epoch))
 
     def __iter__(self) -> Iterator[TensorBatch]:
         info = get_worker_info()
-        reader = self._create_reader(0 if info is None else info.id, 1 if info is None else info.num_workers)
+        worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
+        # Equal in all workers of a loop, and another number in the next loop.
+        loop = int.from_bytes(os.urandom(8)) if info is None else info.seed - info.id
+        reader = self._reader.for_worker(worker, num_workers)
+        reader.seek(*self._progress.begin_iteration(worker, loop))
         if self._state is not None:
             reader.load_state_dict(self._state)
+            self._progress.move_iteration(reader.epoch)
             self._state = None
         self._running = reader
-        return reader.iterate(self._convert, TensorBatch.split)
+        return self._tensors.iterate(reader)
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in the next iteration."""
-        return len(self._create_reader())
+        return len(self._create_reader(*self._progress.next_position))
 
-    def _create_reader(self, worker: int = 0, num_workers: int = 1) -> EpochReader:
-        reader = self._reader.for_worker(worker, num_workers)
-        reader.epoch, reader.next_batch = self._position.tolist()
+    def _create_reader(self, epoch: int, next_batch: int) -> EpochReader:
+        reader = self._reader.for_worker(0, 1)
+        reader.seek(epoch, next_batch)
         return reader
 
     def state_dict(self, num_batches: int | None = None) -> dict[str, Any]:
         """Return a position for `load_state_dict`.
 
         With `num_batches`, it is the position of a loop that has received this number of batches of this rank since the
-        beginning of the epoch or the loaded position; readers with other numbers of ranks and workers can continue
-        there. Otherwise it is the position of this process, as torchdata's `StatefulDataLoader` expects of each worker,
-        and needs the same numbers.
+        beginning of its iteration; readers with other numbers of ranks and workers can continue there. Otherwise it is
+        the position of this process, as torchdata's `StatefulDataLoader` expects of each worker, and needs the same
+        numbers.
         """
         if num_batches is None and self._running is not None:
             return self._running.state_dict()
-        reader = self._create_reader()
-        reader.next_batch += to_integer("num_batches", num_batches or 0) * reader.world_size
-        return reader.state_dict()
+        epoch, next_batch = self._progress.position
+        next_batch += to_integer("num_batches", num_batches or 0) * self._reader.world_size
+        return self._create_reader(epoch, next_batch).state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at a position of `state_dict`. In a worker, it applies to the next iteration only.
 
         Raises `InvalidDataError` if it is not such a position, or belongs to other rows or another order.
         """
-        reader = self._create_reader()
+        reader = self._create_reader(0, 0)
         reader.load_state_dict(state)
         self._running = None
         if get_worker_info() is None:
-            self._position.copy_(torch.tensor([reader.epoch, reader.next_batch]))
+            self._progress.seek(reader.epoch, reader.next_batch)
         else:
             self._state = dict(state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_running": None}
+
+
+class _Progress:
+    """The position where iterations begin, and how many have begun, in memory that all workers share.
+
+    The main process does not see its workers begin: they have to find out themselves, each from shared memory, which
+    iteration this is.
+    """
+
+    _EPOCH, _NEXT_BATCH, _LOOP, _FIRST_WORKER = 0, 1, 2, 3
+    _COUNT_BITS = 32
+
+    def __init__(self, epoch: int, next_batch: int) -> None:
+        # The epoch and batch where the first iteration begins; the loop that began last, and the number of loops, in
+        # one word; and the number of loops that each worker has begun or joined.
+        words = torch.zeros(self._FIRST_WORKER + _MAX_WORKERS, dtype=torch.int64)
+        self._words = words.share_memory_()  # type: ignore[no-untyped-call, unused-ignore]
+        self.seek(epoch, next_batch)
+
+    def seek(self, epoch: int, next_batch: int) -> None:
+        """Let the next iteration begin here."""
+        self._words.zero_()
+        self._words[self._EPOCH], self._words[self._NEXT_BATCH] = epoch, next_batch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch; at the position of `seek` if that is in it, and none has begun."""
+        if self._num_iterations or epoch != self._words[self._EPOCH]:
+            self.seek(epoch, 0)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Where the last iteration began, or the next one if none has."""
+        return self._position_of(max(self._num_iterations - 1, 0))
+
+    @property
+    def next_position(self) -> tuple[int, int]:
+        """Where the next iteration begins."""
+        return self._position_of(self._num_iterations)
+
+    def begin_iteration(self, worker: int, loop: int) -> tuple[int, int]:
+        """Begin an iteration in a worker of a loop; return its position.
+
+        The first worker of a loop counts it, and the others join it. Several may be first at the same time: the loop
+        and the count are one word, so that all of them write the same.
+        """
+        if worker >= _MAX_WORKERS:
+            raise InvalidArgumentError(f"EpochDataset: expected up to {_MAX_WORKERS} workers, found worker {worker}")
+        word, key = int(self._words[self._LOOP]), loop & (1 << 63 - self._COUNT_BITS) - 1
+        count = word & (1 << self._COUNT_BITS) - 1
+        # Loops have equal numbers if their generators are seeded alike: then this worker has begun the last one, too.
+        if word >> self._COUNT_BITS != key or self._words[self._FIRST_WORKER + worker] == count:
+            count += 1
+            self._words[self._LOOP] = key << self._COUNT_BITS | count
+        self._words[self._FIRST_WORKER + worker] = count
+        return self._position_of(count - 1)
+
+    def move_iteration(self, epoch: int) -> None:
+        """Let the last iteration be this epoch, and those after it the next ones."""
+        self._words[self._EPOCH] = epoch - self._num_iterations + 1
+
+    @property
+    def _num_iterations(self) -> int:
+        return int(self._words[self._LOOP]) & (1 << self._COUNT_BITS) - 1
+
+    def _position_of(self, iteration: int) -> tuple[int, int]:
+        epoch, next_batch = self._words[: self._LOOP].tolist()
+        return (epoch + iteration, 0 if iteration else next_batch)
 
 
 class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore]
@@ -146,25 +214,23 @@ class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore
     A row is a dictionary of a tensor or value by column; a batch is as in `to_tensors`, gathered at once: the
     `collate_fn` of a `DataLoader` gets a sequence of rows, and the default one returns their `TensorBatch`.
 
-    `source`, `columns` and `tls` are as in `EpochReader`, `fill_null` and `validity_suffix` as in `to_tensors`. A
-    data set in parts is opened on first use, in each process, as a whole: shared memory of this host is mapped, but
-    other parts are copied to the memory of each process. Use `EpochDataset` for them.
+    `source` and `tls` are as in `EpochReader`, the options as in `to_tensors`; `transform` applies to batches, and not
+    to single rows. A data set in parts is opened on first use, in each process, as a whole: shared memory of this host
+    is mapped, but other parts are copied to the memory of each process. Use `EpochDataset` for them.
 
-    Raises as `EpochReader`, and an index out of range raises `IndexError`.
+    Raises as `EpochReader` and `EpochDataset`, and an index out of range raises `IndexError`.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        columns: ColumnKeys | None = None,
-        fill_null: Any = None,
-        validity_suffix: str | None = None,
-        tls: TlsOptions | None = None,
-    ) -> None:
-        self._tables = PartTables(source, columns, prefetch_bytes=0, tls=tls)
+    def __init__(self, source: Source, *, tls: TlsOptions | None = None, **options: Unpack[ArrayOptions]) -> None:
+        tables = PartTables(source, None, prefetch_bytes=0, tls=tls)
+        self._tensors = TensorConverter(tables.schema, options, tables)
+        self._tables = tables.select_columns(self._tensors.column_names)
         self._num_rows = sum(self._tables.part_rows)
-        self._convert = partial(to_tensors, fill_null=fill_null, validity_suffix=validity_suffix)
+
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of each column of codes, in the order of the codes."""
+        return self._tensors.categories
 
     def __len__(self) -> int:
         return self._num_rows
@@ -176,18 +242,28 @@ class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore
         """Return several rows."""
         rows = np.array([normalize_index(index, self._num_rows) for index in indices], np.int64)
         (batch,) = self._open().take(rows).to_batches()
-        return TensorRows(self._convert(batch), len(rows))
+        try:
+            return TensorRows(self._tensors, self._tensors.convert(batch, is_copied=True), len(rows))
+        except RowError as error:
+            location, row = self._tables.locate_row(int(rows[error.index]))
+            raise error.locate(location, row) from None
 
     def _open(self) -> RowSelection:
         return self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
 
 
 class TensorRows(Sequence[TensorRow]):
-    """Rows of a `TableDataset`, in the tensors of `batch`."""
+    """Rows of a `TableDataset`."""
 
-    def __init__(self, batch: TensorBatch, num_rows: int) -> None:
-        self.batch = batch
+    def __init__(self, tensors: TensorConverter, arrays: Arrays, num_rows: int) -> None:
+        self._tensors = tensors
+        self._arrays = arrays
         self._num_rows = num_rows
+
+    @property
+    def batch(self) -> Any:
+        """The rows as one `TensorBatch`, or what the `transform` makes of it."""
+        return self._tensors.finish(self._arrays)
 
     def __len__(self) -> int:
         return self._num_rows
@@ -198,13 +274,18 @@ class TensorRows(Sequence[TensorRow]):
     def __getitem__(self, index: slice) -> TensorRows: ...
     def __getitem__(self, index: int | slice) -> TensorRow | TensorRows:
         if isinstance(index, slice):
-            batch = TensorBatch({name: column[index] for name, column in self.batch.items()})
-            return TensorRows(batch, len(range(self._num_rows)[index]))
+            start, stop, step = index.indices(self._num_rows)
+            if step != 1:
+                raise InvalidArgumentError(f"rows of a TableDataset: expected a slice of adjacent rows, found {index}")
+            arrays = {name: values[start:stop] for name, values in self._arrays.items()}
+            return TensorRows(self._tensors, arrays, max(stop - start, 0))
         position = normalize_index(index, self._num_rows)
-        return TensorRow({name: column[position] for name, column in self.batch.items()})
+        arrays = {name: values[position : position + 1] for name, values in self._arrays.items()}
+        columns = self._tensors.to_tensors(arrays)
+        return TensorRow({name: column[0] for name, column in columns.items()})
 
 
-def _collate_rows(rows: Sequence[TensorRow], **_options: Any) -> TensorBatch:
+def _collate_rows(rows: Sequence[TensorRow], **_options: Any) -> Any:
     """Join rows to a batch, without a copy if they are `TensorRows`."""
     if isinstance(rows, TensorRows):
         return rows.batch
@@ -214,56 +295,152 @@ def _collate_rows(rows: Sequence[TensorRow], **_options: Any) -> TensorBatch:
     )
 
 
-# What PyTorch documents for one's own types, so that the default `collate_fn` accepts them.
+def _reject_batches(_batches: Sequence[TensorBatch], **_options: Any) -> Any:
+    raise InvalidArgumentError(
+        "DataLoader: an EpochDataset yields whole batches: pass batch_size=None to the DataLoader, and the number of rows "
+        "in a batch as batch_rows to the EpochReader"
+    )
+
+
+# What PyTorch documents for one's own types, so that the default `collate_fn` accepts or rejects them.
 default_collate_fn_map[TensorRow] = _collate_rows
+default_collate_fn_map[TensorBatch] = _reject_batches
 
 
-def to_tensors(batch: RecordBatch, *, fill_null: Any = None, validity_suffix: str | None = None) -> TensorBatch:
-    """Return the columns of a batch by name.
+def loader(source: Source, batch_rows: int, *, num_workers: int = 0, **options: Any) -> DataLoader[Any]:
+    """Return a `DataLoader` of the batches of a source as tensors, whose `dataset` is an `EpochDataset`.
 
-    Columns of numbers and booleans become tensors of the shape (rows,), and fixed-size lists of numbers of the shape
-    (rows, length). All other columns become lists of Python values, with None for nulls: `str` for strings, `bytes` for
-    binary, lists for lists, dictionaries for structs, as `Array.to_pylist`. Tensors share the memory of the column if
-    NumPy arrays do; booleans are copied.
+    `options` are those of `EpochReader` (such as `seed`, `end`, `window_rows`), of `to_tensors` (such as `dtypes`,
+    `features`, `transform`), and of `DataLoader` (such as `prefetch_factor`, `multiprocessing_context`). `columns` is
+    that of `to_tensors`. By default the rank and the world size are those of `torch.distributed`, if that is
+    initialized; memory is pinned if there is a GPU; and workers stay alive from epoch to epoch.
 
-    `fill_null` replaces the nulls of numbers and booleans: a value for all columns, or a dictionary of values by
-    column. `validity_suffix` adds, for each nullable column of them, a tensor of booleans, which are true for values
-    that are not null, under the column's name and this suffix; nulls for which there is no other value become 0.
-
-    Raises `InvalidDataError`, naming the column, for other nulls in tensors, and `TypeMismatchError` if a value does
-    not fit.
+    Raises `InvalidArgumentError` for an unknown option, and as `EpochReader` and `EpochDataset`.
     """
-    tensors = TensorBatch()
-    for field, column in zip(batch.schema.fields, batch.columns, strict=True):
-        if not _has_tensors(field.type):
-            tensors[field.name] = column.to_pylist()
-            continue
-        value = fill_null.get(field.name) if isinstance(fill_null, Mapping) else fill_null
-        if isinstance(field.type, FixedSizeList):
-            value = None
-        elif validity_suffix is not None and field.nullable:
-            is_valid = ~column.is_null().to_numpy(zero_copy_only=False)
-            tensors[field.name + validity_suffix] = torch.from_numpy(is_valid)
-            value = 0 if value is None else value
-        tensors[field.name] = _to_tensor(field.name, column if value is None else _fill_null(column, value))
-    return tensors
+    reader_options = {name: options.pop(name) for name in _READER_OPTIONS if name in options}
+    array_options = {name: options.pop(name) for name in ArrayOptions.__annotations__ if name in options}
+    for name in options:
+        if name not in _LOADER_OPTIONS:
+            names = [*_READER_OPTIONS, *ArrayOptions.__annotations__, *_LOADER_OPTIONS]
+            raise InvalidArgumentError(f"loader: there is no option {name!r}{suggest(name, names)}")
+    if torch.distributed.is_available() and torch.distributed.is_initialized() and "rank" not in reader_options:
+        reader_options["rank"] = torch.distributed.get_rank()
+        reader_options["world_size"] = torch.distributed.get_world_size()
+    dataset = EpochDataset(EpochReader(source, batch_rows, **reader_options), **cast(ArrayOptions, array_options))
+    options = {"pin_memory": torch.cuda.is_available(), "persistent_workers": num_workers > 0} | options
+    return DataLoader(dataset, batch_size=None, num_workers=num_workers, **options)
 
 
-def _fill_null(column: Any, value: Any) -> Any:
-    if not column.null_count:
-        return column
-    return column.fill_null(bool(value) if isinstance(column.type, Bool) else value)
+def _list_options(function: Any) -> set[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
-def _to_tensor(name: str, column: Any) -> Any:
-    if column.null_count or (isinstance(column.type, FixedSizeList) and column.field(0).null_count):
-        raise InvalidDataError(f"column {name!r}: a tensor has no nulls: use fill_null")
-    if isinstance(column.type, Bool):
-        return torch.from_numpy(column.to_numpy(zero_copy_only=False))
-    return torch.from_dlpack(column)  # type: ignore[attr-defined, unused-ignore]
+_READER_OPTIONS = frozenset(inspect.signature(EpochReader).parameters) - {"source", "batch_rows", "columns"}
+# Not those that the batches of an `EpochDataset` exclude.
+_LOADER_OPTIONS = frozenset(inspect.signature(DataLoader).parameters) - {
+    *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "num_workers")
+}
 
 
-def _has_tensors(data_type: DataType) -> bool:
-    if isinstance(data_type, FixedSizeList):
-        return isinstance(data_type.value_type, (Int, FloatingPoint))
-    return isinstance(data_type, (Int, FloatingPoint, Bool))
+def to_tensors(batch: RecordBatch, **options: Unpack[ArrayOptions]) -> TensorBatch:
+    """Return the columns of a batch by name. Tensors are copies.
+
+    Numbers and booleans become tensors of the shape (rows,); lists of them (rows, n, …) if they are equally long in the
+    batch, otherwise nested tensors with the layout `torch.jagged`; vectors of Spark ML (rows, n) if all are dense,
+    otherwise with the layout `torch.sparse_csr`. All other columns become lists of Python values, with None for nulls:
+    `str` for strings, `bytes` for binary, dictionaries for structs, as `Array.to_pylist`; so do lists whose inner lists
+    differ in length.
+
+    The options are those of `bowstring.datasets.batch_arrays.ArrayOptions`: `columns`, `dtypes` (also
+    `torch.bfloat16`), `features`, `shapes`, `fill_null`, `validity_suffix`, `pad`, `categories` and `transform`;
+    docs/reference/datasets.md#tensors has examples.
+
+    Raises `InvalidDataError`, naming the column and the row, for nulls that are not replaced and values that do not
+    fit; `InvalidArgumentError`, `TypeMismatchError` and `NotFoundError` for options that do not fit the columns.
+    """
+    tables = PartTables(Table(batch.schema, [batch]), None, prefetch_bytes=0)
+    tensors = TensorConverter(batch.schema, options, tables)
+    try:
+        arrays = tensors.convert(batch.select(list(tensors.column_names)))
+    except RowError as error:
+        raise error.locate("", error.index) from None
+    return cast(TensorBatch, tensors.finish(arrays))
+
+
+class TensorConverter:
+    """Converts record batches to tensors; can be pickled. Raises as `BatchArrays`."""
+
+    def __init__(self, schema: Schema, options: ArrayOptions, source: ArraySource) -> None:
+        dtypes = options.get("dtypes")
+        if dtypes is not None:
+            is_mapping = isinstance(dtypes, Mapping)
+            numpy_dtypes = {name: _to_numpy_dtype(each) for name, each in dtypes.items()} if is_mapping else None
+            options = {**options, "dtypes": numpy_dtypes if is_mapping else _to_numpy_dtype(dtypes)}
+        self._arrays = BatchArrays(schema, options, source)
+        self._bfloat16_names = frozenset(
+            name
+            for name in self._arrays.number_names
+            if _is_bfloat16(dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes)
+        )
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return self._arrays.column_names
+
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """As `BatchArrays.categories`."""
+        return self._arrays.categories
+
+    def iterate(self, reader: EpochReader) -> Iterator[Any]:
+        """Iterate over the batches of a reader, as tensors or what `transform` returns."""
+        convert = partial(self._arrays.convert, is_copied=reader.is_copied)
+        for arrays in reader.iterate(convert, self._arrays.split):
+            yield self.finish(arrays)
+
+    def convert(self, batch: RecordBatch, *, is_copied: bool = False) -> Arrays:
+        """As `BatchArrays.convert`."""
+        return self._arrays.convert(batch, is_copied=is_copied)
+
+    def finish(self, arrays: Arrays) -> Any:
+        """Return the tensors of a batch of arrays, or what `transform` returns."""
+        batch = self.to_tensors(self._arrays.pad(arrays))
+        return batch if self._arrays.transform is None else self._arrays.transform(batch)
+
+    def to_tensors(self, arrays: Arrays) -> TensorBatch:
+        """Return the tensors of a batch of arrays."""
+        batch = TensorBatch()
+        for name, values in arrays.items():
+            tensor = _to_tensor(values)
+            batch[name] = tensor.to(torch.bfloat16) if name in self._bfloat16_names else tensor
+        return batch
+
+
+def _to_tensor(values: ColumnValues) -> Any:
+    if isinstance(values, np.ndarray):
+        # Shared memory is mapped for reading only: PyTorch has no such tensors, and would crash on writing.
+        return torch.from_numpy(values if values.flags.writeable else values.copy())
+    if isinstance(values, RaggedArray):
+        if isinstance(values.values, RaggedArray):
+            return values.tolist()  # nested tensors have one dimension of different lengths
+        return torch.nested.nested_tensor_from_jagged(_to_tensor(values.values), torch.from_numpy(values.offsets))
+    if isinstance(values, SparseRows):
+        offsets, indices, elements = (_to_tensor(each) for each in (values.offsets, values.indices, values.values))
+        shape = (len(values), values.num_columns)
+        return torch.sparse_csr_tensor(offsets, indices, elements, shape, check_invariants=False)
+    return values
+
+
+def _to_numpy_dtype(dtype: Any) -> Any:
+    """Return the NumPy type for a type of PyTorch, from which bfloat16 is rounded."""
+    if _is_bfloat16(dtype):
+        return np.dtype(np.float32)
+    if isinstance(dtype, torch.dtype):
+        return torch.empty(0, dtype=dtype).numpy().dtype
+    return dtype
+
+
+def _is_bfloat16(dtype: Any) -> bool:
+    return dtype is torch.bfloat16 or (isinstance(dtype, str) and dtype == "bfloat16")

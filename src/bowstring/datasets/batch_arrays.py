@@ -1,0 +1,511 @@
+"""The columns of a batch as NumPy arrays for a model.
+
+`BatchArrays` chooses for each column of a data set what it becomes (`bowstring.datasets.column_arrays`), once, from the
+schema, the lengths of lists in all rows, and the options. Then all batches, in all workers, are converted alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from math import prod
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+
+import numpy as np
+
+from bowstring.arrays.array import Array
+from bowstring.arrays.column_container import get_distinct_names
+from bowstring.arrays.construction import array
+from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datasets.column_arrays import (
+    CategoryColumn,
+    Column,
+    ColumnValues,
+    NumberColumn,
+    ObjectColumn,
+    RaggedArray,
+    RowError,
+    SparseRows,
+    VectorColumn,
+    cast_numbers,
+    get_number_dtype,
+    is_number_by_option,
+    split_list_type,
+)
+from bowstring.datatypes import types as t
+from bowstring.datatypes.canonical.tensors import FixedShapeTensorType
+from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
+from bowstring.errors import (
+    BowstringError,
+    InvalidArgumentError,
+    NotFoundError,
+    TypeMismatchError,
+    check_count,
+    suggest,
+)
+from bowstring.kernels.list_lengths import ListLengthBounds
+from bowstring.kernels.ml_vectors import is_vector
+from bowstring.layouts.base import Values
+
+Arrays: TypeAlias = "dict[str, ColumnValues]"
+Padding: TypeAlias = "float | tuple[float, int]"
+"""The value to pad with, or it and the length to pad or cut to."""
+
+
+class ArrayOptions(TypedDict, total=False):
+    """The options of batches of arrays and tensors, all by the names of columns."""
+
+    columns: Sequence[str]
+    """The columns and `features` in a batch; only what they need is read. By default all columns that are not part of
+    `features`, and these.
+    """
+    dtypes: Any
+    """A NumPy or PyTorch type, or its name, of all numbers and booleans; or a dictionary of types by column or feature.
+    Only with a dictionary, dates and times become numbers: days, or the type's units, since 1970 or midnight.
+    """
+    features: Mapping[str, Sequence[str]]
+    """Matrices of the shape (rows, width), each of several columns side by side: numbers, lists of one length, dense
+    vectors.
+    """
+    shapes: Mapping[str, tuple[int, ...]]
+    """The shape of the elements of each row, of lists and vectors: (64,) or (3, 224, 224). Rows with another number of
+    elements are an error.
+    """
+    fill_null: Any
+    """The value of nulls in numbers, lists and vectors: one for all columns, or a dictionary."""
+    validity_suffix: str
+    """Adds for each nullable column of numbers an array of booleans, true for values that are not null, under the
+    column's name and this suffix. Nulls without another value become 0.
+    """
+    pad: Mapping[str, Padding]
+    """Pads lists of different lengths to a matrix: with this value to the longest row of the batch, or, if it is a pair
+    of a value and a length, to that length, and cuts longer rows. Their lengths are in the column "<name>_length".
+    """
+    categories: Mapping[str, Sequence[Any] | Literal["auto"]]
+    """Columns that become int64 codes: the indices of their values in these sequences, or with "auto" in the sorted
+    values that the data set has. All other values and nulls have one more code, the number of categories.
+    """
+    transform: Callable[[Any], Any]
+    """A function of the batch, called in the worker; the loop receives what it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Feature:
+    """Columns side by side in one matrix."""
+
+    widths: Mapping[str, int]
+    """The columns, and the number of elements of each in a row."""
+    dtype: np.dtype[Any]
+
+
+class ArraySource(Protocol):
+    """What the choice of arrays depends on in all rows of a data set."""
+
+    def find_list_bounds(self, name: str) -> ListLengthBounds | None:
+        """Return the lengths of a column's lists or vectors, None if they are not known."""
+
+    def has_dense_vectors(self, name: str) -> bool:
+        """Whether all vectors of a column are known to be dense."""
+
+    def find_distinct_values(self, name: str) -> Array:
+        """Return the distinct values of a column, sorted, without null."""
+
+
+class BatchArrays:
+    """Converts record batches of a data set with this schema to arrays by name; can be pickled.
+
+    Raises `InvalidArgumentError` and `TypeMismatchError` for options that do not fit the columns, `NotFoundError` for
+    unknown columns, and as reading the data set, if that is necessary.
+    """
+
+    def __init__(self, schema: Schema, options: ArrayOptions, source: ArraySource) -> None:
+        planner = _Planner(schema, options, source)
+        self.transform = options.get("transform")
+        self._outputs = planner.outputs
+        self._columns = planner.columns
+        self._features = planner.features
+        self._padding = planner.padding
+        self._validity_names = planner.validity_names
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(self._columns)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The numbers and matrices in a batch, which the option `dtypes` applies to."""
+        numbers = (NumberColumn, VectorColumn)
+        return tuple(
+            name for name in self._outputs if name in self._features or isinstance(self._columns[name], numbers)
+        )
+
+    @property
+    def categories(self) -> dict[str, list[Any]]:
+        """The categories of each column that has codes, in the order of the codes."""
+        return {
+            name: column.categories.to_pylist()
+            for name, column in self._columns.items()
+            if isinstance(column, CategoryColumn)
+        }
+
+    @property
+    def signature(self) -> dict[str, tuple[tuple[int | None, ...], np.dtype[Any]]]:
+        """The shape and type of each array of a batch, None for the number of rows and for the longest row.
+
+        Lists of Python values, ragged arrays and sparse rows are left out, and `transform` is not considered.
+        """
+        signature: dict[str, tuple[tuple[int | None, ...], np.dtype[Any]]] = {}
+        for name in self._outputs:
+            if name in self._features:
+                signature[name] = (None, sum(self._features[name].widths.values())), self._features[name].dtype
+                continue
+            column = self._columns[name]
+            dtype = np.dtype(np.int64) if isinstance(column, CategoryColumn) else getattr(column, "dtype", None)
+            if name in self._padding:
+                assert isinstance(column, NumberColumn)
+                inner = tuple(size for size in column.dims[1:] if size is not None)
+                signature[name] = (None, self._padding[name][1], *inner), column.dtype
+                signature[f"{name}_length"] = (None,), np.dtype(np.int64)
+            elif column.row_shape is not None and dtype is not None:
+                signature[name] = (None, *column.row_shape), dtype
+            else:
+                continue
+            if name in self._validity_names:
+                signature[self._validity_names[name]] = signature[name][0], np.dtype(np.bool_)
+        return signature
+
+    # Conversion
+
+    def convert(self, batch: RecordBatch, *, is_copied: bool = False) -> Arrays:
+        """Return the columns of any number of rows. Raises `RowError`.
+
+        Arrays may share the memory of the batch, and are read-only then, unless it `is_copied` for this call.
+        """
+        values: dict[str, ColumnValues] = {}
+        valid: dict[str, Any] = {}
+        for name, column in self._columns.items():
+            try:
+                values[name], valid[name] = column.convert(batch.column(name))
+            except RowError as error:
+                raise error.in_column(name) from None
+            if is_copied:
+                values[name] = _as_writable(values[name])
+        arrays: Arrays = {}
+        for name in self._outputs:
+            feature = self._features.get(name)
+            arrays[name] = values[name] if feature is None else _join_columns(feature, values, batch.num_rows)
+            for member in (name,) if feature is None else feature.widths:
+                if member in self._validity_names:
+                    arrays[self._validity_names[member]] = _to_validity(values[member], valid[member])
+        return arrays
+
+    def split(self, arrays: Arrays, lengths: Sequence[int]) -> Iterator[Arrays]:
+        """Divide rows into batches of these lengths, which share the memory, and pad their lists."""
+        for start, stop in pairwise(accumulate(lengths, initial=0)):
+            yield self.pad({name: values[start:stop] for name, values in arrays.items()})
+
+    def pad(self, arrays: Arrays) -> Arrays:
+        """Pad the lists of a batch."""
+        if not self._padding:
+            return arrays
+        padded = dict(arrays)
+        for name, (value, length) in self._padding.items():
+            rows = arrays[name]
+            assert isinstance(rows, RaggedArray)
+            padded[name] = _pad(rows, value, length)
+            padded[f"{name}_length"] = rows.lengths if length is None else np.minimum(rows.lengths, length)
+            if name in self._validity_names:
+                is_valid = arrays[self._validity_names[name]]
+                assert isinstance(is_valid, RaggedArray)
+                padded[self._validity_names[name]] = _pad(is_valid, False, length)
+        return padded
+
+
+class _Planner:
+    """Chooses what each column becomes."""
+
+    def __init__(self, schema: Schema, options: ArrayOptions, source: ArraySource) -> None:
+        for option in options:
+            _check_name("options", option, list(ArrayOptions.__annotations__))
+        self._schema, self._options, self._source = schema, options, source
+        self._names = get_distinct_names(schema)
+        members = self._read_features()
+        self.outputs = self._choose_outputs(members)
+        self._check_names()
+        names = dict.fromkeys(column for name in self.outputs for column in members.get(name, (name,)))
+        self.columns = {name: self._plan_column(schema.field(name)) for name in names}
+        self.features = {name: self._plan_feature(name, members[name]) for name in self.outputs if name in members}
+        self.padding = {name: self._plan_padding(name, value) for name, value in self._mapping("pad").items()}
+        suffix = options.get("validity_suffix")
+        self.validity_names = {
+            name: name + suffix
+            for name, column in self.columns.items()
+            if suffix is not None and schema.field(name).nullable and isinstance(column, NumberColumn | VectorColumn)
+        }
+        names_of_arrays = [*self.outputs, *(f"{name}_length" for name in self.padding), *self.validity_names.values()]
+        duplicate = next((name for name in names_of_arrays if names_of_arrays.count(name) > 1), None)
+        if duplicate is not None:
+            raise InvalidArgumentError(f"a batch would have {names_of_arrays.count(duplicate)} columns {duplicate!r}")
+
+    def _mapping(self, option: str) -> Mapping[str, Any]:
+        value: Any = self._options.get(option)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise InvalidArgumentError(f"{option}: expected a dictionary by column, found {value!r:.60}")
+        return value
+
+    def _read_features(self) -> dict[str, tuple[str, ...]]:
+        columns: dict[str, tuple[str, ...]] = {}
+        for name, members in self._mapping("features").items():
+            if isinstance(members, str) or not isinstance(members, Iterable):
+                raise InvalidArgumentError(f"features: {name!r}: expected a list of columns, found {members!r:.60}")
+            columns[name] = tuple(members)
+            for member in columns[name]:
+                _check_name("features", member, self._names)
+            if not columns[name]:
+                raise InvalidArgumentError(f"features: {name!r} has no columns")
+        return columns
+
+    def _choose_outputs(self, features: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+        columns: Any = self._options.get("columns")
+        if columns is None:
+            members = {member for each in features.values() for member in each}
+            return (*(name for name in self._names if name not in members and name not in features), *features)
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise InvalidArgumentError(f"columns: expected a list of names, found {columns!r:.60}")
+        outputs = tuple(dict.fromkeys(columns))
+        for name in outputs:
+            _check_name("columns", name, [*self._names, *features])
+        return outputs
+
+    def _check_names(self) -> None:
+        """Raise `NotFoundError` if an option names a column that does not exist."""
+        for option in ("dtypes", "shapes", "fill_null", "pad", "categories"):
+            value: Any = self._options.get(option)
+            if isinstance(value, Mapping):
+                names = [*self._names, *self.outputs] if option == "dtypes" else self._names
+                for name in value:
+                    _check_name(option, name, names)
+            elif option in ("shapes", "pad", "categories"):
+                self._mapping(option)
+
+    def _get_dtype(self, name: str) -> np.dtype[Any] | None:
+        """Return the dtype that the options give a column or feature."""
+        dtypes: Any = self._options.get("dtypes")
+        if isinstance(dtypes, Mapping):
+            dtypes = dtypes.get(name)
+        if dtypes is None:
+            return None
+        dtype: np.dtype[Any] | None = None
+        with suppress(TypeError):
+            dtype = np.dtype(dtypes)
+        if dtype is None or dtype.kind not in "biufmMV":
+            raise InvalidArgumentError(f"dtypes: column {name!r}: {dtypes!r} is not a type of numbers")
+        return dtype
+
+    def _plan_column(self, field: Field) -> Column:
+        name, options = field.name, self._options
+        if name in self._mapping("categories"):
+            return CategoryColumn(name=name, categories=self._plan_categories(field))
+        levels, element_type = split_list_type(field.type)
+        dtype, own_dtype = self._get_dtype(name), get_number_dtype(element_type)
+        if own_dtype is None and is_number_by_option(element_type):
+            is_named = isinstance(options.get("dtypes"), Mapping) or isinstance(element_type, t.Decimal)
+            own_dtype = dtype if is_named else None
+        if is_vector(field.type):
+            return self._plan_vectors(field, dtype or np.dtype(np.float64))
+        shape = self._mapping("shapes").get(name)
+        if own_dtype is None:
+            if shape is not None or name in self._mapping("pad"):
+                option = "pad" if shape is None else "shapes"
+                raise InvalidArgumentError(f"{option}: column {name!r}: {field.type} is not a list of numbers")
+            return ObjectColumn(name=name)
+        dtype = dtype or own_dtype
+        column = NumberColumn(name=name, dtype=dtype, fill=self._get_fill(field, dtype))
+        if not levels:
+            if shape is not None:
+                raise InvalidArgumentError(f"shapes: column {name!r}: {field.type} is not a list of numbers")
+            return column
+        return self._plan_lists(field, column, levels, shape)
+
+    def _plan_lists(self, field: Field, column: NumberColumn, levels: Sequence[t.BaseList], shape: Any) -> Column:
+        dims = self._find_list_lengths(field, levels)
+        axes: tuple[int, ...] = ()
+        tensor = field.type
+        if isinstance(tensor, FixedShapeTensorType):
+            axes = tensor.permutation or ()
+        if shape is not None:
+            shape = _check_shape(field.name, shape)
+            if len(levels) > 1 and len(shape) == len(levels):
+                dims = shape
+            elif len(levels) == 1:
+                dims = (prod(shape),)
+            else:
+                raise InvalidArgumentError(
+                    f"shapes: column {field.name!r}: expected {len(levels)} dimensions, found {shape}"
+                )
+        elif isinstance(tensor, FixedShapeTensorType):
+            shape = tensor.shape
+        elif None in dims:
+            # A ragged level makes all levels outside of it ragged, too.
+            ragged = max(level for level, size in enumerate(dims) if size is None)
+            return replace(column, dims=(*[None] * (ragged + 1), *dims[ragged + 1 :]))
+        else:
+            shape = dims
+        return replace(column, dims=dims, shape=tuple(shape), axes=axes)
+
+    def _find_list_lengths(self, field: Field, levels: Sequence[t.BaseList]) -> tuple[int | None, ...]:
+        """Return the length of the lists of each level in all rows, None if they differ or are not known."""
+        sizes = [level.list_size if isinstance(level, t.FixedSizeList) else None for level in levels]
+        if None not in sizes or field.name in self._mapping("pad"):
+            return tuple(sizes)
+        bounds = self._source.find_list_bounds(field.name)
+        if bounds is None:
+            return tuple(sizes)
+        # Without lists, the longest is shorter than the shortest.
+        return tuple(shortest if shortest == longest else None for shortest, longest in bounds)
+
+    def _plan_vectors(self, field: Field, dtype: np.dtype[Any]) -> Column:
+        shape = self._mapping("shapes").get(field.name)
+        bounds = self._source.find_list_bounds(field.name)
+        size = bounds[0][0] if bounds is not None and bounds[0][0] == bounds[0][1] else None
+        if shape is not None:
+            shape = _check_shape(field.name, shape)
+            if len(shape) != 1:
+                raise InvalidArgumentError(f"shapes: column {field.name!r}: vectors have 1 dimension, not {len(shape)}")
+            size = shape[0]
+        is_dense = shape is not None or (size is not None and self._source.has_dense_vectors(field.name))
+        fill = self._get_fill(field, dtype)
+        return VectorColumn(name=field.name, dtype=dtype, fill=fill, size=size, is_dense=is_dense)
+
+    def _plan_categories(self, field: Field) -> Array:
+        values = self._mapping("categories")[field.name]
+        value_type: t.DataType = field.type
+        while isinstance(value_type, t.Dictionary | t.RunEndEncoded):
+            value_type = value_type.value_type
+        if isinstance(values, str) and values == "auto":
+            return self._source.find_distinct_values(field.name)
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise InvalidArgumentError(
+                f'categories: column {field.name!r}: expected a list of values or "auto", found {values!r:.60}'
+            )
+        try:
+            categories = array(list(values), value_type)
+        except BowstringError as error:
+            raise TypeMismatchError(f"categories: column {field.name!r}: {error}") from None
+        if categories.null_count or len(categories.unique()) < len(categories):
+            raise InvalidArgumentError(f"categories: column {field.name!r}: expected distinct values without None")
+        return categories
+
+    def _plan_feature(self, name: str, members: Sequence[str]) -> _Feature:
+        widths, dtypes = {}, []
+        for member in members:
+            column = self.columns[member]
+            if not isinstance(column, NumberColumn | VectorColumn | CategoryColumn) or column.row_shape is None:
+                raise InvalidArgumentError(
+                    f"features: {name!r}: column {member!r} is {self._schema.field(member).type}: expected numbers, or "
+                    f"lists that are equally long in all rows (`shapes` states their length)"
+                )
+            widths[member] = prod(column.row_shape)
+            dtypes.append(np.dtype(np.int64) if isinstance(column, CategoryColumn) else column.dtype)
+        return _Feature(widths, self._get_dtype(name) or np.result_type(*dtypes))
+
+    def _plan_padding(self, name: str, padding: Any) -> tuple[Any, int | None]:
+        column = self.columns.get(name)
+        if column is None:
+            raise InvalidArgumentError(f"pad: column {name!r} is not among the columns of a batch")
+        if not isinstance(column, NumberColumn) or column.row_shape is not None or None in column.dims[1:]:
+            raise InvalidArgumentError(
+                f"pad: column {name!r} is {self._schema.field(name).type}: expected lists of different lengths"
+            )
+        value, length = padding if isinstance(padding, tuple) and len(padding) == 2 else (padding, None)
+        return (
+            _check_fill("pad", name, value, column.dtype),
+            None if length is None else check_count(f"pad: column {name!r}", length),
+        )
+
+    def _get_fill(self, field: Field, dtype: np.dtype[Any]) -> Any:
+        value: Any = self._options.get("fill_null")
+        value = value.get(field.name) if isinstance(value, Mapping) else value
+        if value is None:
+            has_validity = self._options.get("validity_suffix") is not None and field.nullable
+            return np.zeros((), dtype)[()] if has_validity else None
+        return _check_fill("fill_null", field.name, value, dtype)
+
+
+def _check_name(option: str, name: Any, names: Sequence[str]) -> None:
+    if name not in names:
+        noun = "option" if option == "options" else "column"
+        raise NotFoundError(f"{option}: there is no {noun} {name!r}{suggest(str(name), names)}")
+
+
+def _check_shape(name: str, shape: Any) -> tuple[int, ...]:
+    sizes = (shape,) if isinstance(shape, int) else shape
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
+        raise InvalidArgumentError(f"shapes: column {name!r}: expected a tuple of lengths, found {shape!r:.60}")
+    return tuple(check_count(f"shapes: column {name!r}", size) for size in sizes)
+
+
+def _check_fill(option: str, name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a value that replaces others, as `dtype`. Raises `TypeMismatchError` if it does not fit."""
+    value = value.as_py() if hasattr(value, "as_py") else value
+    try:
+        if dtype.kind == "b":
+            return np.bool_(value)
+        return cast_numbers(np.atleast_1d(np.asarray(value)), dtype)[0]
+    except (RowError, TypeError, ValueError, OverflowError, IndexError):
+        raise TypeMismatchError(f"{option}: column {name!r}: {value!r:.60} is not within {dtype}") from None
+
+
+def _join_columns(feature: _Feature, values: Mapping[str, ColumnValues], num_rows: int) -> Values:
+    """Return a matrix of columns side by side, each converted as it is written."""
+    matrix, stop = np.empty((num_rows, sum(feature.widths.values())), feature.dtype), 0
+    for name, width in feature.widths.items():
+        column = values[name]
+        assert isinstance(column, np.ndarray)
+        start, stop = stop, stop + width
+        try:
+            matrix[:, start:stop] = cast_numbers(column, feature.dtype).reshape(num_rows, width)
+        except RowError as error:
+            raise RowError(error.index // width, error.text, name) from None
+    return matrix
+
+
+def _to_validity(values: ColumnValues, valid: Any) -> ColumnValues:
+    """Return the booleans of a column without nulls in the form of its values."""
+    if valid is not None:
+        return valid  # type: ignore[no-any-return]
+    if isinstance(values, RaggedArray):
+        return RaggedArray(_to_validity(values.values, None), values.offsets)
+    return np.ones(len(values) if isinstance(values, SparseRows) else np.shape(values), np.bool_)
+
+
+def _as_writable(values: ColumnValues) -> ColumnValues:
+    """Return arrays as writable views of memory that belongs to the caller, as Arrow's buffers are read-only."""
+    if isinstance(values, RaggedArray):
+        return RaggedArray(_as_writable(values.values), values.offsets)
+    if not isinstance(values, np.ndarray) or values.flags.writeable:
+        return values
+    view = values.view()
+    with suppress(ValueError):  # not memory of NumPy's
+        view.flags.writeable = True
+    return view
+
+
+def _pad(rows: RaggedArray, value: Any, length: int | None) -> ColumnValues:
+    """Return a matrix of rows, padded or cut to a length, by default that of the longest."""
+    lengths = rows.lengths
+    width = int(lengths.max(initial=0)) if length is None else length
+    matrix = np.full((len(rows), width, *rows.values.shape[1:]), value, rows.values.dtype)
+    is_element = np.arange(width) < lengths[:, None]
+    if width < lengths.max(initial=0):
+        kept = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], lengths) < width
+        matrix[is_element] = rows.values[kept]
+    else:
+        matrix[is_element] = rows.values
+    return matrix
