@@ -65,7 +65,7 @@ class RowError(InvalidDataError):
         return type(self), (self.index, self.text, self.column)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class RaggedArray:
     """Rows of different lengths: row *i* is ``values[offsets[i]:offsets[i + 1]]``.
 

@@ -297,8 +297,8 @@ def _collate_rows(rows: Sequence[TensorRow], **_options: Any) -> Any:
 
 def _reject_batches(_batches: Sequence[TensorBatch], **_options: Any) -> Any:
     raise InvalidArgumentError(
-        "DataLoader: an EpochDataset yields whole batches: pass batch_size=None to the DataLoader, and the number of rows "
-        "in a batch as batch_rows to the EpochReader"
+        "DataLoader: an EpochDataset yields whole batches: pass batch_size=None to the DataLoader, and the number of "
+        "rows in a batch as batch_rows to the EpochReader"
     )
 
 
