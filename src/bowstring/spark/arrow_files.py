@@ -15,7 +15,7 @@ from bowstring.errors import BowstringError, InvalidDataError, add_location
 from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_any
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.file_statistics import find_orderable_columns
+from bowstring.ipc.file_statistics import find_bounded_columns
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.writers import FileWriter
 from bowstring.memory.closable import call_on_error
@@ -73,7 +73,7 @@ def write_batches(
                     level = options.compression_level
                     writer = new_file(sink, file_schema, compression=codec, compression_level=level)
                     if options.statistics:
-                        writer.enable_statistics(find_orderable_columns(file_schema))
+                        writer.enable_statistics(find_bounded_columns(file_schema))
             # With the schema of the file, because the batches may have other names, nullability and metadata.
             _, array = encoder.encode(batch).__arrow_c_array__()
             writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
