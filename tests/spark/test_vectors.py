@@ -323,13 +323,3 @@ def test_frames_of_pandas_on_spark_are_published_and_written(spark: SparkSession
     assert manifest is not None
     assert [field["name"] for field in manifest.schema["fields"]] == ["id", "double"]
     assert read(spark, tmp_path).count() == 5
-
-
-def test_other_objects_are_refused_with_the_alternatives(tmp_path: Path) -> None:
-    others: list[Any] = [bs.table({"n": [1]}), [1], None]
-    for other in others:
-        for call in (publish, lambda each: write(each, tmp_path)):
-            with pytest.raises(
-                InvalidArgumentError, match=r"expected a Spark data frame, .*: .* bowstring\.publish or"
-            ):
-                call(other)

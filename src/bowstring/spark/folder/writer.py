@@ -72,7 +72,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     """
     if mode not in get_args(WriteMode):
         raise InvalidArgumentError(f"mode: expected one of {', '.join(map(repr, get_args(WriteMode)))}, found {mode!r}")
-    frame = as_spark_frame(df, "write")
+    frame = as_spark_frame(df, "write", "write_table")
     options = WriteOptions(
         fsync=fsync,
         statistics=statistics,

@@ -159,7 +159,7 @@ def publish(  # noqa: PLR0913 -- all but one are options
 
 def publish_as(dataset_id: str, df: DataFrame | PandasFrame[Any], options: PublishOptions) -> PublishedFrame:
     """As `publish`, with a new ID."""
-    frame = as_spark_frame(df, "publish")
+    frame = as_spark_frame(df, "publish", "publish")
     memory_limit = options.memory_limit
     if memory_limit is None:
         memory_limit = frame.sparkSession.conf.get(_MEMORY_LIMIT_SETTING, None)

@@ -61,18 +61,18 @@ PANDAS_WARNING = "PySpark does not yet fully support pandas"
 """The beginning of PySpark's warning about pandas 3."""
 
 
-def as_spark_frame(df: Any, function: str) -> DataFrame:
+def as_spark_frame(df: Any, function: str, alternative: str) -> DataFrame:
     """Return a data frame of Spark, also for one of `pyspark.pandas`, without its index.
 
-    Raises `InvalidArgumentError` for other objects, which names the `function` that was called.
+    Raises `InvalidArgumentError` for other objects, with the function that was called, and Bowstring's for them.
     """
     kind = type(df)
     if kind.__module__.startswith("pyspark.pandas.") and hasattr(df, "to_spark"):
         df = df.to_spark()
     if not hasattr(df, "mapInArrow"):
         raise InvalidArgumentError(
-            f"{function}: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: for data of this "
-            "process, use bowstring.publish or bowstring.write_table, or spark.createDataFrame first"
+            f"{function}: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: "
+            f"use bowstring.{alternative} for data of this process, or spark.createDataFrame first"
         )
     frame: DataFrame = df
     return frame
