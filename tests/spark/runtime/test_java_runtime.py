@@ -245,7 +245,8 @@ with bowstring.spark.publish(vectors, vectors="float32") as published:
     table, lengths = published.read_all(), dict(published.parts[0].list_lengths)
     print("vectors", table.schema["v"].type, *table.to_pydict().values(), lengths)
 bowstring.spark.write(vectors, sys.argv[1] + "-vectors", vectors="sparse")
-print("again", sorted(row.v.toArray().tolist() for row in bowstring.spark.read(spark, sys.argv[1] + "-vectors").collect()))
+again = bowstring.spark.read(spark, sys.argv[1] + "-vectors").collect()
+print("again", sorted(row.v.toArray().tolist() for row in again))
 published = bowstring.spark.publish(spark.range(0, 3000, 1, 4))
 with AgentClient.open(published._job.agent_key, start=False) as agent:
     os.kill(agent.status()["pid"], 9)
