@@ -310,7 +310,11 @@ def test_another_form_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
 # pandas on Spark
 
 
-def test_frames_of_pandas_on_spark_are_published_and_written(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore")  # PySpark's, about its own future
+def test_frames_of_pandas_on_spark_are_published_and_written(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYARROW_IGNORE_TIMEZONE", "1")  # PySpark would set it for all tests
     try:
         import pyspark.pandas  # noqa: F401
     except ImportError as problem:
