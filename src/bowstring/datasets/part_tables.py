@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
-from bowstring.datasets.dataset import Dataset
+from bowstring.datasets.dataset import Dataset, create_plan, describe_part, describe_stored
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
+from bowstring.datasets.steps import RowChooser
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client.connect import Target, connect
@@ -48,8 +51,26 @@ class OpenPart:
     """The rows of one part."""
 
     table: Table
+    """Its batches that may have chosen rows, with the columns that `ReadPlan.change` takes."""
     is_mapped: bool
     """Whether it is memory of this host that others hold as well, so that nothing is freed by dropping it."""
+    batch_starts: RowIndices
+    """The index in the part of the first row of each batch, shape (batches,)."""
+    rows: npt.NDArray[np.unsignedinteger] | None = None
+    """The indices in the table of the chosen rows, ascending; None for all."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of chosen rows."""
+        return self.table.num_rows if self.rows is None else len(self.rows)
+
+    def locate(self, position: int) -> int:
+        """Return the index in the part of one of the chosen rows."""
+        row = position if self.rows is None else int(self.rows[position])
+        lengths = [batch.num_rows for batch in self.table.to_batches()]
+        ends = np.cumsum(lengths)
+        batch = int(np.searchsorted(ends, row, "right"))
+        return int(self.batch_starts[batch]) + row - int(ends[batch]) + lengths[batch]
 
 
 class PartTables:
@@ -78,13 +99,14 @@ class PartTables:
         self._process = os.getpid()
         self._selection: RowSelection | None = None
         if isinstance(source, Dataset):
+            # Counted before columns are selected, so that a pickled source has the counts.
+            self.part_rows = list(source.part_rows)
             self._dataset = source if columns is None else source.select(columns)
-            self.part_rows = [part.num_rows for part in source.parts]
             self._part_bytes = [part.nbytes for part in source.parts]
         else:
             table = _open_table(source, tls)
             table = table if columns is None else table.select(columns)
-            self._parts[0] = OpenPart(table, is_mapped=True)
+            self._parts[0] = OpenPart(table, is_mapped=True, batch_starts=np.zeros(1, np.int64))
             self.part_rows, self._part_bytes = [table.num_rows], [table.nbytes]
         self._first_rows = np.cumsum([0, *self.part_rows])
 
@@ -93,8 +115,15 @@ class PartTables:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all parts."""
-        return sum(self._part_bytes)
+        """The bytes of the rows of all parts, of which filters leave out some."""
+        num_rows = sum(self.part_rows) if self._dataset is None else sum(part.num_rows for part in self._dataset.parts)
+        return sum(self._part_bytes) * sum(self.part_rows) // max(num_rows, 1)
+
+    @property
+    def row_selection(self) -> tuple[str, ...]:
+        """The steps that choose rows, as short texts, which are equal if they choose the same rows of equal data."""
+        steps = () if self._dataset is None else self._dataset.steps
+        return tuple(step.describe() for step in steps if step.chooses_rows)
 
     def select(self, parts: RowIndices, next_parts: RowIndices) -> RowSelection:
         """Return the rows of some parts, and begin to read those that are needed next.
@@ -106,8 +135,8 @@ class PartTables:
         if self._selection is None or self._selection.parts != indices:
             self._selection = None  # before others are read, so that its memory can be freed
             self._read_ahead(indices, next_parts)
-            tables = [self._wait_for(part).table for part in indices]
-            self._selection = RowSelection(indices, tables, self._first_rows)
+            opened = [self._wait_for(part) for part in indices]
+            self._selection = RowSelection(indices, opened, self._first_rows, self._dataset)
         return self._selection
 
     def _read_ahead(self, parts: Sequence[int], next_parts: RowIndices) -> None:
@@ -175,52 +204,114 @@ class PartTables:
 
 
 class RowSelection:
-    """The rows of some parts, by their indices in the data set."""
+    """The rows of some parts, by their indices in the data set; `dataset` is None for a table."""
 
-    def __init__(self, parts: Sequence[int], tables: Sequence[Table], first_rows: RowIndices) -> None:
+    def __init__(
+        self, parts: Sequence[int], opened: Sequence[OpenPart], first_rows: RowIndices, dataset: Dataset | None
+    ) -> None:
         self.parts = parts
+        self._opened = opened
+        self._dataset = dataset
+        self._plan = create_plan(dataset) if dataset is not None and dataset.steps else None
+        tables = [part.table for part in opened]
         self._table = tables[0] if len(tables) == 1 else concat_tables(tables)
-        lengths = [table.num_rows for table in tables]
+        lengths = [part.num_rows for part in opened]
         self._ends = first_rows[parts] + lengths
         self._shifts = np.cumsum(lengths) - self._ends
-        """What to add to a row's index for that in the table."""
+        """What to add to a row's index for its position among the chosen rows of these parts."""
+        self._table_rows = _join_rows(opened) if any(part.rows is not None for part in opened) else None
+        """The indices in the table of the chosen rows; None for all."""
 
     def take(self, rows: RowIndices) -> Table:
-        """Copy rows, in any order."""
+        """Copy rows, in any order. Raises as `ReadPlan.change`, naming the part and the row."""
         shifts = self._shifts
         if len(shifts) > 1:
             shifts = shifts[np.searchsorted(self._ends, rows, "right")]
-        return self._table.take(rows + shifts)
+        positions = rows + shifts
+        table = self._table.take(positions if self._table_rows is None else self._table_rows[positions])
+        return self._change(table, lambda row: int(positions[row]))
 
     def slice(self, start: int, stop: int) -> Table:
-        """Return adjacent rows, without copying."""
+        """Return adjacent rows, without copying if steps choose and change none. Raises as `take`."""
         part = int(np.searchsorted(self._ends, start, "right"))
-        return self._table.slice(start + int(self._shifts[part]), stop - start)
+        first, length = start + int(self._shifts[part]), stop - start
+        if self._table_rows is None:
+            table = self._table.slice(first, length)
+        else:
+            table = self._table.take(self._table_rows[first : first + length])
+        return self._change(table, lambda row: first + row)
+
+    def _change(self, table: Table, get_position: Callable[[int], int]) -> Table:
+        """Apply the steps that change rows; `get_position` returns that of a row of the table, for errors."""
+        if self._plan is None:
+            return table
+        assert self._dataset is not None
+        batches, start = list[RecordBatch](), 0
+        for batch in table.to_batches():
+            locate = partial(self._locate, lambda row: get_position(start + row))  # noqa: B023 -- called at once
+            batches.append(self._plan.change(batch, self._dataset.schema, locate))
+            start += batch.num_rows
+        return Table(self._dataset.schema, batches)
+
+    def _locate(self, get_position: Callable[[int], int], row: int) -> str:
+        position = get_position(row)
+        ends = np.cumsum([part.num_rows for part in self._opened])
+        index = int(np.searchsorted(ends, position, "right"))
+        part = self._opened[index]
+        assert self._dataset is not None
+        location = describe_part(self._dataset, self.parts[index])
+        return f"{location}, row {part.locate(position - int(ends[index]) + part.num_rows)}"
+
+
+def _join_rows(opened: Sequence[OpenPart]) -> npt.NDArray[np.unsignedinteger]:
+    """Return the indices of the chosen rows in the tables of all parts, one after the other."""
+    dtype = np.min_scalar_type(sum(part.table.num_rows for part in opened))
+    start, joined = 0, []
+    for part in opened:
+        rows = np.arange(part.table.num_rows, dtype=dtype) if part.rows is None else part.rows
+        joined.append(rows.astype(dtype, copy=False) + dtype.type(start))
+        start += part.table.num_rows
+    return joined[0] if len(joined) == 1 else np.concatenate(joined)
 
 
 def open_parts(dataset: Dataset, indices: Sequence[int], tls: TlsOptions | None = None) -> dict[int, OpenPart]:
-    """Read parts with rows, each from its nearest location that works, by index. Raises as `PartTables.select`."""
-    parts = [dataset.parts[index] for index in indices]
-    for index, part in zip(indices, parts, strict=True):
-        if not part.locations:
-            raise NotFoundError(f"data set {dataset.name!r}: part {index}: {part.num_rows} rows, but no location")
-    with connect(dataset.with_parts(parts), tls=tls) as reader:
-        if reader.schema != dataset.schema:
+    """Read parts with rows, each from its nearest location that works, by index, and choose their rows.
+
+    Raises as `PartTables.select`.
+    """
+    selected = dataset.take_parts(indices)
+    for index, described in zip(indices, selected.parts, strict=True):
+        if not described.locations:
+            raise NotFoundError(f"{describe_part(dataset, index)}: {described.num_rows} rows, but no location")
+    plan = create_plan(selected)
+    stored = describe_stored(selected, plan)
+    choosers = [RowChooser(plan, each, describe_part(dataset, index)) for each, index in enumerate(indices)]
+    batches = [list[RecordBatch]() for _ in indices]
+    starts, rows = [list[int]() for _ in indices], [list[RowIndices]() for _ in indices]
+    num_rows = [0] * len(indices)
+    with connect(stored, tls=tls) as reader:
+        if reader.schema != stored.schema:
             raise InvalidDataError(
-                f"data set {dataset.name!r}: part {indices[0]}: expected {dataset.schema!r}, found {reader.schema!r}"
+                f"{describe_part(dataset, indices[0])}: expected {stored.schema!r}, found {reader.schema!r}"
             )
-        batches, locations = iter([batch for batch in reader if batch.num_rows]), reader.uris
+        for part, start, batch in reader.locate_batches(plan.candidate_filters):
+            if plan.choices:
+                rows[part].append(choosers[part].choose(start, batch) + num_rows[part])
+            batches[part].append(batch.select(range(plan.num_changed_columns)) if plan.choices else batch)
+            starts[part].append(start)
+            num_rows[part] += batch.num_rows
+        locations = reader.uris
     opened = {}
-    for index, part, location in zip(indices, parts, locations, strict=True):
-        part_batches, num_rows = list[RecordBatch](), 0
-        while num_rows < part.num_rows and (batch := next(batches, None)) is not None:
-            part_batches.append(batch)
-            num_rows += batch.num_rows
-        if num_rows != part.num_rows:
+    schema = stored.schema.select(range(plan.num_changed_columns)) if dataset.steps else dataset.schema
+    for part, (index, expected, location) in enumerate(zip(indices, selected.part_rows, locations, strict=True)):
+        table = Table(schema, batches[part])
+        dtype = np.min_scalar_type(table.num_rows)
+        chosen = np.concatenate([*rows[part], np.empty(0, np.int64)]).astype(dtype) if plan.choices else None
+        opened[index] = OpenPart(table, is_shared_memory(location), np.array(starts[part], np.int64), chosen)
+        if opened[index].num_rows != expected:
             raise InvalidDataError(
-                f"data set {dataset.name!r}: part {index}: expected {part.num_rows} rows, found {num_rows}"
+                f"{describe_part(dataset, index)}: expected {expected} rows, found {opened[index].num_rows}"
             )
-        opened[index] = OpenPart(Table(dataset.schema, part_batches), is_shared_memory(location))
     return opened
 
 
