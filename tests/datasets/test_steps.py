@@ -16,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets import Dataset, DatasetPart, EpochReader
+from bowstring.datasets.dataset import create_plan
 from bowstring.datasets.part_tables import PartTables
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, TypeMismatchError
 from bowstring.ipc import FileReader
@@ -295,6 +296,8 @@ def test_rows_are_counted_once_with_the_columns_of_the_filters(files: Dataset, m
     assert repr(filtered).startswith(f"<bowstring.datasets.Dataset numbers: {num_rows} rows, ")
     copy = pickle.loads(pickle.dumps(filtered))
     assert copy == filtered
+    assert create_plan(filtered, ()).column_indices == (0,)
+    assert create_plan(filtered.select("text").filter([("text", ">", "3")]), ()).column_indices == (0, 1, 2)  # of `map`
     # These know it without reading; a new filter has to read.
     monkeypatch.setattr("bowstring.datasets.dataset.connect", None)
     assert copy.num_rows == copy.select("x").num_rows == copy.cast({"x": "string"}).num_rows == num_rows
@@ -373,6 +376,14 @@ def test_steps_that_choose_rows_are_described(files: Dataset) -> None:
         "filter [[('text', 'in', ['a', 'b'])], [('x', 'is null')]]",
     )
     assert PartTables(bs.table({"x": [1]}), None, 0).row_selection == ()
+    long, same, other = (
+        PartTables(files.filter([("x", "in", [*map(np.int64, range(1000)), last])]), None, 0).row_selection[0]
+        for last in (1000, np.int32(1000), 1001)
+    )
+    assert long == same != other
+    assert len(long) < 300
+    seed: Any = np.int64(7)
+    assert files.split({"a": np.float64(0.5)}, seed) == files.split({"a": 0.5}, seed=7)
 
 
 def test_steps_that_change_rows_keep_checkpoints_valid(files: Dataset) -> None:
@@ -383,6 +394,25 @@ def test_steps_that_change_rows_keep_checkpoints_valid(files: Dataset) -> None:
     changed.load_state_dict(reader.state_dict())
     expected = [None if x is None else -x for batch in reader for x in batch["x"].to_pylist()]
     assert [x for batch in changed for x in batch["minus"].to_pylist()] == expected
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_pytorch_gets_rows_by_index_and_in_epochs(num_workers: int) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    from bowstring.datasets.torch import EpochDataset, TableDataset
+
+    server, dataset = serve_parts(PART_BATCHES, "unix")
+    with server:
+        train = dataset.filter([("x", ">", 5)]).split({"train": 0.7}, seed=7)["train"].map(negate)
+        expected = train.read_all()["minus"].to_pylist()
+        rows = TableDataset(train, columns=["minus"])
+        assert [int(rows[index]["minus"]) for index in range(len(rows))] == expected
+        reader = EpochReader(train, batch_rows=16, columns=["minus"])
+        for loader in (
+            data.DataLoader(rows, batch_size=16, num_workers=num_workers),
+            data.DataLoader(EpochDataset(reader), batch_size=None, num_workers=num_workers),
+        ):
+            assert [minus for batch in loader for minus in batch["minus"].tolist()] == expected
 
 
 def _read_in_worker(dataset: Dataset, queue: Any) -> None:
@@ -498,7 +528,8 @@ def test_invalid_steps_are_errors_at_once(files: Dataset) -> None:
     ):
         with pytest.raises(error, match=message):
             call()
-    for fractions in ({}, [0.5], {"a": 0}, {"a": -0.1}, {"a": True}, {"a": "x"}, {"a": None}, {1: 0.5}):
+    invalid: Any = (0, -0.1, True, "0.5", None, float("nan"), float("inf"))
+    for fractions in ({}, [0.5], {1: 0.5}, *({"a": fraction} for fraction in invalid)):
         with pytest.raises(InvalidArgumentError, match="split: expected"):
             files.split(fractions, seed=1)
     with pytest.raises(InvalidArgumentError, match=r"split: expected fractions of 1 or less in all, found 1\.1"):
@@ -529,3 +560,11 @@ def test_data_that_has_changed_since_it_was_counted_is_an_error(tmp_path: Path) 
     write_parts(tmp_path, [[create_rows(1, 20)]])
     with pytest.raises(InvalidDataError, match=r"data set 'numbers': part 0: expected 12 rows, found 13"):
         list(EpochReader(filtered, batch_rows=4, seed=1))
+
+
+def test_a_part_with_other_rows_than_described_is_an_error() -> None:
+    server, dataset = serve_parts([[create_rows(0, 2)], [create_rows(2, 1)]], "unix")
+    with server:
+        parts = [DatasetPart(rows, 0, part.locations) for rows, part in zip((1, 2), dataset.parts, strict=True)]
+        with pytest.raises(InvalidDataError, match="part 0: expected 1 row, found at least 2"):
+            dataset.with_parts(parts).filter([("x", ">", 0)]).read_all()

@@ -11,20 +11,21 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
+from bowstring.datasets.order import RowIndices
 from bowstring.datasets.steps import (
-    Cast,
-    Filter,
-    Map,
+    CastStep,
+    FilterStep,
+    MapStep,
     ReadPlan,
     RowChooser,
-    RowIndices,
-    Select,
-    Split,
+    SelectStep,
+    SplitStep,
     Step,
     check_fractions,
     create_empty_batch,
@@ -147,15 +148,15 @@ class Dataset:
             return self._part_rows
         part_rows: tuple[int, ...] | None = tuple(part.num_rows for part in self.parts)
         for step in self.steps:
-            if isinstance(step, Split):
+            if isinstance(step, SplitStep):
                 part_rows = step.count_rows()
-            elif isinstance(step, Filter):
+            elif isinstance(step, FilterStep):
                 part_rows = None
         return part_rows
 
     def _count_part_rows(self) -> tuple[int, ...]:
         counts = [0] * len(self.parts)
-        for part, _, _, rows in _choose_rows(self, create_plan(self, ())):
+        for part, _, rows, _ in _choose_rows(self, create_plan(self, ())):
             counts[part] += len(rows)
         return tuple(counts)
 
@@ -177,7 +178,7 @@ class Dataset:
         """
         selected = self.schema.resolve_indices(columns)
         if self.steps:
-            return self._with_step(Select(self.schema.select(selected), tuple(selected)))
+            return self._with_step(SelectStep(self.schema.select(selected), tuple(selected)))
         indices = selected if self.column_indices is None else [self.column_indices[index] for index in selected]
         return Dataset(self.name, self.part_schema, self.parts, indices)
 
@@ -195,7 +196,7 @@ class Dataset:
         """
         with prefix_errors(f"data set {self.name!r}"):
             schema = create_empty_batch(self.schema).cast(target_schema, safe).schema
-        return self._with_step(Cast(schema, safe))
+        return self._with_step(CastStep(schema, safe))
 
     def filter(self, filters: FiltersLike) -> Dataset:
         """Return the data set of the rows that match filters such as ``[("a", ">", 5)]``, as `Table.filter`.
@@ -208,7 +209,7 @@ class Dataset:
         >>> visits.num_rows, visits.head(1)["user"].to_pylist()
         (2, [2])
         """
-        return self._with_step(Filter.of(filters, self.schema))
+        return self._with_step(FilterStep.of(filters, self.schema))
 
     def split(self, fractions: Mapping[str, float], seed: int) -> dict[str, Dataset]:
         """Divide the rows at random into data sets by name, such as ``{"train": 0.9, "valid": 0.1}``.
@@ -230,7 +231,7 @@ class Dataset:
         if not 0 <= seed < 1 << 64:
             raise InvalidArgumentError(f"split: seed: expected an integer from 0 to 2**64 - 1, found {seed}")
         part_rows = tuple(enumerate(self.part_rows))
-        return {name: self._with_step(Split(self.schema, name, checked, seed, part_rows)) for name, _ in checked}
+        return {name: self._with_step(SplitStep(self.schema, name, checked, seed, part_rows)) for name, _ in checked}
 
     def map(self, function: Callable[[RecordBatch], Any], schema: SchemaLike | None = None) -> Dataset:
         """Return the data set of the rows that a function returns for those of a record batch.
@@ -238,7 +239,7 @@ class Dataset:
         It returns a record batch, or what `bowstring.record_batch` accepts, such as a dictionary of columns, with as
         many rows. It must compute each row from that row alone: batches are of any length, have rows of several parts,
         and a row may be passed more than once. `schema` is what it returns, by default what it returns for an empty
-        batch. It is called when rows are read, in the thread that reads them; errors of it have a note with the row.
+        batch. It is called when rows are read, in any thread; its errors have a note with the row.
 
         Pickles refer to the function by its name, so it has to be defined with ``def`` in a module. Raises
         `InvalidArgumentError` if it fails for an empty batch; reading raises `InvalidDataError` for other rows than
@@ -250,7 +251,7 @@ class Dataset:
         >>> visits.schema, visits.read_all()["half"].to_pylist()
         (Schema(half: double), [0.5, 1.0, 1.5])
         """
-        return self._with_step(Map.of(function, self.schema, None if schema is None else as_schema(schema, "map")))
+        return self._with_step(MapStep.of(function, self.schema, None if schema is None else as_schema(schema, "map")))
 
     def _with_step(self, step: Step) -> Dataset:
         dataset = Dataset(self.name, self.part_schema, self.parts, self.column_indices, (*self.steps, step))
@@ -271,7 +272,7 @@ class Dataset:
         2
         """
         parts = tuple(parts)
-        if any(isinstance(step, Split) for step in self.steps):
+        if any(isinstance(step, SplitStep) for step in self.steps):
             indices = {part: index for index, part in enumerate(self.parts)}
             if len(indices) < len(self.parts) or not indices.keys() >= set(parts):
                 raise InvalidArgumentError(
@@ -305,14 +306,10 @@ class Dataset:
                 yield from reader
             return
         plan = create_plan(self)
-        for part, start, batch, rows in _choose_rows(self, plan):
+        for _, batch, rows, locate in _choose_rows(self, plan):
             if len(rows):
                 chosen = batch.select(range(plan.num_changed_columns))
-                yield plan.change(
-                    chosen if len(rows) == batch.num_rows else chosen.take(rows),
-                    self.schema,
-                    lambda row: f"{describe_part(self, part)}, row {start + int(rows[row])}",  # noqa: B023 -- called at once
-                )
+                yield plan.change(chosen if len(rows) == batch.num_rows else chosen.take(rows), self.schema, locate)
 
     def __getitem__(self, parts: slice) -> Dataset:
         if not isinstance(parts, slice):
@@ -565,14 +562,17 @@ def describe_stored(dataset: Dataset, plan: ReadPlan) -> Dataset:
     return Dataset(dataset.name, dataset.part_schema, dataset.parts, None if reads_all else plan.column_indices)
 
 
-def _choose_rows(dataset: Dataset, plan: ReadPlan) -> Iterator[tuple[int, int, RecordBatch, RowIndices]]:
-    """Yield the batches of a plan: the part, the index in it of the first row, the batch and its chosen rows."""
+def _choose_rows(
+    dataset: Dataset, plan: ReadPlan
+) -> Iterator[tuple[int, RecordBatch, RowIndices, Callable[[int], str]]]:
+    """Yield the batches of a plan: the part, the batch, its chosen rows, and a function that describes one of them."""
     chooser: tuple[int, RowChooser] | None = None
     with connect(describe_stored(dataset, plan)) as reader:
         for part, start, batch in reader.locate_batches(plan.candidate_filters):
             if chooser is None or chooser[0] != part:
                 chooser = part, RowChooser(plan, part, describe_part(dataset, part))
-            yield part, start, batch, chooser[1].choose(start, batch)
+            rows = chooser[1].choose(start, batch)
+            yield part, batch, rows, partial(chooser[1].locate, start, rows)
 
 
 def _slice_batches(batches: Iterable[RecordBatch], start: int, stop: int) -> Iterator[RecordBatch]:

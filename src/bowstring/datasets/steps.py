@@ -6,6 +6,7 @@ their order, because each row is changed by itself.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import sys
 from abc import ABC, abstractmethod
@@ -13,15 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from math import floor
+from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from bowstring.arrays.record_batch import RecordBatch, record_batch
 from bowstring.arrays.table import Table
-from bowstring.datasets.order import draw_distinct_numbers
+from bowstring.datasets.order import RowIndices, draw_distinct_numbers
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     BowstringError,
@@ -34,7 +36,6 @@ from bowstring.errors import (
 from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
 from bowstring.memory.bitmap import Mask
 
-RowIndices: TypeAlias = npt.NDArray[np.int64]
 ChangeRows: TypeAlias = Callable[[RecordBatch], RecordBatch]
 MapFunction: TypeAlias = Callable[[RecordBatch], Any]
 
@@ -42,6 +43,8 @@ MapFunction: TypeAlias = Callable[[RecordBatch], Any]
 _SPLIT_STREAM = (1 << 64) - 1
 _ROUNDING = Fraction(1, 10**9)
 """By how much fractions such as three times 1/3 may differ from 1 in all."""
+# Of filters; a list of values may have a million.
+_MAX_DESCRIPTION = 200
 _PICKLERS_BY_VALUE = frozenset(("cloudpickle", "dill", "pyspark.cloudpickle", "ray.cloudpickle"))
 """Modules that can pickle any function, if one of them is used."""
 
@@ -76,7 +79,7 @@ class RowStep(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Select(RowStep):
+class SelectStep(RowStep):
     """Some columns, by index."""
 
     schema: Schema
@@ -95,7 +98,7 @@ class Select(RowStep):
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(RowStep):
+class CastStep(RowStep):
     """Columns with other types."""
 
     schema: Schema
@@ -112,7 +115,7 @@ class Cast(RowStep):
 
 
 @dataclass(frozen=True, slots=True)
-class Map(RowStep):
+class MapStep(RowStep):
     """What a function of a record batch returns."""
 
     schema: Schema
@@ -120,7 +123,7 @@ class Map(RowStep):
     function: MapFunction
 
     @classmethod
-    def of(cls, function: MapFunction, input_schema: Schema, schema: Schema | None) -> Map:
+    def of(cls, function: MapFunction, input_schema: Schema, schema: Schema | None) -> MapStep:
         """Return the step; without a schema, that of the function's value for an empty batch.
 
         Raises `InvalidArgumentError` if the function fails for it.
@@ -173,11 +176,11 @@ class Map(RowStep):
                 raise InvalidArgumentError(
                     f"map: {_name(self.function)} can't be pickled: define the function in a module, with def: {error}"
                 ) from error
-        return Map, (self.schema, self.input_schema, self.function)
+        return MapStep, (self.schema, self.input_schema, self.function)
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(Step):
+class FilterStep(Step):
     """The rows that match filters."""
 
     schema: Schema
@@ -188,7 +191,7 @@ class Filter(Step):
     chooses_rows: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, filters: FiltersLike, schema: Schema) -> Filter:
+    def of(cls, filters: FiltersLike, schema: Schema) -> FilterStep:
         """Return the step. Raises as `parse_filters`."""
         if isinstance(filters, list | tuple):
             filters = list(map(_copy_condition, filters))
@@ -200,41 +203,51 @@ class Filter(Step):
     def describe(self) -> str:
         """As `Step.describe`."""
         conjunctions = [list(each) for each in self.conjunctions]
-        return f"filter {conjunctions[0] if len(conjunctions) == 1 else conjunctions}"
+        text = f"filter {conjunctions[0] if len(conjunctions) == 1 else conjunctions}"
+        if len(text) <= _MAX_DESCRIPTION:
+            return text
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return f"{text[:_MAX_DESCRIPTION]}… with the digest {digest}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Filter.of, (self.conjunctions, self.schema)
+        return FilterStep.of, (self.conjunctions, self.schema)
 
 
 def _copy_condition(condition: Any) -> Any:
     """Copy a condition, or a list of them, with its list of values, which may be an iterator or be changed later."""
     if isinstance(condition, list):
         return list(map(_copy_condition, condition))
-    if not isinstance(condition, tuple) or len(condition) != 3 or condition[1] not in ("in", "not in"):
+    if not isinstance(condition, tuple) or len(condition) != 3:
         return condition
-    values = condition[2]
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        return condition
-    # A set's order differs between processes, and would change the description.
-    return (*condition[:2], sorted(values, key=repr) if isinstance(values, AbstractSet) else list(values))
+    column, operator, value = condition
+    if operator in ("in", "not in") and isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        # A set's order differs between processes, and would change the description.
+        values = sorted(value, key=repr) if isinstance(value, AbstractSet) else value
+        return column, operator, list(map(_to_python, values))
+    return column, operator, _to_python(value)
+
+
+def _to_python(value: Any) -> Any:
+    """Return a number of NumPy, whose text depends on NumPy's version, as one of Python."""
+    return value.item() if isinstance(value, np.number) else value
 
 
 @dataclass(frozen=True, slots=True)
-class Split(Step):
+class SplitStep(Step):
     """One of several random parts of the rows of each part of the data."""
 
     schema: Schema
     name: str
-    fractions: tuple[tuple[str, Any], ...]
+    fractions: tuple[tuple[str, float], ...]
     seed: int
     part_rows: tuple[tuple[int, int], ...]
     """For each part its index in the data that was split, and its rows."""
     chooses_rows: ClassVar[bool] = True
 
-    def select_parts(self, indices: Sequence[int]) -> Split:
+    def select_parts(self, indices: Sequence[int]) -> SplitStep:
         """As `Step.select_parts`."""
         part_rows = tuple(self.part_rows[index] for index in indices)
-        return Split(self.schema, self.name, self.fractions, self.seed, part_rows)
+        return SplitStep(self.schema, self.name, self.fractions, self.seed, part_rows)
 
     def count_rows(self) -> tuple[int, ...]:
         """Return the rows of each part after the step."""
@@ -272,28 +285,27 @@ class Split(Step):
         return f"split {self.name!r} of {dict(self.fractions)}, seed {self.seed}"
 
 
-def to_fraction(value: float | Decimal | Fraction) -> Fraction:
+def to_fraction(value: float) -> Fraction:
     """Return the fraction that a number is written as: 0.1 is 1/10, not the nearest binary fraction."""
     return Fraction(str(value))
 
 
-def check_fractions(fractions: Any) -> tuple[tuple[str, Any], ...]:
+def check_fractions(fractions: Any) -> tuple[tuple[str, float], ...]:
     """Return the names and fractions of splits. Raises `InvalidArgumentError`."""
     if not isinstance(fractions, Mapping) or not fractions:
         raise InvalidArgumentError(
             f'split: expected fractions by name, such as {{"train": 0.9, "valid": 0.1}}, found {fractions!r:.100}'
         )
     for name, fraction in fractions.items():
-        try:
-            is_positive = not isinstance(fraction, bool) and to_fraction(fraction) > 0
-        except (ValueError, ZeroDivisionError):
-            is_positive = False
-        if not isinstance(name, str) or not is_positive:
+        is_number = isinstance(fraction, Real | Decimal) and not isinstance(fraction, bool)
+        if not isinstance(name, str) or not is_number or not 0 < fraction < float("inf"):
             raise InvalidArgumentError(f"split: expected a name and a positive fraction, found {name!r}: {fraction!r}")
-    total = sum(map(to_fraction, fractions.values()))
+    # As Python's numbers, whose texts do not depend on the version of NumPy.
+    checked = tuple((name, float(fraction)) for name, fraction in fractions.items())
+    total = sum(to_fraction(fraction) for _, fraction in checked)
     if total > 1 + _ROUNDING:
         raise InvalidArgumentError(f"split: expected fractions of 1 or less in all, found {float(total):g}")
-    return tuple(fractions.items())
+    return checked
 
 
 def _name(function: Any) -> str:
@@ -323,7 +335,7 @@ class ReadPlan:
     """Of the parts: first the columns that `changes` take, then others to choose rows."""
     num_changed_columns: int
     changes: tuple[ChangeRows, ...]
-    choices: tuple[ChangeRows | _BoundFilter | Split, ...]
+    choices: tuple[ChangeRows | _BoundFilter | SplitStep, ...]
     """Steps that choose rows, and those that they need."""
     candidate_filters: tuple[Filters, ...]
     """Filters of the columns of the parts: only batches that may match all of them are needed."""
@@ -336,7 +348,7 @@ class ReadPlan:
         changed: Sequence[int] = columns
         changes: list[ChangeRows] = []
         for step in reversed(steps):
-            if isinstance(step, RowStep):
+            if isinstance(step, RowStep) and changed:
                 changed, change = step.bind(changed)
                 changes.insert(0, change)
         choosing, choices = _bind_choices(steps)
@@ -361,19 +373,19 @@ class ReadPlan:
         return RecordBatch(schema, changed.num_rows, changed.lazy_columns, changed.pairs)
 
 
-def _bind_choices(steps: Sequence[Step]) -> tuple[Sequence[int], list[ChangeRows | _BoundFilter | Split]]:
+def _bind_choices(steps: Sequence[Step]) -> tuple[Sequence[int], list[ChangeRows | _BoundFilter | SplitStep]]:
     """Return the columns before the steps that choosing rows needs, and the steps that do so."""
     columns: Sequence[int] = ()
-    bound: list[ChangeRows | _BoundFilter | Split] = []
+    bound: list[ChangeRows | _BoundFilter | SplitStep] = []
     for step in reversed(steps):
-        if isinstance(step, Split):
+        if isinstance(step, SplitStep):
             bound.append(step)
-        elif isinstance(step, Filter):
+        elif isinstance(step, FilterStep):
             joint = list(dict.fromkeys([*columns, *step.filters.column_indices]))
             filters = step.filters.with_column_indices({index: position for position, index in enumerate(joint)})
             bound.append(_BoundFilter(filters, len(columns)))
             columns = joint
-        elif isinstance(step, RowStep) and columns:
+        elif isinstance(step, RowStep) and columns:  # without columns, only the number of rows matters
             columns, change = step.bind(columns)
             bound.append(change)
     return columns, bound[::-1]
@@ -386,21 +398,21 @@ def _find_candidate_filters(
     sources: list[int | None] = list(column_indices)
     leaves_rows_out = False
     for step in steps:
-        if isinstance(step, Split) and leaves_rows_out:
+        if isinstance(step, SplitStep) and leaves_rows_out:
             return  # it counts the rows of all batches
-        if isinstance(step, Select):
+        if isinstance(step, SelectStep):
             sources = [sources[index] for index in step.indices]
-        elif isinstance(step, Filter):
+        elif isinstance(step, FilterStep):
             filters = step.filters
             sources_by_index = {i: source for i in filters.column_indices if (source := sources[i]) is not None}
             if len(sources_by_index) == len(filters.column_indices):
                 yield filters.with_column_indices(sources_by_index)
-        elif isinstance(step, Cast):
+        elif isinstance(step, CastStep):
             for index, type_ in enumerate(step.schema.types):
                 source = sources[index]
                 if source is not None and part_schema.field(source).type != type_:
                     sources[index] = None
-        elif isinstance(step, Map):
+        elif isinstance(step, MapStep):
             sources = [None] * len(step.schema)
         leaves_rows_out |= step.chooses_rows
 
@@ -429,19 +441,25 @@ class RowChooser:
                 with prefix_errors(f"{self._location}, rows from {start}"):
                     kept = np.flatnonzero(choice.filters.evaluate(batch.lazy_columns))
                 batch = batch.select(range(choice.num_columns))
-            elif isinstance(choice, Split):
+            elif isinstance(choice, SplitStep):
                 position = start if is_whole else self._positions.get(index, 0)
                 self._positions[index] = position + batch.num_rows
                 kept = np.flatnonzero(self._get_mask(index, choice)[position : position + batch.num_rows])
             else:
-                batch = change_rows([choice], batch, lambda row: f"{self._location}, row {start + int(rows[row])}")  # noqa: B023 -- called at once
+                batch = change_rows([choice], batch, partial(self.locate, start, rows))
                 continue
             is_whole = False
             if len(kept) < batch.num_rows:
                 rows, batch = rows[kept], batch.take(kept)
+            if not len(rows):
+                break
         return rows
 
-    def _get_mask(self, index: int, split: Split) -> Mask:
+    def locate(self, start: int, rows: RowIndices, row: int) -> str:
+        """Return where a chosen row is, for errors; `start` and `rows` are as in `choose`."""
+        return f"{self._location}, row {start + int(rows[row])}"
+
+    def _get_mask(self, index: int, split: SplitStep) -> Mask:
         if index not in self._masks:
             self._masks[index] = split.compute_mask(self._part)
         return self._masks[index]
@@ -493,4 +511,4 @@ def _find_failing_row(changes: Sequence[ChangeRows], batch: RecordBatch) -> int 
             start = middle
         else:
             return None
-    return start if stop > start else None
+    return start

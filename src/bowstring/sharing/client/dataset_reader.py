@@ -156,6 +156,11 @@ class DatasetReader(Closable):
 
         Batches of files are not read if they have no rows that match all `filters`, of the columns of the parts, by
         their statistics. The rows of each part must be known, as of a `Dataset`. Raises as iterating.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}) as server:
+        ...     with bs.connect(bs.dataset([server.uri("visits")] * 2)) as reader:
+        ...         [(part, start, batch.num_rows) for part, start, batch in reader.locate_batches()]
+        [(0, 0, 3), (1, 0, 3)]
         """
         request, ends = None, list[int]()
         for batch_request, start, batch in self._read_requests(candidates=filters):
@@ -167,8 +172,8 @@ class DatasetReader(Closable):
             first = ends[position - 1] if position else 0
             if position == len(ends) or start + batch.num_rows > ends[position]:
                 part = request.parts[min(position, len(ends) - 1)]
-                found = format_count(start + batch.num_rows - first, "row")
-                raise InvalidDataError(f"part {part.index}: expected {part.num_rows} rows, found at least {found}")
+                expected, found = format_count(part.num_rows or 0, "row"), f"{start + batch.num_rows - first:,}"
+                raise InvalidDataError(f"part {part.index}: expected {expected}, found at least {found}")
             yield request.parts[position].index, start - first, batch
 
     def _read_batches(
