@@ -173,6 +173,11 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
 def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
     """Connect to all servers of a data set in parts: an incomplete one is an error, which names the lost parts."""
     getattr(dataset, "uris", ())  # an error if it is closed
+    if getattr(dataset, "steps", ()):
+        raise InvalidArgumentError(
+            f"connect: data set {dataset.name!r} has steps, such as filters, which are not applied here: iterate over "
+            f"the data set itself, or call its read_all"
+        )
     parts, columns = dataset.parts, getattr(dataset, "column_indices", None)
     checked: dict[StreamURI, BowstringError | None] = {}
     requests = [
