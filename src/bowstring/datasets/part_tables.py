@@ -112,6 +112,11 @@ class PartTables:
         """The bytes of all parts."""
         return sum(self._part_bytes)
 
+    @property
+    def row_selection(self) -> tuple[str, ...]:
+        """How rows of the parts are selected, as text; checkpoints compare it."""
+        return ()
+
     def select_columns(self, names: Sequence[str]) -> PartTables:
         """Return the tables with some of the columns, in this order. Raises `NotFoundError`."""
         columns: ColumnKeys = range(len(self._source_schema)) if self._columns is None else self._columns
