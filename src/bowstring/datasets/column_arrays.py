@@ -33,6 +33,7 @@ from bowstring.kernels.ml_vectors import read_vectors
 from bowstring.layouts.base import ArrayData, Indices, Values, find_first_true
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.list_ import AnyListLayout
 from bowstring.layouts.primitive import PrimitiveLayout
@@ -187,7 +188,7 @@ class NumberColumn(Column):
         return values.transpose(0, *(axis + 1 for axis in self.axes)) if self.axes else values
 
     def _convert_lists(self, array: ArrayData, dims: tuple[int | None, ...]) -> tuple[_Elements, _Elements | None]:
-        """Return the elements of lists: rows first, or flat for lists of a fixed length."""
+        """Return the values of an array, of the shape (length, *dims) or ragged, and which are valid."""
         if not dims:
             return self._convert_numbers(array)
         layout, size = array.layout, dims[0]
@@ -222,15 +223,16 @@ class NumberColumn(Column):
             return RaggedArray(values, offsets), None if mask is None else RaggedArray(mask, offsets)
         assert not isinstance(values, RaggedArray)
         assert not isinstance(mask, RaggedArray)
+        row_shape = (size, *values.shape[1:])
+        values = values.reshape(len(starts), *row_shape)
+        mask = None if mask is None else mask.reshape(values.shape)
         if rows is None:
             return values, mask
         # A null list of a fixed length has that many nulls.
-        shape = len(starts), prod(size for size in dims if size is not None)
-        out, out_mask = (
-            np.full((len(array), shape[1]), self.fill, self.dtype),
-            np.zeros((len(array), shape[1]), np.bool_),
-        )
-        out[rows], out_mask[rows] = values.reshape(shape), True if mask is None else mask.reshape(shape)
+        check_expanded_values(len(array) * prod(row_shape), values.size)
+        out = np.full((len(array), *row_shape), self.fill, self.dtype)
+        out_mask = np.zeros(out.shape, np.bool_)
+        out[rows], out_mask[rows] = values, True if mask is None else mask
         return out, out_mask
 
     def _convert_numbers(self, array: ArrayData) -> tuple[Values, Mask | None]:
