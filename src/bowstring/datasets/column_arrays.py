@@ -178,7 +178,7 @@ class NumberColumn(Column):
         return tuple(self.shape[axis] for axis in self.axes) if self.axes else self.shape
 
     def convert(self, array: Array) -> tuple[ColumnValues, _Elements | None]:
-        values, valid = self._convert_lists(_decode(array.storage), self.dims)
+        values, valid = self._convert_lists(decode(array.storage), self.dims)
         return self._reshape(values, len(array)), None if valid is None else self._reshape(valid, len(array))
 
     def _reshape(self, values: _Elements, num_rows: int) -> _Elements:
@@ -210,7 +210,7 @@ class NumberColumn(Column):
         else:
             elements = take_ranges(child, starts, sizes)
         try:
-            values, mask = self._convert_lists(_decode(elements.storage), dims[1:])
+            values, mask = self._convert_lists(decode(elements.storage), dims[1:])
         except RowError as error:
             index = int(np.searchsorted(ends, error.index, "right"))
             raise RowError(index if rows is None else int(rows[index]), error.text) from None
@@ -332,7 +332,7 @@ def _decode_runs(array: ArrayData) -> ArrayData:
     return run_end_decode(array.storage) if isinstance(array.storage.type, t.RunEndEncoded) else array
 
 
-def _decode(array: ArrayData) -> ArrayData:
+def decode(array: ArrayData) -> ArrayData:
     """Decode dictionaries and runs."""
     while isinstance(array.type, t.RunEndEncoded | t.Dictionary):
         array = decode_dictionary(run_end_decode(array)).storage
