@@ -26,10 +26,10 @@ from bowstring.arrays.array import Array, concat_arrays
 from bowstring.datatypes import types as t
 from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, TypeMismatchError, require_package
 from bowstring.kernels.cast import cast
 from bowstring.kernels.encode import run_end_decode
-from bowstring.kernels.ml_vectors import read_vectors
+from bowstring.kernels.ml_vectors import MalformedRowError, read_vectors
 from bowstring.layouts.base import ArrayData, Indices, Values, find_first_true
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
@@ -121,7 +121,7 @@ class SparseRows:
 
     def __getitem__(self, rows: slice) -> SparseRows:
         start, stop, _ = rows.indices(len(self))
-        offsets = self.offsets[start : stop + 1]
+        offsets = self.offsets[start : max(start, stop) + 1]
         elements = slice(int(offsets[0]), int(offsets[-1]))
         return SparseRows(self.values[elements], self.indices[elements], offsets - offsets[0], self.num_columns)
 
@@ -228,8 +228,11 @@ class NumberColumn(Column):
         mask = None if mask is None else mask.reshape(values.shape)
         if rows is None:
             return values, mask
-        # A null list of a fixed length has that many nulls.
-        check_expanded_values(len(array) * prod(row_shape), values.size)
+        # A null list of a fixed length has that many nulls. A description may have recorded any length.
+        try:
+            check_expanded_values(len(array) * prod(row_shape), values.size)
+        except LimitError as error:
+            raise RowError(find_first_true(~valid), str(error)) from None
         out = np.full((len(array), *row_shape), self.fill, self.dtype)
         out_mask = np.zeros(out.shape, np.bool_)
         out[rows], out_mask[rows] = values, True if mask is None else mask
@@ -243,8 +246,9 @@ class NumberColumn(Column):
         if self.fill is None:
             raise RowError(find_first_true(~valid), _NULL)
         values, slots = np.full(array.length, self.fill, self.dtype), np.flatnonzero(valid)
+        numbers = _view_numbers(array, self.dtype)
         try:
-            values[slots] = cast_numbers(_view_numbers(array, self.dtype)[slots], self.dtype)
+            values[slots] = cast_numbers(numbers[slots], self.dtype)
         except RowError as error:
             raise RowError(int(slots[error.index]), error.text) from None
         return values, valid
@@ -269,7 +273,10 @@ class VectorColumn(Column):
         valid = array.validity_mask()
         if valid is not None and self.fill is None:
             raise RowError(find_first_true(~valid), _NULL)
-        stored = read_vectors(array)
+        try:
+            stored = read_vectors(array)
+        except MalformedRowError as error:
+            raise RowError(error.row, error.text) from None
         sizes, size = stored.sizes if valid is None else stored.sizes[valid], self.size
         if size is None:
             size = int(sizes[0]) if len(sizes) else 0
@@ -345,11 +352,26 @@ def _view_numbers(array: ArrayData, dtype: np.dtype[Any]) -> Values:
         return array.layout.unpack_values(array)
     if isinstance(array.type, t.Decimal):
         is_integer = dtype.kind in "iu"
-        array = cast(array, t.Int(64, True) if is_integer else t.FloatingPoint(64), safe=is_integer)
+        integer_or_float = t.Int(64, dtype.kind == "i") if is_integer else t.FloatingPoint(64)
+        try:
+            array = cast(array, integer_or_float, safe=is_integer)
+        except TypeMismatchError:
+            raise _find_fraction(array, np.iinfo(dtype)) from None
     if dtype.kind in "mM":
         times: Values = array.to_numpy(zero_copy_only=False)
         return times
     return array.buffer_values(1)
+
+
+def _find_fraction(array: ArrayData, limits: np.iinfo[Any]) -> RowError:
+    """Return the error for the first decimal that is not an integer within these limits."""
+    values = array.to_pylist()
+    index, value = next(
+        (index, value)
+        for index, value in enumerate(values)
+        if value is not None and (value != value.to_integral_value() or not limits.min <= value <= limits.max)
+    )
+    return RowError(index, f"{value} is not within {limits.dtype}")
 
 
 def cast_numbers(values: Values, dtype: np.dtype[Any]) -> Values:
@@ -388,7 +410,13 @@ def cast_numbers(values: Values, dtype: np.dtype[Any]) -> Values:
             index = find_first_true(is_beyond)
             raise RowError(index, f"{values.reshape(-1)[index].item()!r} is beyond {dtype}")
         return floats
-    return values.astype(dtype)
+    converted = values.astype(dtype)
+    if dtype.kind in "mM" and values.dtype.kind == dtype.kind:
+        is_other = converted.astype(values.dtype) != values
+        if is_other.any():
+            index = find_first_true(is_other)
+            raise RowError(index, f"{values.reshape(-1)[index]} is not within {dtype}")
+    return converted
 
 
 # Types
