@@ -400,6 +400,7 @@ def test_steps_that_change_rows_keep_checkpoints_valid(files: Dataset) -> None:
     next(iter(reader))
     changed = EpochReader(filtered.map(negate).cast({"x": "float32"}).select(["minus"]), batch_rows=10, seed=7)
     changed.load_state_dict(reader.state_dict())
+    reader.load_state_dict(reader.state_dict())
     expected = [None if x is None else -x for batch in reader for x in batch["x"].to_pylist()]
     assert [x for batch in changed for x in batch["minus"].to_pylist()] == expected
 

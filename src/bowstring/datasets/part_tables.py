@@ -17,13 +17,12 @@ from bowstring.arrays.array import Array, concat_arrays
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
-from bowstring.datasets.column_arrays import NumberColumn
+from bowstring.datasets.column_arrays import NumberColumn, decode
 from bowstring.datasets.dataset import Dataset, DatasetPart, create_plan, describe_part, describe_stored
 from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.datasets.steps import MapStep, RowChooser, SelectStep
-from bowstring.datatypes.types import Dictionary
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.kernels.list_lengths import (
     NO_LISTS,
@@ -207,10 +206,8 @@ class PartTables:
             chunks = list(self._parts[0].table.column(name).chunks)
         else:
             chunks = [batch.column(0).unique() for batch in self._dataset.select([name])]
-        values = [chunk.dictionary_decode() if isinstance(chunk.type, Dictionary) else chunk for chunk in chunks]
-        if not values:
-            return array([], self.schema.field(name).type)
-        return concat_arrays(values).unique().drop_null().sort()
+        values = [decode(chunk) for chunk in chunks or [array([], self.schema.field(name).type)]]
+        return concat_arrays(list(map(Array.from_array_data, values))).unique().drop_null().sort()
 
     def _parts_with_rows(self) -> list[tuple[int, DatasetPart | None]]:
         parts = [None] if self._dataset is None else self._dataset.parts
