@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from bowstring.datasets.manifest import (
     Manifest,
     ManifestEntry,
+    log_errors_after_commit,
     read_manifest,
     remove_old_manifests,
     try_create_manifest,
@@ -161,7 +162,8 @@ class _FileList:
         if not try_create_manifest(log_folder, next_log):
             raise InvalidDataError(f"{log_folder}: another driver runs the same query")
         if next_log.base is None:
-            remove_old_manifests(log_folder)
+            with log_errors_after_commit(log_folder):
+                remove_old_manifests(log_folder)
         return next_log
 
 
