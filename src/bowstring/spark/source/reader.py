@@ -153,7 +153,8 @@ class ArrowReader:
                 return
             raise MissingFileError(
                 f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or "
-                "run CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source)",
+                "run CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source); or set "
+                'the option ignoreMissingFiles to "true" to read without its rows',
                 filename=str(path),
             ) from error
 
