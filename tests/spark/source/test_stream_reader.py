@@ -203,7 +203,7 @@ def test_changed_removed_and_replaced_files_are_an_error_that_names_them(tmp_pat
         reader.partitions(start, end)
     (folder / "a.arrow").unlink()
     removed = rf"a\.arrow: is missing, though _streams/{end['source']} lists it: it was removed before it was read"
-    with pytest.raises(MissingFileError, match=removed + ". Set the option ignoreMissingFiles"):
+    with pytest.raises(MissingFileError, match=removed + "; set the option ignoreMissingFiles"):
         reader.partitions(start, end)
     assert read_between(create_reader(folder, ignoreMissingFiles="true"), start, end) == []
     shutil.rmtree(folder / stream_reader.LOG_FOLDER)

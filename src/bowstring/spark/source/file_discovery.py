@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+MISSING_FILE_ADVICE = 'set the option ignoreMissingFiles to "true" to read without its rows'
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """A file of the data."""
@@ -114,8 +117,8 @@ def read_listed_file(
         if options.ignore_missing_files:
             return None
         raise MissingFileError(
-            f"{path}: is missing, though {list_name} lists it: it was removed before it was read. Set the option "
-            'ignoreMissingFiles to "true" to read without its rows',
+            f"{path}: is missing, though {list_name} lists it: it was removed before it was read; "
+            f"{MISSING_FILE_ADVICE}",
             error,
         ) from None
     problem = None

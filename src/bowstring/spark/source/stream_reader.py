@@ -169,7 +169,7 @@ class _FileList:
 
 def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozenset[str]) -> Iterator[ManifestEntry]:
     """Yield the complete files of a folder that are not known, the oldest first."""
-    for modified_ns, name in sorted((modified_ns, name) for name, modified_ns in _list_files(folder, options)):
+    for modified_ns, name in sorted(_list_files(folder, options)):
         if name in known:
             continue
         path = folder / name
@@ -192,10 +192,10 @@ def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozen
             yield ManifestEntry(name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
 
 
-def _list_files(folder: FolderPath, options: ReadOptions) -> Iterator[tuple[str, int]]:
-    """Yield the names of a folder's files, complete or not, and when they were modified."""
+def _list_files(folder: FolderPath, options: ReadOptions) -> Iterator[tuple[int, str]]:
+    """Yield when the files of a folder, complete or not, were modified, and their names."""
     for file in find_unlisted_files(folder, options) if folder.is_dir() else ():
-        yield find_relative_name(file.path, folder) or file.path.name, file.modified_ns
+        yield file.modified_ns, find_relative_name(file.path, folder) or file.path.name
 
 
 def _has_end_of_stream(path: FolderPath) -> bool:
@@ -250,7 +250,7 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if manifest is not None:
             self._names_available_now = frozenset(entry.name for entry in manifest.entries)
         else:  # by name only: most files have been read, and the others are opened when they are added to the log
-            self._names_available_now = frozenset(name for name, _ in _list_files(self._folder, self._options))
+            self._names_available_now = frozenset(name for _, name in _list_files(self._folder, self._options))
 
     @hide_traceback()
     def latestOffset(  # noqa: N802 -- Spark's own
